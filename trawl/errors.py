@@ -1,0 +1,186 @@
+"""What can go wrong, as a tree. ``trawl.exceptions`` is its public face.
+
+::
+
+    TrawlError
+      UsageError                     the user's input can't be used; the command exits with status 2
+        SettingsError                a setting: unknown name, wrong type, out of range
+        FeedError                    a feed that can't be opened or written
+      SpiderLoadError                the spider's file can't be found, read or run; the command exits with status 1
+      DownloadError                  a request got no whole response
+        ConnectFailed                no connection: refused, unreachable, reset while connecting
+          NameNotResolved            the host's name has no address
+          TLSFailed                  the handshake failed or the certificate was refused
+        ConnectTimeout               no connection within the connect timeout
+        ReadTimeout                  nothing came for the read timeout
+        DownloadTimeout              the whole of it took longer than DOWNLOAD_TIMEOUT
+        ResponseBroken               closed early, wrong length, not HTTP, endless headers
+        BodyTooLarge                 more than DOWNLOAD_MAXSIZE, before or after decompression
+        UnsupportedScheme            a URL that this transport does not fetch
+      HttpError                      a whole response whose status the spider does not handle
+      IgnoreRequest                  drop this request (raised by users in middleware and errbacks)
+      DropItem                       drop this item (raised by users in pipelines)
+      CloseSpider                    end the crawl with this reason (raised by users in callbacks)
+
+Expected ends (duplicate, offsite, refused by robots.txt) are not here: they are values, counted under their reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "BodyTooLarge",
+    "CloseSpider",
+    "ConnectFailed",
+    "ConnectTimeout",
+    "DownloadError",
+    "DownloadTimeout",
+    "DropItem",
+    "FeedError",
+    "HttpError",
+    "IgnoreRequest",
+    "NameNotResolved",
+    "ReadTimeout",
+    "ResponseBroken",
+    "SettingsError",
+    "SpiderLoadError",
+    "TLSFailed",
+    "TrawlError",
+    "UnsupportedScheme",
+    "UsageError",
+]
+
+
+class TrawlError(Exception):
+    """Everything that trawl itself raises."""
+
+
+class UsageError(TrawlError):
+    """The user's input can't be used; its sentence names the entry and what to do."""
+
+
+class SettingsError(UsageError):
+    """A setting is unknown, of the wrong type or out of range.
+
+    Attributes:
+        name: The setting (or the entry inside it) that is wrong.
+    """
+
+    def __init__(self, sentence: str, name: str = "") -> None:
+        super().__init__(sentence)
+        self.name = name
+
+
+class FeedError(UsageError):
+    """A feed can't be opened or written.
+
+    Attributes:
+        uri: Where the feed was to go.
+    """
+
+    def __init__(self, sentence: str, uri: str = "") -> None:
+        super().__init__(sentence)
+        self.uri = uri
+
+
+class SpiderLoadError(TrawlError):
+    """The spider can't be loaded: no such file, a syntax error, no spider in it, or several."""
+
+
+class DownloadError(TrawlError):
+    """A request got no whole response.
+
+    Attributes:
+        url: What was asked for.
+        method: How it was asked for.
+        is_retryable: Whether another try may go better.
+    """
+
+    is_retryable: ClassVar[bool] = True
+
+    def __init__(self, cause: str, *, url: str = "", method: str = "GET") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.url = url
+        self.method = method
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.url}: {self.cause}" if self.url else self.cause
+
+
+class ConnectFailed(DownloadError):
+    """No connection: refused, unreachable, or reset while connecting."""
+
+
+class NameNotResolved(ConnectFailed):
+    """The host's name has no address, or no name server answered."""
+
+
+class TLSFailed(ConnectFailed):
+    """The TLS handshake failed, or the certificate was refused."""
+
+    is_retryable = False
+
+
+class ConnectTimeout(DownloadError):
+    """No connection within the connect timeout."""
+
+
+class ReadTimeout(DownloadError):
+    """Nothing came for as long as the read timeout."""
+
+
+class DownloadTimeout(DownloadError):
+    """The whole exchange took longer than ``DOWNLOAD_TIMEOUT``."""
+
+
+class ResponseBroken(DownloadError):
+    """What came is not a whole HTTP response: closed early, wrong length, endless headers, another protocol."""
+
+
+class BodyTooLarge(DownloadError):
+    """The body passes ``DOWNLOAD_MAXSIZE``, as sent or once decompressed."""
+
+    is_retryable = False
+
+
+class UnsupportedScheme(DownloadError):
+    """The URL's scheme is not one that is fetched."""
+
+    is_retryable = False
+
+
+class HttpError(TrawlError):
+    """A whole response whose status the spider does not handle.
+
+    Attributes:
+        response: The response, with its body.
+    """
+
+    def __init__(self, response: Any) -> None:
+        super().__init__(f"{response.request.method} {response.url}: answered {response.status}")
+        self.response = response
+
+
+class IgnoreRequest(TrawlError):
+    """Drop this request; its errback is called with this error."""
+
+
+class DropItem(TrawlError):
+    """Drop this item."""
+
+
+class CloseSpider(TrawlError):
+    """End the crawl: what is in flight ends, nothing new is sent.
+
+    Attributes:
+        reason: What ``CrawlResult.reason`` and the statistic ``finish_reason`` will say.
+    """
+
+    def __init__(self, reason: str = "cancelled") -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,85 @@
+"""What became of one request on the wire, as data.
+
+A transport never raises for what the network does: it returns an :class:`Outcome` that carries a response or an error,
+and the instants that throttling, AutoThrottle and statistics count from. Middleware may add what should happen next
+(:class:`Replace`, :class:`Drop`); the engine acts on it after the places are given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from trawl.errors import DownloadError, IgnoreRequest
+    from trawl.http.request import Request
+    from trawl.http.response import Response
+
+__all__ = ["Drop", "Fetch", "Middleware", "Outcome", "Replace"]
+
+
+@attrs.frozen
+class Replace:
+    """The request is not done: this one takes its place in the frontier, in one atomic step.
+
+    Attributes:
+        request: What is to be sent next (a redirect's target, or the same request again).
+        delay: Not before this many seconds from now; holds up nobody else.
+        reason: Why, as counted: ``"redirect"``, ``"retry"``, ...
+        is_new_target: Whether the target is looked up among the seen requests (a redirect's is, a retry's is not).
+    """
+
+    request: Request
+    delay: float = 0.0
+    reason: str = "retry"
+    is_new_target: bool = False
+
+
+@attrs.frozen
+class Drop:
+    """The request ends here without a callback; an expected end, counted under its reason."""
+
+    reason: str
+
+
+@attrs.define
+class Outcome:
+    """What became of one send. All instants are seconds on the run's clock.
+
+    Attributes:
+        request: The request as it was sent, middleware's changes included.
+        response: The whole response, or None.
+        error: Why there is no response, or None.
+        started_at: When connecting began (on a reused connection: the send).
+        sent_at: When the request went to the wire; None if it never did.
+        first_byte_at: When the headers had been read; None if they never were.
+        ended_at: When the body had been read, or the error came.
+        is_cached: Served from a cache: nothing was sent.
+        is_excused: A trigger that does not count as a retry (a 429, an outage): set by the throttle.
+        then: What a middleware wants to happen next; None: the callback (or errback) gets it.
+    """
+
+    request: Request
+    response: Response | None = None
+    error: DownloadError | IgnoreRequest | None = None
+    started_at: float = 0.0
+    sent_at: float | None = None
+    first_byte_at: float | None = None
+    ended_at: float = 0.0
+    is_cached: bool = False
+    is_excused: bool = False
+    then: Replace | Drop | None = None
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds from the start of connecting to the headers; None without them."""
+        return None if self.first_byte_at is None else self.first_byte_at - self.started_at
+
+
+Fetch = Callable[["Request"], Awaitable[Outcome]]
+"""Sends one request, once, and tells what became of it. Raises nothing that the network can cause."""
+
+Middleware = Callable[[Fetch], Fetch]
+"""Takes the way on and returns a way that does something before, after or in place of it."""

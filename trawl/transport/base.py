@@ -1,0 +1,33 @@
+"""The seam between the crawl and the wire.
+
+Above it there are trawl's own requests and outcomes only; below it any HTTP library, or the simulated web.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from trawl.http import Outcome, Request
+
+__all__ = ["OnSent", "Transport"]
+
+OnSent = Callable[[], None]
+"""Called once, synchronously, at the moment the request goes to the wire (after connecting)."""
+
+
+class Transport(Protocol):
+    """Sends requests over some wire."""
+
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
+        """Send ``request`` once and read the whole response.
+
+        What the network does wrong is an outcome with an error from :mod:`trawl.errors`, never an exception. Redirects
+        are not followed. The body has been read (and decompressed) within its limits when this returns. Cancelling
+        drops the connection. Always a checkpoint.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is kept open. Safe to call twice; does not wait for the peer."""
+        ...
