@@ -1,0 +1,109 @@
+"""What a crawl counts: names to numbers (and a few other values), cheap enough for every page.
+
+One plain dictionary behind a slotted object, written from one thread only. Keys are flat; a part after ``/`` tells kinds
+apart (``response_status_count/200``). The keys every crawl keeps are listed in the reference.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, overload
+
+__all__ = ["Stat", "Stats"]
+
+Stat = int | float | str | bool | None
+"""What a statistic may be."""
+
+D = TypeVar("D")
+
+
+class Stats:
+    """Named counters and values of one crawl.
+
+    Reading never makes a key: what was never counted is absent, not 0.
+    """
+
+    __slots__ = ("_status_keys", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[str, Stat] = {}
+        self._status_keys: dict[int, str] = {}
+
+    def inc(self, key: str, n: float = 1) -> None:
+        """Add ``n`` to the number under ``key``, which begins at 0."""
+        values = self._values
+        values[key] = values.get(key, 0) + n  # type: ignore[operator]  # a key that is counted is never set to a text
+
+    def inc_status(self, status: int) -> None:
+        """Count one response with this status, under ``response_status_count/<status>``."""
+        try:
+            key = self._status_keys[status]
+        except KeyError:  # the key is formatted once a status, not once a page
+            key = self._status_keys[status] = f"response_status_count/{status}"
+        self.inc(key)
+
+    def set(self, key: str, value: Stat) -> None:
+        """Put ``value`` under ``key``, whatever was there."""
+        self._values[key] = value
+
+    def max(self, key: str, value: float) -> None:
+        """Keep the larger of ``value`` and what is under ``key``."""
+        before = self._values.get(key)
+        if not isinstance(before, int | float) or value > before:
+            self._values[key] = value
+
+    def min(self, key: str, value: float) -> None:
+        """Keep the smaller of ``value`` and what is under ``key``."""
+        before = self._values.get(key)
+        if not isinstance(before, int | float) or value < before:
+            self._values[key] = value
+
+    @overload
+    def get(self, key: str) -> Stat: ...
+    @overload
+    def get(self, key: str, default: D) -> Stat | D: ...
+    def get(self, key: str, default: object = None) -> object:
+        """What is under ``key``, or ``default``."""
+        return self._values.get(key, default)
+
+    def count(self, key: str) -> int:
+        """The whole number under ``key``; 0 where nothing was counted."""
+        value = self._values.get(key, 0)
+        return int(value) if isinstance(value, int | float) else 0
+
+    def starting(self, prefix: str) -> dict[str, Stat]:
+        """All keys that start with ``prefix``, in order, without the prefix."""
+        return {key[len(prefix) :]: value for key, value in self.as_dict().items() if key.startswith(prefix)}
+
+    def as_dict(self) -> dict[str, Stat]:
+        """A copy of all keys and values as they are now, sorted by key."""
+        return dict(sorted(self._values.items()))
+
+    # Scrapy's words for the same, so that a spider that keeps its own statistics needs no change.
+
+    def inc_value(self, key: str, count: int = 1, start: int = 0, spider: object = None) -> None:
+        """Scrapy's name for :meth:`inc`; a new key begins at ``start``."""
+        self._values.setdefault(key, start)
+        self.inc(key, count)
+
+    def set_value(self, key: str, value: Stat, spider: object = None) -> None:
+        """Scrapy's name for :meth:`set`."""
+        self.set(key, value)
+
+    def max_value(self, key: str, value: float, spider: object = None) -> None:
+        """Scrapy's name for :meth:`max`."""
+        self.max(key, value)
+
+    def min_value(self, key: str, value: float, spider: object = None) -> None:
+        """Scrapy's name for :meth:`min`."""
+        self.min(key, value)
+
+    def get_value(self, key: str, default: Stat = None, spider: object = None) -> Stat:
+        """Scrapy's name for :meth:`get`."""
+        return self._values.get(key, default)
+
+    def get_stats(self, spider: object = None) -> dict[str, Stat]:
+        """Scrapy's name for :meth:`as_dict`."""
+        return self.as_dict()
+
+    def __repr__(self) -> str:
+        return f"<Stats of {len(self._values)} keys>"
