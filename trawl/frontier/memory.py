@@ -1,0 +1,94 @@
+"""The frontier of a crawl without a job: a heap a lane and a set of fingerprints, gone with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import count
+
+from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey
+
+__all__ = ["MemoryFrontier"]
+
+
+class MemoryFrontier:
+    """Pending requests in memory.
+
+    None of its calls waits for anything, so none is a checkpoint: the caller's next await is.
+
+    Args:
+        depth_first: The newest of equals goes first, in place of the oldest.
+    """
+
+    __slots__ = ("_lanes", "_leased", "_next_order", "_pending", "_seen", "_sign")
+
+    def __init__(self, *, depth_first: bool = False) -> None:
+        self._lanes: dict[LaneKey, list[tuple[SortKey, Record]]] = {}
+        self._seen: set[bytes] = set()
+        self._sign = -1 if depth_first else 1
+        self._next_order = count(1).__next__
+        self._pending = 0
+        self._leased = 0
+
+    async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
+        """Mark ``fingerprints`` as seen; True for each that was new."""
+        seen = self._seen
+        fresh = []
+        for fingerprint in fingerprints:
+            fresh.append(fingerprint not in seen)
+            seen.add(fingerprint)
+        return fresh
+
+    async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
+        """Forget claims whose requests were not pushed after all."""
+        self._seen.difference_update(fingerprints)
+
+    async def push_many(self, records: Sequence[Record]) -> None:
+        """Store ``records`` in this order."""
+        for record in records:
+            record.order = self._sign * self._next_order()
+            self._store(record)
+
+    async def lease_many(self, lane: LaneKey, most: int) -> list[Record]:
+        """Take up to ``most`` of a lane's records, best first."""
+        heap = self._lanes.get(lane)
+        if not heap:
+            return []
+        leases = [heappop(heap)[1] for _ in range(min(most, len(heap)))]
+        if not heap:
+            del self._lanes[lane]
+        self._pending -= len(leases)
+        self._leased += len(leases)
+        return leases
+
+    async def acknowledge(self, lease: Record, outputs: Sequence[Record] = ()) -> None:
+        """End a lease, and store the requests that came of it."""
+        self._leased -= 1
+        await self.push_many(outputs)
+
+    async def replace(self, lease: Record, record: Record) -> None:
+        """Put ``record`` in the place of a leased one; it is leased at once, behind its equals."""
+        record.order = self._sign * self._next_order()
+
+    async def release(self, leases: Iterable[Record]) -> None:
+        """Give leases back; each keeps its old place in its lane."""
+        for lease in leases:
+            self._leased -= 1
+            self._store(lease)
+
+    def best(self, lane: LaneKey) -> SortKey | None:
+        """The key of the best record of a lane that is not leased."""
+        heap = self._lanes.get(lane)
+        return heap[0][0] if heap else None
+
+    def statistics(self) -> FrontierStatistics:
+        """How much is held now."""
+        return FrontierStatistics(self._pending, self._leased, len(self._seen), len(self._lanes))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def _store(self, record: Record) -> None:
+        key = (-record.request.priority, -record.share, record.order)
+        heappush(self._lanes.setdefault(record.lane_key(), []), (key, record))
+        self._pending += 1

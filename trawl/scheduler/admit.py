@@ -1,0 +1,78 @@
+"""Which requests are taken in at all: rules that need nothing but the request itself.
+
+A request that is not taken in is an expected end: a reason that is counted, never an error. Whether it was seen before is
+the frontier's to say, because that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trawl.http import Request, host_of, scheme_of
+from trawl.scheduler.settings import SchedulerSettings
+
+__all__ = ["Admission"]
+
+FETCHED_SCHEMES = frozenset({"http", "https"})
+
+
+class Admission:
+    """The rules of one crawl for taking requests in.
+
+    Args:
+        settings: Limits on depth and length.
+        allowed_domains: Hosts that are these, or below these, are let in; none means all are.
+
+    Raises:
+        ValueError: An allowed domain is a URL, or has a port; the message names it.
+    """
+
+    __slots__ = ("_allowed", "_depth_limit", "_hosts", "_length_limit")
+
+    def __init__(self, settings: SchedulerSettings, allowed_domains: Iterable[str] = ()) -> None:
+        if isinstance(allowed_domains, str):
+            raise ValueError(f"allowed_domains is a list of domains, not one text: use [{allowed_domains!r}]")
+        self._allowed = tuple([_domain(name) for name in allowed_domains or () if name])
+        self._hosts: dict[str, bool] = {}
+        self._depth_limit = settings.depth_limit
+        self._length_limit = settings.urllength_limit
+
+    def refusal(self, request: Request, *, depth: int) -> str | None:
+        """Why a request found at ``depth`` is dropped, as the statistic that counts it; None when it is taken in."""
+        url = request.url
+        if scheme_of(url) not in FETCHED_SCHEMES:
+            return "scheme_filtered"
+        if self._length_limit and len(url) > self._length_limit:
+            return "urllength_filtered"
+        if self._depth_limit and depth > self._depth_limit:
+            return "depth_filtered"
+        if self._allowed and self.is_offsite(request):
+            return "offsite_filtered"
+        return None
+
+    def is_offsite(self, request: Request) -> bool:
+        """Whether a request's host lies outside the allowed domains (never so with ``dont_filter`` or ``allow_offsite``)."""
+        if not self._allowed:
+            return False
+        host = host_of(request.url)
+        offsite = self._hosts.get(host)
+        if offsite is None:
+            if len(self._hosts) >= HOSTS_REMEMBERED:
+                self._hosts.clear()
+            offsite = self._hosts[host] = not any(
+                host == domain or host.endswith("." + domain) for domain in self._allowed
+            )
+        return offsite and not request.dont_filter and not request.meta.get("allow_offsite")
+
+
+HOSTS_REMEMBERED = 10_000
+"""Answers kept by host; a crawl of the open web sees more hosts than memory should hold."""
+
+
+def _domain(name: str) -> str:
+    """An allowed domain in the form hosts have in a normalised URL."""
+    if "/" in name or (":" in name and not name.startswith("[")):
+        raise ValueError(f"allowed_domains takes domains such as 'example.com', not {name!r}")
+    if name.startswith("["):
+        return name.lower()
+    return host_of(f"http://{name.strip().strip('.').lower()}/") if not name.isascii() else name.strip().strip(".").lower()

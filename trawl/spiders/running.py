@@ -1,0 +1,50 @@
+"""What a spider sees of its running crawl: protocols, so that this floor needs nothing of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from trawl.http import Request, Response
+from trawl.observe import Stats
+
+__all__ = ["RunningCrawl", "ThrottlingControl"]
+
+
+class ThrottlingControl(Protocol):
+    """Changes limits while the crawl runs."""
+
+    def set(self, scope: str, **limits: float) -> None:
+        """Give a scope new limits (``concurrency``, ``delay``, ...); whoever waits notices at once."""
+        ...
+
+
+class RunningCrawl(Protocol):
+    """The crawl that a spider runs in: ``spider.crawl``."""
+
+    @property
+    def stats(self) -> Stats:
+        """The crawl's statistics."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The crawl's settings by their upper-case names."""
+        ...
+
+    @property
+    def throttling(self) -> ThrottlingControl:
+        """Limits, to be changed while the crawl runs."""
+        ...
+
+    def why(self, subject: Request | str) -> Any:
+        """Why a pending request, or a scope, is waiting."""
+        ...
+
+    async def fetch(self, request: Request) -> Response:
+        """Send a request through the throttle and wait for its response."""
+        ...
+
+    def shutdown(self, reason: str = "shutdown") -> None:
+        """Send nothing new, let what is in flight end, and finish with ``reason``."""
+        ...

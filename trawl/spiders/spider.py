@@ -1,0 +1,112 @@
+"""A spider: where a crawl starts, and what becomes of each page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Any, ClassVar
+
+from trawl.http import Request, Response
+from trawl.spiders.running import RunningCrawl
+
+__all__ = ["Spider"]
+
+
+class Spider:
+    """Subclass it, give it a name and start URLs, and write ``parse``.
+
+    A callback is a function, a generator, an async function or an async generator. It takes a response (and the
+    request's ``cb_kwargs``) and yields or returns requests, items (dict, dataclass, attrs, pydantic, msgspec) or None.
+
+    Attributes:
+        name: Names the spider in logs and feeds. Needed.
+        start_urls: What the default :meth:`start` asks for.
+        allowed_domains: Requests to other domains (and not below one of these) are dropped and counted as offsite; empty
+            means no limit. Requests from :meth:`start` are always let through.
+        custom_settings: Settings of this spider; weaker than the command line's, stronger than all others.
+        handle_httpstatus_list: Statuses outside 2xx that go to the callback in place of the errback.
+
+    Args:
+        name: Replaces the class's name for this run.
+        kwargs: What ``-a key=value`` gives; each becomes an attribute.
+
+    Raises:
+        ValueError: The spider has no name.
+    """
+
+    name: str = ""
+    start_urls: Iterable[str] = ()
+    allowed_domains: Iterable[str] = ()
+    custom_settings: ClassVar[Mapping[str, Any] | None] = None
+    handle_httpstatus_list: Iterable[int] = ()
+
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
+        if name is not None:
+            self.name = name
+        if not self.name:
+            raise ValueError(f"{type(self).__name__} has no name: give the class an attribute `name`")
+        self.__dict__.update(kwargs)
+        self._crawl: RunningCrawl | None = None
+
+    @property
+    def crawl(self) -> RunningCrawl:
+        """The running crawl.
+
+        Raises:
+            RuntimeError: The spider is not running: in ``__init__``, say.
+        """
+        if getattr(self, "_crawl", None) is None:
+            raise RuntimeError(f"{self.name} is not running yet: `crawl` and `settings` are there from start() on")
+        assert self._crawl is not None
+        return self._crawl
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The crawl's settings by their upper-case names; typed values."""
+        return self.crawl.settings
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The logger named after the spider."""
+        return logging.getLogger(self.name)
+
+    async def start(self) -> AsyncGenerator[Any, None]:
+        """The first requests (items too), by default one request a start URL.
+
+        Read under back-pressure: while nothing that is pending may be sent, and fewer than 10,000 requests are pending.
+        A generator without end runs in constant memory. A spider that has a method ``start_requests()`` (a plain
+        iterable, Scrapy's older form) and no ``start`` of its own is started from that.
+        """
+        older = getattr(self, "start_requests", None)
+        if older is not None:
+            for request in older():
+                yield request
+            return
+        for url in self.start_urls:
+            yield Request(url)
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        """The callback of requests that name no other."""
+        raise NotImplementedError(f"{type(self).__name__} has no parse(): the request for {response.url} names no callback")
+
+    def closed(self, reason: str) -> Any:
+        """Called once, when the crawl has ended for ``reason``; may be async."""
+
+    async def fetch(self, request: Request) -> Response:
+        """The response to ``request``, in the middle of a callback. A checkpoint.
+
+        It waits for its turn like any other request; redirects are followed and failures retried; any status is
+        returned. Cancelling gives its turn back.
+
+        Raises:
+            DownloadError: There is no response.
+            IgnoreRequest: robots.txt or a middleware refused it.
+        """
+        return await self.crawl.fetch(request)
+
+    def log(self, message: str, level: int = logging.DEBUG, **kwargs: Any) -> None:
+        """Log a message under the spider's name."""
+        self.logger.log(level, message, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
