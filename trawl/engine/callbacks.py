@@ -1,0 +1,133 @@
+"""Calls a spider's callbacks, of all four kinds, and takes what they give.
+
+A callback is a function, a generator, an async function or an async generator. Two things may not leak from it:
+
+* *Its cancel scopes.* With ``with trio.move_on_after(1): yield item`` the user's scope is open while the engine routes the
+  item. If the engine awaited there, the user's deadline would cancel the engine's await, and the crawl with it. So an
+  output is taken without waiting where that can be done, and otherwise under a shielded scope of the engine's own
+  (:class:`Shields`), which the engine cancels when the crawl is cancelled.
+* *Its exception groups.* A nursery that is open across a ``yield`` wraps what it raises, together with ``GeneratorExit``.
+  :func:`culprits` unwraps that.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, closing, contextmanager
+from typing import Any, Protocol, cast
+
+import trio
+
+__all__ = ["Shields", "Taker", "consume", "culprits"]
+
+
+class Taker(Protocol):
+    """Where a callback's outputs go."""
+
+    def take_nowait(self, output: object) -> bool:
+        """Take one output if that needs no waiting; False when it does."""
+        ...
+
+    async def take(self, output: object) -> None:
+        """Take one output, waiting for room."""
+        ...
+
+
+class Shields:
+    """Shielded cancel scopes that one owner can cancel all at once."""
+
+    __slots__ = ("_is_cancelled", "_open")
+
+    def __init__(self) -> None:
+        self._open: set[trio.CancelScope] = set()
+        self._is_cancelled = False
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Protect what is awaited inside from every cancel scope but :meth:`cancel`."""
+        with trio.CancelScope(shield=True) as scope:
+            if self._is_cancelled:
+                scope.cancel()
+            self._open.add(scope)
+            try:
+                yield
+            finally:
+                self._open.discard(scope)
+
+    def cancel(self) -> None:
+        """Cancel what is open and what will be opened."""
+        self._is_cancelled = True
+        for scope in self._open:
+            scope.cancel()
+
+
+async def consume(result: object, taker: Taker, shields: Shields) -> None:
+    """Give ``taker`` every output of what a callback returned. Cancelling closes the callback's generator."""
+    if inspect.isawaitable(result):
+        result = await result
+    if result is None:
+        return
+    if isinstance(result, AsyncIterable):
+        async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else _Open(result) as outputs:
+            async for output in outputs:
+                if not taker.take_nowait(output):
+                    with shields.shielded():
+                        await taker.take(output)
+        return
+    if not isinstance(result, list | tuple | Iterator):
+        result = [result]
+    with closing(cast("Any", result)) if hasattr(result, "close") else _Open(result) as outputs:
+        for output in outputs:
+            if not taker.take_nowait(output):
+                with shields.shielded():
+                    await taker.take(output)
+
+
+class _Open:
+    """A context manager for what has nothing to close."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __enter__(self) -> Any:
+        return self._value
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    async def __aenter__(self) -> Any:
+        return self._value
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+
+def culprits(error: BaseException) -> list[BaseException]:
+    """The errors inside (nested) exception groups, without the ``GeneratorExit`` that closing a generator adds."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in culprits(inner) if not isinstance(leaf, GeneratorExit)]
+
+
+Callback = Callable[..., object]
+
+
+def named(spider: object, callback: Callback | str | None, default: str) -> Callback:
+    """The callback to call: itself, the spider's method of that name, or the spider's ``default`` method.
+
+    Raises:
+        AttributeError: The spider has no such method.
+    """
+    if callback is None:
+        return cast("Callback", getattr(spider, default))
+    if isinstance(callback, str):
+        return cast("Callback", getattr(spider, callback))
+    return callback
+
+
+def call(callback: Callback, argument: object, cb_kwargs: Mapping[str, object] | None) -> object:
+    """What the callback returns for this response or error."""
+    return callback(argument, **cb_kwargs) if cb_kwargs else callback(argument)

@@ -1,0 +1,47 @@
+"""What the parts of a running crawl share: how much is open, and whether it is ending."""
+
+from __future__ import annotations
+
+from trawl.engine.pulse import Pulse
+
+__all__ = ["State"]
+
+
+class State:
+    """Counts of one run. Idle is counted, never polled: one up per request admitted, one down when its last output is in.
+
+    Attributes:
+        open: Admitted requests that have not ended, and one for ``start()`` while it is read.
+        callbacks: Callbacks that run now.
+        reason: Why the crawl is ending; None while it is not.
+        pulse: Wakes the dispatcher.
+    """
+
+    __slots__ = ("callbacks", "open", "pulse", "reason")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.callbacks = 0
+        self.reason: str | None = None
+        self.pulse = Pulse()
+
+    def opened(self, n: int) -> None:
+        """``n`` requests were admitted."""
+        self.open += n
+        self.pulse.beat()
+
+    def ended(self) -> None:
+        """A request has ended, its outputs are in."""
+        self.open -= 1
+        self.pulse.beat()
+
+    def end(self, reason: str) -> None:
+        """Begin to end; the first reason stays."""
+        if self.reason is None:
+            self.reason = reason
+        self.pulse.beat()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing new may be sent."""
+        return self.reason is not None
