@@ -1,0 +1,21 @@
+"""The settings of a crawl: composed from each package's own, loaded, validated, told where they came from."""
+
+from trawl.settings.load import Layer, ambient, assignments, load, of_environment, of_project, of_spider
+from trawl.settings.sections import SECTIONS, Definition, Section, definitions
+from trawl.settings.values import DEFAULT, Settings
+
+__all__ = [
+    "DEFAULT",
+    "SECTIONS",
+    "Definition",
+    "Layer",
+    "Section",
+    "Settings",
+    "ambient",
+    "assignments",
+    "definitions",
+    "load",
+    "of_environment",
+    "of_project",
+    "of_spider",
+]

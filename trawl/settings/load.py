@@ -1,0 +1,163 @@
+"""Settings from their sources, weakest first: defaults, pyproject.toml, the environment, the spider, the command line.
+
+Everything that is given is checked before anything starts, also what a stronger source overrides: a typing error never
+turns into a default that nobody notices (I03).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+
+from trawl.errors import SettingsError
+from trawl.settings.check import checked, nearest
+from trawl.settings.foreign import why_ignored
+from trawl.settings.sections import SECTIONS, Definition, known
+from trawl.settings.text import from_text
+from trawl.settings.values import Settings
+
+__all__ = ["Layer", "ambient", "assignments", "load", "of_environment", "of_project", "of_spider"]
+
+PREFIX = "TRAWL_"
+logger = logging.getLogger("trawl.settings")
+
+
+@attrs.frozen
+class Layer:
+    """What one source says.
+
+    Attributes:
+        source: Its name, as messages say it: ``"custom_settings"``, ``"-s"``, ``"/a/pyproject.toml"``.
+        values: Upper-case names to values.
+        is_text: Whether the values are texts that are to be read as JSON where they can be.
+        prefix: What the source writes before each name (``"TRAWL_"`` in the environment).
+    """
+
+    source: str
+    values: Mapping[str, object]
+    is_text: bool = False
+    prefix: str = ""
+
+    def place(self, name: str) -> str:
+        """Where this source gives ``name``, for messages."""
+        return f"{self.prefix}{name}" if self.prefix else self.source
+
+
+def load(*layers: Layer) -> Settings:
+    """The settings that ``layers`` give, weakest first, over the defaults.
+
+    Scrapy's settings that mean nothing here are passed over with a warning in the log.
+
+    Raises:
+        SettingsError: A name is unknown, or a value does not fit; one line that names the entry and its source.
+    """
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for layer in layers:
+        for name, value in layer.values.items():
+            definition = _definition(name, layer)
+            if definition is not None:
+                values[name] = _value(value, definition, layer)
+                sources[name] = layer.place(name)
+    return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources)
+
+
+def ambient(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Layer, ...]:
+    """The sources around a program: the nearest pyproject.toml, then the environment.
+
+    Args:
+        directory: Where the search for pyproject.toml begins; the working directory if None.
+        environ: The environment; the process's own if None.
+
+    Raises:
+        SettingsError: pyproject.toml can't be read.
+    """
+    return (of_project(directory or Path.cwd()), of_environment(os.environ if environ is None else environ))
+
+
+def of_project(directory: Path) -> Layer:
+    """``[tool.trawl]`` of the nearest pyproject.toml in ``directory`` or above it; empty if there is none."""
+    for folder in (directory, *directory.parents):
+        path = folder / "pyproject.toml"
+        if path.is_file():
+            try:
+                table = tomllib.loads(path.read_text("utf-8")).get("tool", {}).get("trawl", {})
+            except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+                raise SettingsError(f"{path} can't be read: {error}") from error
+            if not isinstance(table, dict):
+                raise SettingsError(f"{path}: tool.trawl must be a table")
+            return Layer(str(path), table)
+    return Layer("pyproject.toml", {})
+
+
+def of_environment(environ: Mapping[str, str]) -> Layer:
+    """The variables ``TRAWL_<NAME>`` of ``environ``."""
+    named = {name[len(PREFIX) :]: value for name, value in environ.items() if name.startswith(PREFIX)}
+    return Layer("the environment", named, is_text=True, prefix=PREFIX)
+
+
+def of_spider(spider: object) -> Layer:
+    """``custom_settings`` of a spider class or spider.
+
+    Raises:
+        SettingsError: They are not a mapping.
+    """
+    custom = getattr(spider, "custom_settings", None) or {}
+    if not isinstance(custom, Mapping):
+        raise SettingsError(f"custom_settings must be a mapping, not {type(custom).__name__}", "custom_settings")
+    return Layer("custom_settings", custom)
+
+
+def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
+    """A layer of texts ``NAME=VALUE``, as ``-s`` takes them; the last of a name counts.
+
+    Raises:
+        SettingsError: A text has no ``=``, or nothing before it.
+    """
+    values: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(f"{source} takes NAME=VALUE, not {text!r}", text)
+        values[name.strip()] = value
+    return Layer(source, values, is_text=True)
+
+
+def _definition(name: object, layer: Layer) -> Definition | None:
+    """The definition of ``name``; None where it is passed over."""
+    if isinstance(name, str) and name in known():
+        return known()[name]
+    if isinstance(name, str) and (reason := why_ignored(name)):
+        logger.warning("%s (in %s) is Scrapy's and has no effect: %s", name, layer.place(name), reason)
+        return None
+    written = f"{layer.prefix}{name}"
+    close = nearest(str(name), known())
+    hint = f"; did you mean {layer.prefix}{close}?" if close else ""
+    raise SettingsError(f"unknown setting {written} (in {layer.source}){hint}", str(name))
+
+
+def _value(value: object, definition: Definition, layer: Layer) -> Any:
+    try:
+        if layer.is_text and isinstance(value, str):
+            return from_text(value, definition.annotation, definition.name)
+        return checked(value, definition.annotation, definition.name)
+    except SettingsError as error:
+        raise SettingsError(f"{error} (in {layer.place(definition.name)})", error.name) from error
+
+
+def _composed(kind: type[msgspec.Struct], values: Mapping[str, Any]) -> msgspec.Struct:
+    """One section out of the values that are given; what its fields say together is checked by itself."""
+    own = {field.name: values[field.encode_name] for field in msgspec.structs.fields(kind) if field.encode_name in values}
+    try:
+        return kind(**own)
+    except SettingsError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise SettingsError(str(error)) from error

@@ -1,0 +1,102 @@
+"""The settings of one crawl: immutable, every name with its value and where that value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from trawl.settings.text import from_json
+
+__all__ = ["DEFAULT", "Settings"]
+
+DEFAULT = "default"
+"""The source of a value that nobody set."""
+
+S = TypeVar("S", bound=msgspec.Struct)
+_NO = ("", "0", "false", "no", "off", "none")
+
+
+class Settings(Mapping[str, Any]):
+    """Names to typed values, all of them, defaults included.
+
+    A part of trawl takes its own section (:meth:`of`); spiders read by name, also with Scrapy's accessors. Those convert
+    what is there; a name that is not a setting gives their default.
+    """
+
+    __slots__ = ("_sections", "_sources", "_values")
+
+    def __init__(self, sections: Mapping[type[msgspec.Struct], msgspec.Struct], sources: Mapping[str, str]) -> None:
+        self._sections = dict(sections)
+        self._sources = dict(sources)
+        self._values = {
+            field.encode_name: getattr(section, field.name)
+            for kind, section in sections.items()
+            for field in msgspec.structs.fields(kind)
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of(self, kind: type[S]) -> S:
+        """One package's settings as its own frozen value.
+
+        Raises:
+            KeyError: ``kind`` is not one of the composed sections.
+        """
+        section = self._sections[kind]
+        assert isinstance(section, kind)
+        return section
+
+    def source(self, name: str) -> str:
+        """Where the value of ``name`` came from: ``"default"``, ``"custom_settings"``, ``"-s"``, ...
+
+        Raises:
+            KeyError: There is no such setting.
+        """
+        self._values[name]
+        return self._sources.get(name, DEFAULT)
+
+    # Scrapy's accessors.
+
+    def getbool(self, name: str, default: bool = False) -> bool:
+        """The value as True or False; the texts "0", "false", "no", "off" and "" are False."""
+        value = self._values.get(name, default)
+        return value.strip().lower() not in _NO if isinstance(value, str) else bool(value)
+
+    def getint(self, name: str, default: int = 0) -> int:
+        """The value as a whole number. Raises ValueError or TypeError where it is none."""
+        return int(self._values.get(name, default))
+
+    def getfloat(self, name: str, default: float = 0.0) -> float:
+        """The value as a number. Raises ValueError or TypeError where it is none."""
+        return float(self._values.get(name, default))
+
+    def getlist(self, name: str, default: Any = None) -> list[Any]:
+        """A copy of the value as a list; a text is split at its commas, None is the empty list."""
+        value = self._values.get(name, default)
+        if isinstance(value, str):
+            return value.split(",") if value else []
+        return [] if value is None else list(value)
+
+    def getdict(self, name: str, default: Any = None) -> dict[str, Any]:
+        """A copy of the value as a dict; a text is read as JSON, None is the empty dict."""
+        value = self._values.get(name, default)
+        if isinstance(value, str):
+            value = from_json(value)
+        return {} if value is None else dict(value)
+
+    def copy_to_dict(self) -> dict[str, Any]:
+        """All names and values, in a dict of the caller's own."""
+        return dict(self._values)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={self._values[name]!r}" for name in sorted(self._sources))
+        return f"Settings({given})"
