@@ -1,0 +1,5 @@
+"""Links found on a page."""
+
+from trawl.links.link import Link
+
+__all__ = ["Link"]

@@ -1,0 +1,175 @@
+"""HTTP fields, found by name in any case (RFC 9110, 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import Any
+
+__all__ = ["HeaderValue", "Headers", "HeadersInput"]
+
+HeaderValue = str | bytes | int | float | None
+"""One value as users give it; None: the field is not sent, not even with a default."""
+
+HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
+"""What headers are made from: a mapping (a value may be a list of values) or an iterable of pairs."""
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
+_FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.5, and what no text may hold
+
+
+class Headers(MutableMapping[str, str]):
+    """The fields of a request or response: a mapping from name, in any case, to text.
+
+    A field that came several times reads as its values joined by ``", "`` (RFC 9110, 5.3); :meth:`getlist` gives them
+    one by one, which ``Set-Cookie`` needs. Names are kept as they were written first. A field set to None is not there,
+    and :meth:`setdefault` leaves it so: a request can refuse a default header.
+
+    Text is Latin-1, the bytes of the wire one to one; a value with other characters is sent as UTF-8.
+
+    Raises:
+        ValueError: on making or setting, when a name is no token or a value holds a control character (RFC 9110, 5.5).
+    """
+
+    __slots__ = ("_fields",)
+
+    # lower-case name -> [name as written, value, value, ...]
+    _fields: dict[str, list[str]]
+
+    def __init__(self, fields: HeadersInput | None = None) -> None:
+        self._fields = {}
+        if fields is None:
+            return
+        if isinstance(fields, Headers):
+            self._fields = {key: field.copy() for key, field in fields._fields.items()}
+        elif isinstance(fields, Mapping):
+            for name, value in fields.items():
+                self[name] = value
+        else:
+            for name, value in fields:
+                self._put(name, value, is_added=True)
+
+    @classmethod
+    def from_wire(cls, fields: Iterable[tuple[bytes, bytes]]) -> Headers:
+        """Make headers of what a parser read; nothing is checked."""
+        headers = cls.__new__(cls)
+        headers._fields = kept = {}
+        for raw_name, raw_value in fields:
+            name = raw_name.decode("latin-1")
+            key = name.lower()
+            field = kept.get(key)
+            if field is None:
+                kept[key] = [name, raw_value.decode("latin-1")]
+            else:
+                field.append(raw_value.decode("latin-1"))
+        return headers
+
+    def to_wire(self) -> list[tuple[bytes, bytes]]:
+        """Return all fields in order as the bytes to send."""
+        return [(name.encode("latin-1"), _to_bytes(value)) for name, value in self.items_list()]
+
+    def __getitem__(self, name: str) -> str:
+        field = self._fields.get(name.lower())
+        if field is None or len(field) == 1:
+            raise KeyError(name)
+        return field[1] if len(field) == 2 else ", ".join(field[1:])  # noqa: PLR2004: the name and one value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of ``name``, or ``default``."""
+        field = self._fields.get(name.lower())
+        if field is None or len(field) == 1:
+            return default
+        return field[1] if len(field) == 2 else ", ".join(field[1:])  # noqa: PLR2004: the name and one value
+
+    def getlist(self, name: str) -> list[str]:
+        """Return every value of ``name``, in order; empty if there is none."""
+        field = self._fields.get(name.lower())
+        return [] if field is None else field[1:]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Set ``name`` to one value, to several (a list or tuple), or to None: never sent."""
+        self._put(name, value, is_added=False)
+
+    def add(self, name: str, value: Any) -> None:
+        """Add a value to those that ``name`` has."""
+        self._put(name, value, is_added=True)
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """Set ``name`` unless it is set, or set to None; return its value then (None if it has none)."""
+        if name.lower() not in self._fields:
+            self[name] = default
+        return self.get(name)
+
+    def __delitem__(self, name: str) -> None:
+        del self._fields[name.lower()]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and len(self._fields.get(name.lower(), ())) > 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([field[0] for field in self._fields.values() if len(field) > 1])
+
+    def __len__(self) -> int:
+        return sum(len(field) > 1 for field in self._fields.values())
+
+    def items_list(self) -> list[tuple[str, str]]:
+        """Return all fields, one pair a value: in the order of the names' first use, then of the values."""
+        return [(field[0], value) for field in self._fields.values() for value in field[1:]]
+
+    def copy(self) -> Headers:
+        """Return headers that can be changed without changing these."""
+        return Headers(self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Headers):
+            return self._values() == other._values()
+        if isinstance(other, Mapping):
+            try:
+                return self._values() == Headers(other)._values()
+            except (TypeError, ValueError, AttributeError):
+                return False
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Headers({self.items_list()!r})"
+
+    def _values(self) -> dict[str, list[str]]:
+        return {key: field[1:] for key, field in self._fields.items() if len(field) > 1}
+
+    def _put(self, name: str | bytes, value: Any, *, is_added: bool) -> None:
+        written = name if isinstance(name, str) else name.decode("latin-1")
+        if not _TOKEN.fullmatch(written):
+            raise ValueError(f"{written!r} is not a header name")
+        values = value if isinstance(value, list | tuple) else (value,)
+        texts = [_to_text(written, each) for each in values if each is not None]
+        key = written.lower()
+        field = self._fields.get(key) if is_added else None
+        if field is None:
+            self._fields[key] = [written, *texts]
+        else:
+            field.extend(texts)
+
+
+def _to_text(name: str, value: object) -> str:
+    """Return one value as text without white space around it, or refuse it."""
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, bytes):
+        text = value.decode("latin-1")
+    elif isinstance(value, int | float):
+        text = str(value)
+    else:
+        raise TypeError(f"the header {name!r} is a str, bytes or a number, not {type(value).__name__}: {value!r}")
+    text = text.strip(" \t")
+    if _FORBIDDEN.search(text):
+        raise ValueError(f"the header {name!r} holds a control character: {text!r}")
+    return text
+
+
+def _to_bytes(value: str) -> bytes:
+    try:
+        return value.encode("latin-1")
+    except UnicodeEncodeError:
+        return value.encode()

@@ -1,0 +1,246 @@
+"""The request: what a spider asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, TypedDict, Unpack
+
+import msgspec
+
+from trawl.http.form import Fields, encode_form
+from trawl.http.headers import Headers, HeadersInput
+from trawl.http.url import join_url, normalize_url
+
+__all__ = ["Callback", "Cookies", "Request", "RequestOptions"]
+
+Callback = Callable[..., Any]
+"""Gets the response (an errback: the error) and ``cb_kwargs``; def, generator, async def or async generator."""
+
+Cookies = Mapping[str, Any] | Iterable[Mapping[str, Any]]
+"""Names and values, or one mapping a cookie with ``name``, ``value`` and, if wanted, ``domain`` and ``path``."""
+
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 9.1: a token
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a request can be given by name."""
+
+    method: str
+    headers: HeadersInput | None
+    body: bytes | str | None
+    cookies: Cookies | None
+    meta: Mapping[str, Any] | None
+    cb_kwargs: Mapping[str, Any] | None
+    priority: int
+    dont_filter: bool
+    errback: Callback | None
+
+
+class _Changes(RequestOptions, total=False):
+    url: str
+    callback: Callback | None
+
+
+class Request:
+    """One thing to ask of a server. Treat it as a value: :meth:`replace` makes a changed one.
+
+    Attributes:
+        url: In WHATWG normal form.
+        callback: Gets the response; None: the spider's ``parse``.
+        errback: Gets the error when there is no response, or one that the spider does not handle; None: it is logged.
+        method: In upper case.
+        body: What is sent after the headers; empty for none.
+        priority: Higher goes first.
+        dont_filter: Not looked up among the requests already seen.
+        depth: Links followed from a start request to this one; filled in by the crawl.
+    """
+
+    __slots__ = (
+        "_cb_kwargs",
+        "_cookies",
+        "_headers",
+        "_meta",
+        "body",
+        "callback",
+        "depth",
+        "dont_filter",
+        "errback",
+        "method",
+        "priority",
+        "url",
+    )
+
+    def __init__(
+        self,
+        url: str,
+        callback: Callback | None = None,
+        *,
+        method: str = "GET",
+        headers: HeadersInput | None = None,
+        body: bytes | str | None = None,
+        cookies: Cookies | None = None,
+        meta: Mapping[str, Any] | None = None,
+        cb_kwargs: Mapping[str, Any] | None = None,
+        priority: int = 0,
+        dont_filter: bool = False,
+        errback: Callback | None = None,
+        base: str | None = None,
+    ) -> None:
+        """Make a request.
+
+        Args:
+            url: Absolute, of any scheme; relative only with ``base``.
+            callback: Gets the response.
+            method: Any token (RFC 9110, 9.1); put in upper case.
+            headers: A mapping (values may be lists) or pairs; a value of None refuses a default header.
+            body: A str is sent as UTF-8.
+            cookies: Sent besides those that the site has set.
+            meta: Kept with the request and shown as ``response.meta``; copied, not deeply.
+            cb_kwargs: Given to the callback (and errback) by name; copied, not deeply.
+            priority: Higher goes first.
+            dont_filter: Send it even if it was sent before.
+            errback: Gets the error.
+            base: What a relative ``url`` is relative to.
+
+        Raises:
+            ValueError: the URL is relative or can't be parsed, the method is no token, a header can't be sent.
+            TypeError: a callback can't be called, the priority is no int, or another value is of the wrong type.
+        """
+        self.url = normalize_url(url) if base is None else join_url(base, url)
+        self.method = method if method == "GET" else _checked_method(method)
+        self.body = b"" if body is None else _to_bytes(body)
+        self.callback = callback
+        self.errback = errback
+        if not (callback is None or callable(callback)) or not (errback is None or callable(errback)):
+            raise TypeError(f"{callback!r} and {errback!r}: a callback and an errback are functions, or None")
+        if not isinstance(priority, int):
+            raise TypeError(f"a priority is an int, not {type(priority).__name__}: {priority!r}")
+        self.priority = priority
+        self.dont_filter = dont_filter
+        self.depth = 0
+        self._headers = None if headers is None else Headers(headers)
+        self._meta = dict(meta) if meta else None
+        self._cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
+        self._cookies = _copied(cookies) if cookies else None
+
+    @classmethod
+    def json(cls, url: str, payload: Any, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Self:
+        """Make a request that sends ``payload`` as JSON; POST unless ``method`` says otherwise.
+
+        Raises:
+            TypeError: ``payload`` has something that JSON can't hold.
+        """
+        options.setdefault("method", "POST")
+        request = cls(url, callback, **options)
+        request.body = msgspec.json.encode(payload)
+        request.headers.setdefault("Content-Type", "application/json")
+        return request
+
+    @classmethod
+    def form(
+        cls, url: str, fields: Fields, callback: Callback | None = None, **options: Unpack[RequestOptions]
+    ) -> Self:
+        """Make a request that sends ``fields`` as an HTML form does; POST unless ``method`` says otherwise.
+
+        With ``method="GET"`` the fields take the place of the URL's query (HTML, 4.10.21.3: mutate action URL).
+
+        Args:
+            url: The form's action.
+            fields: Names and values; a value may be a list of values.
+            callback: Gets the response.
+            options: As :class:`Request` takes them.
+        """
+        options.setdefault("method", "POST")
+        encoded = encode_form(fields)
+        request = cls(url, callback, **options)
+        if request.method in {"GET", "HEAD"}:
+            request.url = f"{request.url.partition('#')[0].partition('?')[0]}?{encoded}"
+            return request
+        request.body = encoded.encode()
+        request.headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
+        return request
+
+    @property
+    def headers(self) -> Headers:
+        """The request's own headers; defaults are added on the way to the wire."""
+        if self._headers is None:
+            self._headers = Headers()
+        return self._headers
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the spider and the crawl keep with the request; seen again as ``response.meta``."""
+        if self._meta is None:
+            self._meta = {}
+        return self._meta
+
+    def meta_get(self, key: str, default: Any = None) -> Any:
+        """What ``meta`` has under ``key``; makes no dictionary where there is none, as reading ``meta`` would."""
+        return default if self._meta is None else self._meta.get(key, default)
+
+    @property
+    def cb_kwargs(self) -> dict[str, Any]:
+        """What the callback gets by name besides the response."""
+        if self._cb_kwargs is None:
+            self._cb_kwargs = {}
+        return self._cb_kwargs
+
+    @property
+    def cookies(self) -> dict[str, Any] | list[Mapping[str, Any]]:
+        """The cookies given with the request: names and values, or one mapping a cookie."""
+        if self._cookies is None:
+            self._cookies = {}
+        return self._cookies
+
+    def replace(self, **changes: Unpack[_Changes]) -> Self:
+        """Return a request like this one but for ``changes``; headers, meta and cb_kwargs are copies.
+
+        Raises:
+            ValueError: as the constructor does.
+            TypeError: a name that requests don't have, or as the constructor does.
+        """
+        values: dict[str, Any] = {
+            "url": self.url,
+            "callback": self.callback,
+            "method": self.method,
+            "headers": self._headers,
+            "body": self.body,
+            "cookies": self._cookies,
+            "meta": self._meta,
+            "cb_kwargs": self._cb_kwargs,
+            "priority": self.priority,
+            "dont_filter": self.dont_filter,
+            "errback": self.errback,
+        }
+        values.update(changes)
+        request = type(self)(**values)
+        request.depth = self.depth
+        return request
+
+    def copy(self) -> Self:
+        """Return a request like this one, with headers, meta and cb_kwargs of its own."""
+        return self.replace()
+
+    def __repr__(self) -> str:
+        return f"<{self.method} {self.url}>"
+
+
+def _checked_method(method: str) -> str:
+    if not isinstance(method, str):
+        raise TypeError(f"a method is a str, not {type(method).__name__}: {method!r}")
+    if not _METHOD.fullmatch(method):
+        raise ValueError(f"{method!r} is not an HTTP method")
+    return method.upper()
+
+
+def _to_bytes(body: bytes | str) -> bytes:
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise TypeError(f"a body is bytes or str, not {type(body).__name__}: {body!r}")
+
+
+def _copied(cookies: Cookies) -> dict[str, Any] | list[Mapping[str, Any]]:
+    return dict(cookies) if isinstance(cookies, Mapping) else list(cookies)

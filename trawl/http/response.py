@@ -1,0 +1,267 @@
+"""The response: what a callback gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+
+import msgspec
+
+from trawl.http.content import decode_body, selector_type
+from trawl.http.follow import LinkTarget, base_url_of, followable, link_of
+from trawl.http.headers import Headers, HeadersInput
+from trawl.http.request import Callback, Request, RequestOptions
+from trawl.http.url import join_url
+from trawl.selectors import Selector, SelectorList, select
+
+if TYPE_CHECKING:
+    from trawl.http.content import Decoded
+
+__all__ = ["Response"]
+
+
+class _Changes(TypedDict, total=False):
+    url: str
+    status: int
+    headers: HeadersInput | None
+    body: bytes
+    request: Request | None
+    flags: Iterable[str]
+    latency: float | None
+    ip_address: str | None
+    protocol: str | None
+
+
+class Response:
+    """A whole response: its body has been read and decompressed. Text and selectors are made on first use, once.
+
+    Attributes:
+        url: Where it came from, in WHATWG normal form.
+        status: The status code.
+        headers: The fields as they came.
+        body: The bytes after decompression.
+        request: What it answers, as it was sent; None on one made by hand.
+        flags: Words that say what is special about it (``"cached"``).
+        latency: Seconds from the start of connecting to the headers; None if it was not measured.
+        ip_address: The address that answered, if known.
+        protocol: ``"HTTP/1.1"`` and the like, if known.
+    """
+
+    __slots__ = (
+        "_base_url",
+        "_decoded",
+        "_selector",
+        "body",
+        "flags",
+        "headers",
+        "ip_address",
+        "latency",
+        "protocol",
+        "request",
+        "status",
+        "url",
+    )
+
+    def __init__(
+        self,
+        url: str,
+        status: int = 200,
+        headers: HeadersInput | None = None,
+        body: bytes = b"",
+        request: Request | None = None,
+        flags: Iterable[str] = (),
+        latency: float | None = None,
+        *,
+        ip_address: str | None = None,
+        protocol: str | None = None,
+    ) -> None:
+        """Make a response; the arguments are the attributes.
+
+        Raises:
+            TypeError: the body is not bytes.
+            ValueError: a header is none.
+        """
+        if not isinstance(body, bytes):
+            raise TypeError(f"the body of a response is bytes, not {type(body).__name__}")
+        self.url = url
+        self.status = status
+        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self.body = body
+        self.request = request
+        self.flags = list(flags)
+        self.latency = latency
+        self.ip_address = ip_address
+        self.protocol = protocol
+        self._decoded: Decoded | None = None
+        self._selector: Selector | None = None
+        self._base_url: str | None = None
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The ``meta`` of the request.
+
+        Raises:
+            AttributeError: the response has no request.
+        """
+        return self._answered("meta").meta
+
+    @property
+    def cb_kwargs(self) -> dict[str, Any]:
+        """The ``cb_kwargs`` of the request.
+
+        Raises:
+            AttributeError: the response has no request.
+        """
+        return self._answered("cb_kwargs").cb_kwargs
+
+    def _answered(self, name: str) -> Request:
+        if self.request is None:
+            raise AttributeError(f"{self!r} has no {name}: it was made without a request")
+        return self.request
+
+    @property
+    def text(self) -> str:
+        """The body as text, decoded as browsers do; what can't be decoded is U+FFFD. Never raises.
+
+        A byte order mark decides, then the charset of ``Content-Type``, then what the page says of itself (``<meta>``,
+        ``<?xml?>``), then UTF-8 if the body is valid UTF-8, then windows-1252 (HTML, 13.2.3.2).
+        """
+        return self._read().text
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of :attr:`text`, under the name that Python's codecs have for it."""
+        return self._read().encoding
+
+    def _read(self) -> Decoded:
+        decoded = self._decoded
+        if decoded is None:
+            decoded = self._decoded = decode_body(self.body, self.headers.get("content-type"))
+        return decoded
+
+    @property
+    def selector(self) -> Selector:
+        """The selector of the whole page, parsed once: as XML or JSON if ``Content-Type`` says so, else as HTML."""
+        if self._selector is None:
+            kind = selector_type(self.headers.get("content-type"), self.body)
+            self._selector = select(self.text, kind, self.url)
+        return self._selector
+
+    def css(self, query: str) -> SelectorList[Selector]:
+        """Return what a CSS query finds, with ``::text`` and ``::attr(name)`` as parsel has them.
+
+        Raises:
+            ValueError: ``query`` is not CSS, or the page is JSON.
+        """
+        return self.selector.css(query)
+
+    def xpath(self, query: str, **variables: Any) -> SelectorList[Selector]:
+        """Return what an XPath query finds; ``variables`` are its ``$names``, ``namespaces`` its prefixes.
+
+        Raises:
+            ValueError: ``query`` is not XPath, or the page is JSON.
+        """
+        return self.selector.xpath(query, **variables)
+
+    def jmespath(self, query: str, **options: Any) -> SelectorList[Selector]:
+        """Return what a JMESPath query finds in a page of JSON."""
+        return self.selector.jmespath(query, **options)
+
+    def json(self) -> Any:
+        """Return the body read as JSON.
+
+        Raises:
+            ValueError: it is not JSON (a :class:`json.JSONDecodeError`, which says where).
+        """
+        try:
+            return msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return json.loads(self.text)  # other encodings, NaN, lone surrogates, and the better message
+
+    @property
+    def base_url(self) -> str:
+        """What links on the page are relative to: its ``<base href>``, else its URL (HTML, 4.2.3)."""
+        if self._base_url is None:
+            self._base_url = base_url_of(self)
+        return self._base_url
+
+    def urljoin(self, url: str) -> str:
+        """Return the address that ``url`` has as a link on this page, in WHATWG normal form.
+
+        Raises:
+            ValueError: it makes no URL.
+        """
+        return join_url(self.base_url, url)
+
+    def follow(
+        self, url: LinkTarget, callback: Callback | None = None, **options: Unpack[RequestOptions]
+    ) -> Request:
+        """Return a request for a link on this page.
+
+        Args:
+            url: A URL, relative or not; a :class:`~trawl.links.Link`; a selector of an ``<a>``, ``<area>`` or
+                ``<link>`` element; or a selector of an attribute, as ``::attr(href)`` gives.
+            callback: Gets the response.
+            options: As :class:`Request` takes them.
+
+        Raises:
+            ValueError: ``url`` makes no URL, or the selector is of another element or has no ``href``.
+            TypeError: ``url`` is none of these.
+        """
+        return Request(link_of(url, self), callback, base=self.base_url, **options)
+
+    def follow_all(
+        self,
+        urls: Iterable[LinkTarget] | None = None,
+        callback: Callback | None = None,
+        *,
+        css: str | None = None,
+        xpath: str | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Iterator[Request]:
+        """Return the requests for many links on this page, one by one; links that make no URL are left out.
+
+        Args:
+            urls: What :meth:`follow` takes; or use one of the queries in its place.
+            callback: Gets each response.
+            css: A CSS query for elements or attributes.
+            xpath: An XPath query for the same.
+            options: As :class:`Request` takes them.
+
+        Raises:
+            ValueError: not exactly one of ``urls``, ``css`` and ``xpath`` is given, or a query is wrong.
+        """
+        if sum(given is not None for given in (urls, css, xpath)) != 1:
+            raise ValueError("follow_all takes exactly one of urls, css and xpath")
+        targets: Iterable[LinkTarget]
+        if css is not None:
+            targets = self.css(css)
+        elif xpath is not None:
+            targets = self.xpath(xpath)
+        else:
+            targets = urls or ()
+        return (Request(url, callback, **options) for url in followable(targets, self))
+
+    def replace(self, **changes: Unpack[_Changes]) -> Self:
+        """Return a response like this one but for ``changes``."""
+        values: dict[str, Any] = {
+            "url": self.url,
+            "status": self.status,
+            "headers": self.headers.copy(),
+            "body": self.body,
+            "request": self.request,
+            "flags": self.flags,
+            "latency": self.latency,
+            "ip_address": self.ip_address,
+            "protocol": self.protocol,
+        }
+        values.update(changes)
+        return type(self)(**values)
+
+    def copy(self) -> Self:
+        """Return a response like this one, with headers and flags of its own."""
+        return self.replace()
+
+    def __repr__(self) -> str:
+        return f"<{self.status} {self.url}>"

@@ -1,0 +1,149 @@
+"""URLs as browsers read them (WHATWG URL), and the parts that a crawler asks for.
+
+Theory of operation: a URL is parsed once, by ada, when a request is made or a link is joined. What comes back is in
+*normal form*: lower-case scheme and host, IDN in ASCII, dots in paths resolved, the default port left out, user info and
+path percent-encoded. Every other function here takes a URL in normal form and only splits the string: no second parse.
+"""
+
+from __future__ import annotations
+
+import ada_url
+
+__all__ = [
+    "canonicalize_url",
+    "host_of",
+    "host_scope",
+    "join_url",
+    "normalize_url",
+    "origin_of",
+    "scheme_of",
+    "sorted_url",
+]
+
+
+def normalize_url(url: str) -> str:
+    """Return the normal form of an absolute ``url`` of any scheme (WHATWG URL, 4.4 and 4.5).
+
+    Raises:
+        ValueError: ``url`` is relative or can't be parsed; the sentence names it.
+        TypeError: ``url`` is not a str.
+    """
+    try:
+        return ada_url.normalize_url(url)
+    except ValueError:
+        raise ValueError(_complaint(url)) from None
+    except AttributeError:
+        raise TypeError(f"a URL is a str, not {type(url).__name__}: {url!r}") from None
+
+
+def join_url(base: str, url: str) -> str:
+    """Return the normal form of ``url`` as a link on a page whose base URL is ``base``.
+
+    White space around ``url``, and tabs and line ends inside it, are dropped, as browsers do.
+
+    Raises:
+        ValueError: the two make no URL; the sentence names the link.
+        TypeError: one of them is not a str.
+    """
+    try:
+        return ada_url.join_url(base, url)
+    except ValueError:
+        raise ValueError(f"the link {url!r} on {base!r} makes no valid URL") from None
+    except AttributeError:
+        wrong = url if isinstance(base, str) else base
+        raise TypeError(f"a URL is a str, not {type(wrong).__name__}: {wrong!r}") from None
+
+
+def _complaint(url: str) -> str:
+    """Say what is wrong with a URL that did not parse, and what may have been meant."""
+    if "://" in url or url.startswith(("http:", "https:")):
+        return f"{url!r} is not a valid URL"
+    if url.startswith("//"):
+        return f"{url!r} is not an absolute URL: did you mean {'https:' + url!r}?"
+    host = url.split("/", 1)[0]
+    if "." in host.strip(".") and " " not in host:
+        return f"{url!r} is not an absolute URL: did you mean {'https://' + url!r}?"
+    return f"{url!r} is not an absolute URL: a scheme such as 'https://' is missing"
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of a ``url`` in normal form, in lower case, without the colon."""
+    return url[: url.find(":")]
+
+
+def _authority(url: str) -> str:
+    """Return ``host[:port]`` of a ``url`` in normal form, without user info; empty if it has none (``mailto:``)."""
+    start = url.find(":") + 1
+    if not url.startswith("//", start):
+        return ""
+    start += 2
+    end = url.find("/", start)
+    authority = url[start:] if end < 0 else url[start:end]
+    if "?" in authority or "#" in authority:  # only schemes that browsers don't know have no path here
+        authority = authority.partition("?")[0].partition("#")[0]
+    if "@" in authority:  # normal form writes an @ inside user info as %40
+        authority = authority.rpartition("@")[2]
+    return authority
+
+
+def host_of(url: str) -> str:
+    """Return the host of a ``url`` in normal form: lower case, no port, IPv6 in brackets; empty if it has none."""
+    authority = _authority(url)
+    if authority.endswith("]"):
+        return authority
+    return authority.rpartition(":")[0].lower() if ":" in authority else authority.lower()
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of a ``url`` in normal form, as ``https://a.example:8443`` (RFC 6454, 6.2).
+
+    The default port is left out. A URL without a host (``mailto:``, ``data:``) gives its scheme and a colon.
+    """
+    authority = _authority(url)
+    return f"{scheme_of(url)}://{authority}" if authority else f"{scheme_of(url)}:"
+
+
+def host_scope(url: str) -> str:
+    """Return the throttling scope that requests for a ``url`` in normal form are under unless told otherwise.
+
+    It is the host in lower case with IDN in ASCII, without user info and without the root dot, IPv6 in brackets, and
+    ``:port`` when the port is not the scheme's default. Two schemes of one host are one scope.
+    """
+    scope = _authority(url).lower()
+    if scope.endswith("."):
+        return scope.rstrip(".")
+    if ".:" in scope:
+        host, _, port = scope.rpartition(":")
+        return f"{host.rstrip('.')}:{port}"
+    return scope
+
+
+def sorted_url(url: str) -> str:
+    """Return a ``url`` in normal form without its fragment and with the arguments of its query in order.
+
+    Arguments are ordered by name, then value; their text stays as it is, so that nothing is decoded and encoded again.
+    """
+    if "#" in url:
+        url = url.partition("#")[0]
+    if "&" not in url:
+        return url
+    path, mark, query = url.partition("?")
+    if "&" not in query:
+        return url
+    arguments = query.split("&")
+    arguments.sort(key=_name_and_value)
+    return f"{path}{mark}{'&'.join(arguments)}"
+
+
+def _name_and_value(argument: str) -> tuple[str, str, str]:
+    name, mark, value = argument.partition("=")
+    return name, value, mark
+
+
+def canonicalize_url(url: str) -> str:
+    """Return the form under which two spellings of one address are equal: normal form, no fragment, sorted query.
+
+    Raises:
+        ValueError: ``url`` is relative or can't be parsed.
+    """
+    return sorted_url(normalize_url(url))

@@ -1,0 +1,25 @@
+"""One way to make a selector of a text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from parsel import Selector, SelectorList
+
+__all__ = ["Selector", "SelectorList", "SelectorType", "select"]
+
+SelectorType = Literal["html", "xml", "json", "text"]
+"""How a text is read: as browsers read HTML, as XML that is repaired, as JSON (JMESPath), or not at all."""
+
+
+def select(text: str, type: SelectorType = "html", base_url: str | None = None) -> Selector:
+    """Parse ``text`` once and return the selector of its root.
+
+    Never raises for broken markup; text that is no JSON selects nothing with ``type="json"``.
+
+    Args:
+        text: The decoded page.
+        type: How to read it.
+        base_url: What the document's own URL is said to be.
+    """
+    return Selector(text=text, type=type, base_url=base_url)
