@@ -1,7 +1,27 @@
 """What a crawl tells about itself: statistics, progress, and their wording for people."""
 
 from trawl.observe.printable import clipped, printable
+from trawl.observe.progress import ERROR_KEYS, Pace, Progress, pace, progress_line, waiting_words
 from trawl.observe.settings import LogLevel, ObserveSettings
 from trawl.observe.stats import Stat, Stats
+from trawl.observe.summary import summary_rows
+from trawl.observe.words import duration_words, number_words, rate_words
 
-__all__ = ["LogLevel", "ObserveSettings", "Stat", "Stats", "clipped", "printable"]
+__all__ = [
+    "ERROR_KEYS",
+    "LogLevel",
+    "ObserveSettings",
+    "Pace",
+    "Progress",
+    "Stat",
+    "Stats",
+    "clipped",
+    "duration_words",
+    "number_words",
+    "pace",
+    "printable",
+    "progress_line",
+    "rate_words",
+    "summary_rows",
+    "waiting_words",
+]

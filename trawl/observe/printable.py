@@ -17,7 +17,7 @@ _UNSAFE_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 
 
 def _spelled(match: re.Match[str]) -> str:
-    """``\\x1b`` for the character ESC, and so on."""
+    """The character as Python would escape it: a backslash, ``x1b`` for ESC, and so on."""
     return match.group().encode("unicode_escape").decode("ascii")
 
 

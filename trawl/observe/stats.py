@@ -1,7 +1,7 @@
 """What a crawl counts: names to numbers (and a few other values), cheap enough for every page.
 
-One plain dictionary behind a slotted object, written from one thread only. Keys are flat; a part after ``/`` tells kinds
-apart (``response_status_count/200``). The keys every crawl keeps are listed in the reference.
+One plain dictionary behind a slotted object, written from one thread only. Keys are flat; a part after ``/`` tells
+kinds apart (``response_status_count/200``). The keys every crawl keeps are listed in the reference.
 """
 
 from __future__ import annotations

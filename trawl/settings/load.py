@@ -154,7 +154,9 @@ def _value(value: object, definition: Definition, layer: Layer) -> Any:
 
 def _composed(kind: type[msgspec.Struct], values: Mapping[str, Any]) -> msgspec.Struct:
     """One section out of the values that are given; what its fields say together is checked by itself."""
-    own = {field.name: values[field.encode_name] for field in msgspec.structs.fields(kind) if field.encode_name in values}
+    own = {
+        field.name: values[field.encode_name] for field in msgspec.structs.fields(kind) if field.encode_name in values
+    }
     try:
         return kind(**own)
     except SettingsError:

@@ -21,8 +21,8 @@ _NO = ("", "0", "false", "no", "off", "none")
 class Settings(Mapping[str, Any]):
     """Names to typed values, all of them, defaults included.
 
-    A part of trawl takes its own section (:meth:`of`); spiders read by name, also with Scrapy's accessors. Those convert
-    what is there; a name that is not a setting gives their default.
+    A part of trawl takes its own section (:meth:`of`); spiders read by name, also with Scrapy's accessors. Those
+    convert what is there; a name that is not a setting gives their default.
     """
 
     __slots__ = ("_sections", "_sources", "_values")

@@ -57,7 +57,7 @@ def _one_type(annotation: Any) -> str:
         return words
     if origin is Literal:
         return "one of " + ", ".join(str(value) for value in args)
-    if isinstance(inner, type) and issubclass(inner, msgspec.Struct) or is_typeddict(inner):
+    if is_typeddict(inner) or (isinstance(inner, type) and issubclass(inner, msgspec.Struct)):
         return "a mapping"
     base = origin or inner
     if isinstance(base, type) and issubclass(base, Mapping):

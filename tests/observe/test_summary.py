@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from trawl.observe import summary_rows
+
+
+def test_an_empty_crawl_has_a_summary_without_details() -> None:
+    assert summary_rows("finished", 0.0, {}) == [
+        ("ended", "finished"),
+        ("elapsed", "0.0 s"),
+        ("pages", "0"),
+        ("items", "0"),
+        ("rate", "0.0/s"),
+    ]
+
+
+def test_the_summary_tells_what_occurred() -> None:
+    stats = {
+        "response_count": 100,
+        "item_scraped_count": 80,
+        "response_status_count/200": 90,
+        "response_status_count/404": 10,
+        "dupefilter_filtered": 1200,
+        "robots_forbidden": 3,
+        "spider_exceptions": 2,
+        "retry_count": 4,
+        "finish_reason": "finished",
+    }
+    rows = dict(summary_rows("finished", 10.0, stats))
+    assert rows["rate"] == "10.0/s"
+    assert rows["statuses"] == "90 × 200, 10 × 404"
+    assert rows["filtered"] == "1,200 seen before, 3 refused by robots.txt"
+    assert rows["errors"] == "2 callbacks"
+    assert rows["retries"] == "4"
+
+
+def test_many_kinds_are_cut_to_the_most_frequent() -> None:
+    stats = {f"response_status_count/{500 + n}": n for n in range(1, 8)}
+    assert dict(summary_rows("finished", 1.0, stats))["statuses"] == "7 × 507, 6 × 506, 5 × 505, 4 × 504, 3 other kinds"
+
+
+def test_a_reason_from_a_page_cannot_write_to_the_terminal() -> None:
+    assert summary_rows("\x1b[2Jgone", 1.0, {})[0] == ("ended", r"\x1b[2Jgone")

@@ -1,0 +1,78 @@
+"""What a person is told when a crawl has ended, as rows of two texts; the command draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trawl.observe.printable import clipped, printable
+from trawl.observe.words import duration_words, number_words, rate_words
+
+__all__ = ["summary_rows"]
+
+_DETAILS = 4
+_KIND_CHARACTERS = 40
+
+
+def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> list[tuple[str, str]]:
+    """The summary of a crawl, row by row; what did not occur has no row.
+
+    Args:
+        reason: Why it ended.
+        elapsed: How long it took, in seconds.
+        stats: Its statistics.
+    """
+    pages, items = _count(stats, "response_count"), _count(stats, "item_scraped_count")
+    rows = [
+        ("ended", printable(reason)),
+        ("elapsed", duration_words(elapsed)),
+        ("pages", number_words(pages)),
+        ("items", number_words(items)),
+        ("rate", rate_words(pages / elapsed if elapsed > 0 else 0.0)),
+    ]
+    for title, keys in _ROWS.items():
+        parts = list(_parts(stats, keys))
+        if parts:
+            rows.append((title, ", ".join(parts)))
+    return rows
+
+
+_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "statuses": (("response_status_count/", ""),),
+    "errors": (
+        ("download_errors", "downloads"),
+        ("download_error_count/", ""),
+        ("httperror_count", "unhandled statuses"),
+        ("spider_exceptions", "callbacks"),
+        ("pipeline_exceptions", "pipelines"),
+        ("scope_errors", "scopes"),
+    ),
+    "retries": (("retry_count", ""), ("retry_max_reached", "given up"), ("refused", "refused by their host")),
+    "redirects": (("redirect_count", ""),),
+    "dropped items": (("item_dropped_count", ""),),
+    "filtered": (
+        ("dupefilter_filtered", "seen before"),
+        ("offsite_filtered", "offsite"),
+        ("robots_forbidden", "refused by robots.txt"),
+        ("scheme_filtered", "not http or https"),
+        ("depth_filtered", "too deep"),
+        ("urllength_filtered", "URL too long"),
+    ),
+}
+"""Row title to the statistics in it and their words; a key that ends in ``/`` stands for all keys below it."""
+
+
+def _parts(stats: Mapping[str, object], keys: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    for key, words in keys:
+        if key.endswith("/"):
+            below = [name for name in sorted(stats) if name.startswith(key)]
+            for name in sorted(below, key=lambda name: -_count(stats, name))[:_DETAILS]:
+                yield f"{number_words(_count(stats, name))} × {clipped(name[len(key) :], _KIND_CHARACTERS)}"
+            if len(below) > _DETAILS:
+                yield f"{len(below) - _DETAILS} other kinds"
+        elif n := _count(stats, key):
+            yield f"{number_words(n)} {words}".rstrip()
+
+
+def _count(stats: Mapping[str, object], key: str) -> float:
+    value = stats.get(key, 0)
+    return value if isinstance(value, int | float) else 0

@@ -1,0 +1,46 @@
+"""Numbers, rates and durations as people read them."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["duration_words", "number_words", "rate_words"]
+
+_MINUTE = 60.0
+_HOUR = 3600.0
+_DAY = 86400.0
+
+
+def number_words(n: float) -> str:
+    """A count with its thousands apart: ``1,234``."""
+    return f"{n:,.0f}"
+
+
+def rate_words(rate: float) -> str:
+    """A rate a second with three figures: ``1,234/s``, ``20.1/s``, ``0.05/s``."""
+    if rate >= 100:
+        return f"{rate:,.0f}/s"
+    if rate >= 1 or rate == 0:
+        return f"{rate:.1f}/s"
+    return f"{rate:.2g}/s"
+
+
+def duration_words(seconds: float) -> str:
+    """A duration in its two largest units: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``1 d 3 h``."""
+    if math.isinf(seconds):
+        return "for ever"
+    seconds = max(seconds, 0.0)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if round(seconds) < _MINUTE:
+        return f"{seconds:.0f} s"
+    for unit, name, part, part_name in (
+        (_DAY, "d", _HOUR, "h"),
+        (_HOUR, "h", _MINUTE, "min"),
+        (_MINUTE, "min", 1, "s"),
+    ):
+        parts = round(seconds / part)
+        if parts * part >= unit:
+            whole, rest = divmod(parts, round(unit / part))
+            return f"{whole} {name} {rest} {part_name}" if rest else f"{whole} {name}"
+    return f"{seconds:.0f} s"
