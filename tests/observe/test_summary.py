@@ -27,7 +27,7 @@ def test_the_summary_tells_what_occurred() -> None:
     }
     rows = dict(summary_rows("finished", 10.0, stats))
     assert rows["rate"] == "10.0/s"
-    assert rows["statuses"] == "90 × 200, 10 × 404"
+    assert rows["statuses"] == "200: 90, 404: 10"
     assert rows["filtered"] == "1,200 seen before, 3 refused by robots.txt"
     assert rows["errors"] == "2 callbacks"
     assert rows["retries"] == "4"
@@ -35,7 +35,7 @@ def test_the_summary_tells_what_occurred() -> None:
 
 def test_many_kinds_are_cut_to_the_most_frequent() -> None:
     stats = {f"response_status_count/{500 + n}": n for n in range(1, 8)}
-    assert dict(summary_rows("finished", 1.0, stats))["statuses"] == "7 × 507, 6 × 506, 5 × 505, 4 × 504, 3 other kinds"
+    assert dict(summary_rows("finished", 1.0, stats))["statuses"] == "507: 7, 506: 6, 505: 5, 504: 4, 3 other kinds"
 
 
 def test_a_reason_from_a_page_cannot_write_to_the_terminal() -> None:

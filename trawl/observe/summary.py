@@ -66,7 +66,7 @@ def _parts(stats: Mapping[str, object], keys: tuple[tuple[str, str], ...]) -> It
         if key.endswith("/"):
             below = [name for name in sorted(stats) if name.startswith(key)]
             for name in sorted(below, key=lambda name: -_count(stats, name))[:_DETAILS]:
-                yield f"{number_words(_count(stats, name))} × {clipped(name[len(key) :], _KIND_CHARACTERS)}"
+                yield f"{clipped(name[len(key) :], _KIND_CHARACTERS)}: {number_words(_count(stats, name))}"
             if len(below) > _DETAILS:
                 yield f"{len(below) - _DETAILS} other kinds"
         elif n := _count(stats, key):

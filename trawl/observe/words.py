@@ -9,6 +9,7 @@ __all__ = ["duration_words", "number_words", "rate_words"]
 _MINUTE = 60.0
 _HOUR = 3600.0
 _DAY = 86400.0
+_UNITS = ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s"))
 
 
 def number_words(n: float) -> str:
@@ -34,11 +35,7 @@ def duration_words(seconds: float) -> str:
         return f"{seconds:.1f} s"
     if round(seconds) < _MINUTE:
         return f"{seconds:.0f} s"
-    for unit, name, part, part_name in (
-        (_DAY, "d", _HOUR, "h"),
-        (_HOUR, "h", _MINUTE, "min"),
-        (_MINUTE, "min", 1, "s"),
-    ):
+    for unit, name, part, part_name in _UNITS:
         parts = round(seconds / part)
         if parts * part >= unit:
             whole, rest = divmod(parts, round(unit / part))
