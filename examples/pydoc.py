@@ -1,0 +1,92 @@
+"""Crawl Python's own documentation server: one record a module of the standard library. Needs no network.
+
+::
+
+    trawl crawl examples/pydoc.py -O out.jsonl
+    trawl crawl examples/pydoc.py -O out.jsonl -a package=email
+
+The server (``python -m pydoc``) runs in a process of its own on a free loopback port, and is stopped when the crawl ends.
+It imports each module whose page is asked for, so modules that do something when they are imported are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import trio
+
+import trawl
+
+LEFT_OUT = re.compile(
+    r"antigravity"  # opens a web browser
+    r"|(idlelib|lib2to3|turtledemo)\..*"  # programs: importing a part starts it, or needs a screen
+    r"|(.*\.)?(test|tests|idle_test|__main__)(\..*)?"  # would run
+)
+
+
+class Pydoc(trawl.Spider):
+    """Follows every link from the index of modules to the page of a module."""
+
+    name = "pydoc"
+    allowed_domains = ["127.0.0.1"]
+    custom_settings = {"DOWNLOAD_DELAY": 0.0}  # the server is ours: there is nobody to be polite to
+
+    package = ""
+    """``-a package=NAME``: only this package (or module) and what is in it."""
+
+    server: subprocess.Popen[str] | None = None
+
+    async def start(self) -> AsyncIterator[trawl.Request]:
+        """Start the server; ask for its index, or for the page of ``package``."""
+        self.server = subprocess.Popen(
+            # Isolated and without site-packages: the standard library alone, whatever is installed beside it.
+            [sys.executable, "-I", "-S", "-u", "-W", "ignore", "-m", "pydoc", "-n", "127.0.0.1", "-p", "0"],
+            cwd=os.path.dirname(os.__file__),  # pydoc adds the current folder to the modules it lists
+            stdin=subprocess.PIPE,  # at its end the server stops, so it never outlives this process
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.server.stdout is not None
+        greeting = await trio.to_thread.run_sync(self.server.stdout.readline)  # "Server ready at http://127.0.0.1:.../"
+        url = greeting.split()[-1]
+        yield trawl.Request(f"{url}{self.package or 'index'}.html")
+
+    def parse(self, response: trawl.Response) -> Iterator[dict[str, object] | trawl.Request]:
+        """One record a page of a module, and a request for each module it names."""
+        kind, _, module = (response.css("title::text").get() or "").removeprefix("Pydoc: ").rpartition(" ")
+        if kind in ("module", "package", "built-in module"):  # neither the index nor "Error - dbm.gnu.html"
+            yield {
+                "module": module,
+                "summary": summary(response),
+                "classes": response.css("tr.title-decor a::attr(name)").getall(),
+                "functions": [name[1:] for name in response.css('a[name^="-"]::attr(name)').getall()],
+                "file": response.css('td.extra a[href^="file:"]::text').get(),
+            }
+        for link in response.css("a::attr(href)").getall():
+            if self.is_wanted(link):
+                yield response.follow(link)
+
+    def is_wanted(self, link: str) -> bool:
+        """Whether a link leads to the page of a module that may be imported."""
+        page = re.fullmatch(r"([\w.]+)\.html(#.*)?", link)
+        if page is None or page[1] in ("index", "topics", "keywords") or LEFT_OUT.fullmatch(page[1]):
+            return False
+        return not self.package or f"{page[1]}.".startswith(f"{self.package}.")
+
+    def closed(self, reason: str) -> None:
+        """Stop the server."""
+        if self.server is not None:
+            self.server.terminate()
+            with self.server:  # closes its pipes and waits for it
+                pass
+
+
+def summary(response: trawl.Response) -> str:
+    """The first line of a module's docstring; nothing if it has none."""
+    text = response.xpath("string(//table[@class='heading']/following-sibling::p[1]/span[@class='code'])").get() or ""
+    return next((line for line in text.replace("\xa0", " ").splitlines() if line.strip()), "").strip()

@@ -1,0 +1,91 @@
+"""What is checked, one session each: ``nox`` runs lint, types, tests and docs; ``nox -s NAME`` runs one.
+
+Each session installs what it needs itself, so that ``pip install nox`` is all that a fresh machine needs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "types", "tests", "docs"]
+nox.options.error_on_missing_interpreters = True
+nox.options.default_venv_backend = "virtualenv"
+
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+CHECKED = ["trawl", "tests", "examples", "docs", "noxfile.py"]
+PUBLIC_API_SAMPLES = "tests/typing"
+
+
+def install(session: nox.Session, group: str, *, project: str = ".[brotli,zstd]", editable: bool = False) -> None:
+    """Install a dependency group, and the project (editable where its files are measured or walked).
+
+    The groups are read here rather than by ``pip install --group``, which the pip of a fresh Python 3.11 does not know.
+    """
+    requirements = nox.project.dependency_groups(PYPROJECT, group)
+    session.install(*requirements, *(["-e"] if editable else []), project)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, asynchronous traps, the floors, spelling, and the news fragments."""
+    install(session, "lint", project=".", editable=True)
+    session.run("ruff", "check", *CHECKED)
+    session.run("flake8-async", *(str(path) for root in CHECKED[:3] for path in sorted(Path(root).rglob("*.py"))))
+    session.run("lint-imports", "--no-cache", "--no-logo")
+    session.run("codespell")
+    session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy strict over package, tests and examples; pyright over how complete the public types are."""
+    install(session, "types")
+    session.run("mypy")
+    session.run("pyright", "--ignoreexternal", "--verifytypes", "trawl")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The tests that need nothing but Python, with branch coverage."""
+    install(session, "test", editable=True)
+    # Pytest's plugins import trawl before a coverage plugin would start: coverage starts pytest, not the reverse.
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    if not session.posargs:  # a chosen few say nothing about the whole
+        session.run("coverage", "combine", "--quiet")
+        session.run("coverage", "report")
+
+
+@nox.session
+def servers(session: nox.Session) -> None:
+    """The tests against real servers from the system's packages."""
+    install(session, "servers", editable=True)
+    session.run("pytest", "-m", "servers", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation; any warning is an error."""
+    install(session, "docs")
+    session.run("sphinx-build", "-n", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+
+
+@nox.session(name="typing-legacy")
+def typing_legacy(session: nox.Session) -> None:
+    """Samples of the public API under trio-typing's plugin and the last mypy that it works with."""
+    install(session, "typing-legacy", project=".")
+    session.run("mypy", "--config-file", f"{PUBLIC_API_SAMPLES}/legacy.ini", PUBLIC_API_SAMPLES)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The benchmarks, against the peers, in one run."""
+    scripts = sorted(Path("benchmarks").glob("*.py"))
+    if not scripts:
+        session.skip("there is no benchmark yet")
+    install(session, "bench")
+    for script in scripts:
+        session.run("python", str(script), *session.posargs)

@@ -1,0 +1,162 @@
+"""The rules of the house that a machine can hold: sizes, docstrings, cycles, the README, the examples."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "trawl"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*.py") if path.name != "__init__.py")
+
+MOST_LINES_A_MODULE = 400
+MOST_LINES_A_FUNCTION = 40
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def dotted(path: Path) -> str:
+    """The import name of a module's file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def length_of(function: Function) -> int:
+    """The lines of a function's body, its docstring left out."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body and body[-1].end_lineno is not None else 0
+
+
+def public(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.ClassDef | Function]]:
+    """The classes and functions of a body whose names are public, with the public ones inside the classes."""
+    for node in body:
+        if not isinstance(node, ast.ClassDef | Function) or node.name.startswith("_"):
+            continue
+        decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+        if decorators & {"setter", "deleter", "overload", "override"}:
+            continue
+        yield f"{prefix}.{node.name}", node
+        if isinstance(node, ast.ClassDef):
+            yield from public(node.body, f"{prefix}.{node.name}")
+
+
+def imports_at_start(path: Path) -> set[str]:
+    """What a module imports when it is imported: not what only a type checker or a later call sees."""
+    found: set[str] = set()
+    todo: list[ast.stmt] = list(parsed(path).body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            todo += node.body + node.orelse
+        elif isinstance(node, ast.Try):
+            todo += node.body + node.orelse + node.finalbody
+            todo += [statement for handler in node.handlers for statement in handler.body]
+    return found
+
+
+def cycle_in(graph: dict[str, set[str]]) -> list[str]:
+    """The names of one cycle, or nothing."""
+    state: dict[str, int] = {}
+    path: list[str] = []
+
+    def visit(name: str) -> list[str]:
+        state[name] = 1
+        path.append(name)
+        for other in sorted(graph[name]):
+            if state.get(other) == 1:
+                return [*path[path.index(other) :], other]
+            if other not in state and (found := visit(other)):
+                return found
+        state[name] = 2
+        path.pop()
+        return []
+
+    return next((found for name in sorted(graph) if name not in state and (found := visit(name))), [])
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_a_module_is_of_one_idea_and_not_long(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES_A_MODULE
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_a_function_fits_on_a_screen(path: Path) -> None:
+    long = {
+        f"{node.name}:{node.lineno}": length_of(node)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, Function) and length_of(node) > MOST_LINES_A_FUNCTION
+    }
+    assert long == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_every_public_name_is_documented(path: Path) -> None:
+    module = parsed(path)
+    bare = [] if ast.get_docstring(module) else [dotted(path)]
+    if not any(part.startswith("_") and part != "__init__" for part in path.relative_to(ROOT).with_suffix("").parts):
+        bare += [name for name, node in public(module.body, dotted(path)) if not ast.get_docstring(node)]
+    assert bare == []
+
+
+def test_a_package_says_what_it_exports() -> None:
+    faces = [path for path in MODULES if path.name == "__init__.py" and len(list(path.parent.glob("*.py"))) > 1]
+    assert [dotted(path) for path in faces if "__all__ = " not in path.read_text(encoding="utf-8")] == []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    known = {dotted(path) for path in MODULES}
+    graph = {dotted(path): (imports_at_start(path) & known) - {dotted(path)} for path in MODULES}
+    assert cycle_in(graph) == []
+
+
+def test_a_cycle_would_be_found() -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": set(), "d": {"a"}}) == []
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c", "b"]
+
+
+def test_one_module_imports_httpx() -> None:
+    having = {
+        dotted(path)
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.Import) and any(a.name.partition(".")[0] == "httpx" for a in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "httpx")
+    }
+    assert having == {"trawl.transport.httpx_"}
+
+
+def test_the_readme_opens_with_a_spider_and_two_commands() -> None:
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert [language for language, _ in blocks[:3]] == ["python", "sh", "sh"]
+    spider, crawl, tests = (text for _, text in blocks[:3])
+    assert len([line for line in spider.splitlines() if line]) <= 10
+    compile(spider, "README.md", "exec")
+    assert "venv" in crawl
+    assert "trawl crawl examples/pydoc.py -O out.jsonl" in crawl
+    assert "venv" in tests
+    assert "nox -s tests" in tests
+
+
+def test_every_example_has_a_test() -> None:
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests" / "examples").rglob("*.py")))
+    assert [path.name for path in EXAMPLES if path.name not in tests] == []
+    assert EXAMPLES, "there is no example"
+
+
+def test_every_package_has_tests() -> None:
+    having = {path.parent.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - having == set()
