@@ -34,11 +34,7 @@ def checked(value: object, annotation: Any, path: str) -> Any:
     Raises:
         SettingsError: It does not fit; the sentence names the innermost entry that is wrong.
     """
-    _refuse(value, annotation, path)
-    try:
-        return msgspec.convert(value, annotation)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
-        raise _refusal(value, annotation, path) from error
+    return _refuse_part(value, annotation, path)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -59,7 +55,7 @@ def _refuse(value: object, annotation: Any, path: str) -> None:
         for key, part in value.items():
             if key not in fields:
                 raise _unknown_key(str(key), fields, path)
-            _refuse(part, fields[key], f"{path}[{key!r}]")
+            _refuse_part(part, fields[key], f"{path}[{key!r}]")
     elif isinstance(value, Mapping) and _is_mapping(origin):
         for key, part in value.items():
             _refuse_part(key, args[0], f"the key {short(key)} of {path}")
@@ -70,11 +66,13 @@ def _refuse(value: object, annotation: Any, path: str) -> None:
             _refuse_part(part, item_type, f"{path}[{index}]")
 
 
-def _refuse_part(value: object, annotation: Any, path: str) -> None:
+def _refuse_part(value: object, annotation: Any, path: str) -> Any:
     _refuse(value, annotation, path)
     try:
-        msgspec.convert(value, annotation)
+        return msgspec.convert(value, annotation)
     except (msgspec.ValidationError, TypeError, ValueError) as error:
+        if isinstance(error.__cause__, ValueError | TypeError):  # what a section's own check says (__post_init__)
+            raise SettingsError(f"{path}: {error.__cause__}", path) from error
         raise _refusal(value, annotation, path) from error
 
 

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import msgspec
+
+from trawl.settings import SECTIONS, definitions
+from trawl.settings.check import checked
+
+
+def test_every_setting_belongs_to_one_section_and_has_a_description() -> None:
+    """I03: the reference is made from these."""
+    everything = list(definitions())
+    names = [definition.name for definition in everything]
+    assert len(names) == len(set(names))
+    assert [d.name for d in everything if not d.description.endswith(".")] == []
+    assert [d.name for d in everything if d.name != d.name.upper()] == []
+
+
+def test_every_default_is_a_value_of_its_own_type() -> None:
+    for definition in definitions():
+        assert checked(definition.default, definition.annotation, definition.name) == definition.default
+
+
+def test_sections_are_frozen() -> None:
+    assert [section.value.__name__ for section in SECTIONS if not section.value.__struct_config__.frozen] == []
+
+
+def test_a_duration_carries_its_unit() -> None:
+    by_name = {definition.name: definition for definition in definitions()}
+    assert (by_name["LOGSTATS_INTERVAL"].unit, by_name["LOGSTATS_INTERVAL"].range) == ("s", "at least 0")
+
+
+def test_defaults_are_made_anew() -> None:
+    for section in SECTIONS:
+        assert msgspec.structs.asdict(section.value()) == msgspec.structs.asdict(section.value())

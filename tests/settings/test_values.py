@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from trawl.observe import ObserveSettings
+from trawl.settings import Settings, load
+
+
+class Own(msgspec.Struct, frozen=True, rename="upper"):
+    text: str = "a,b"
+    number: float = 2.7
+    flag: str = "False"
+    table: str = '{"a": 1}'
+    codes: tuple[int, ...] = (1, 2)
+    nothing: str | None = None
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings({Own: Own()}, {"TEXT": "-s"})
+
+
+def test_settings_are_a_mapping_of_all_names(settings: Settings) -> None:
+    assert list(settings) == ["TEXT", "NUMBER", "FLAG", "TABLE", "CODES", "NOTHING"]
+    assert len(settings) == 6
+    assert settings["NUMBER"] == 2.7
+    assert settings.get("MISSING") is None
+    with pytest.raises(KeyError):
+        settings["MISSING"]
+
+
+def test_settings_cannot_be_changed(settings: Settings) -> None:
+    with pytest.raises(TypeError):
+        settings["NUMBER"] = 3  # type: ignore[index]
+    settings.copy_to_dict()["NUMBER"] = 3
+    assert settings["NUMBER"] == 2.7
+
+
+def test_scrapy_accessors_convert(settings: Settings) -> None:
+    assert settings.getbool("FLAG") is False
+    assert settings.getbool("NUMBER") is True
+    assert settings.getbool("MISSING", True) is True
+    assert settings.getint("NUMBER") == 2
+    assert settings.getfloat("MISSING", 1.5) == 1.5
+    assert settings.getlist("TEXT") == ["a", "b"]
+    assert settings.getlist("CODES") == [1, 2]
+    assert settings.getlist("NOTHING") == []
+    assert settings.getdict("TABLE") == {"a": 1}
+    assert settings.getdict("NOTHING") == {}
+
+
+def test_a_section_is_given_whole(settings: Settings) -> None:
+    assert settings.of(Own) == Own()
+    with pytest.raises(KeyError):
+        settings.of(ObserveSettings)
+
+
+def test_a_value_knows_where_it_came_from(settings: Settings) -> None:
+    assert (settings.source("TEXT"), settings.source("NUMBER")) == ("-s", "default")
+    with pytest.raises(KeyError):
+        settings.source("MISSING")
+    assert repr(settings) == "Settings(TEXT='a,b')"
+
+
+def test_equal_settings_are_equal() -> None:
+    assert load() == load()
