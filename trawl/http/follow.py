@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from trawl.http.content import with_legacy_query
-from trawl.http.url import join_url, scheme_of
+from trawl.http.request import Callback, Request, RequestOptions
+from trawl.http.url import is_joinable, join_url, scheme_of
 from trawl.selectors import Selector, SelectorList
 
-if TYPE_CHECKING:
-    from trawl.http.response import Response
-
-__all__ = ["HasUrl", "LinkTarget", "base_url_of", "followable", "link_of"]
+__all__ = ["HasUrl", "LinkTarget", "Page", "base_url_of", "followable", "link_of"]
 
 _LINK_ELEMENTS = frozenset({"a", "area", "link"})
 
@@ -26,53 +24,87 @@ class HasUrl(Protocol):
         ...
 
 
+class Page(Protocol):
+    """What a link needs to know of the page it is on."""
+
+    url: str
+    body: bytes
+
+    @property
+    def selector(self) -> Selector:
+        """The whole page, parsed."""
+        ...
+
+    @property
+    def encoding(self) -> str:
+        """The codec that the page's text was decoded with."""
+        ...
+
+    @property
+    def base_url(self) -> str:
+        """What links are relative to."""
+        ...
+
+
 LinkTarget = str | Selector | HasUrl
 """What can be followed."""
 
 
-def base_url_of(response: Response) -> str:
+def base_url_of(page: Page) -> str:
     """Return what links on the page are relative to: the first ``<base href>`` of HTML, else the page's URL.
 
     A base that makes no URL, or one of ``data:`` or ``javascript:``, does not count (HTML, 4.2.3).
     """
-    body = response.body
+    body = page.body
     # Three searches of memory take a microsecond; walking the parsed page takes more than fifty.
     if b"<base" not in body and b"<BASE" not in body and b"<Base" not in body:
-        return response.url
-    if response.selector.type != "html":
-        return response.url
-    href = response.selector.xpath("(//base/@href)[1]").get()
+        return page.url
+    if page.selector.type != "html":
+        return page.url
+    href = page.selector.xpath("(//base/@href)[1]").get()
     if href is None:
-        return response.url
+        return page.url
     try:
-        base = join_url(response.url, href)
+        base = join_url(page.url, href)
     except ValueError:
-        return response.url
-    return response.url if scheme_of(base) in {"data", "javascript"} else base
+        return page.url
+    return page.url if scheme_of(base) in {"data", "javascript"} else base
 
 
-def link_of(target: LinkTarget, response: Response) -> str:
+def link_of(target: LinkTarget, page: Page) -> str:
     """Return what a link says, not joined yet, ready to be joined to the page's base URL.
 
     Raises:
-        ValueError: a selector that is no link.
-        TypeError: no kind of link.
+        ValueError: None, a list of selectors, or a selector that is no link.
+        TypeError: another kind of thing.
     """
     text = _text_of(target)
     if "?" in text and not text.isascii():
-        return with_legacy_query(text, response.encoding)
+        return with_legacy_query(text, page.encoding)
     return text
 
 
-def followable(targets: Iterable[LinkTarget], response: Response) -> Iterator[str]:
-    """Go through ``targets`` and give the address of each that makes a URL."""
-    base = response.base_url
+def followable(
+    targets: Iterable[LinkTarget], page: Page, callback: Callback | None, options: RequestOptions
+) -> Iterator[Request]:
+    """Go through ``targets`` and give a request for each that makes a URL.
+
+    Raises:
+        ValueError: from the first request on, when ``options`` make none.
+    """
+    base = page.base_url
     for target in targets:
         try:
-            url = join_url(base, link_of(target, response))
+            text = link_of(target, page)
         except ValueError:
             continue
-        yield url
+        try:
+            request = Request(text, callback, base=base, **options)
+        except ValueError:
+            if is_joinable(base, text):
+                raise
+            continue
+        yield request
 
 
 def _text_of(target: LinkTarget) -> str:
@@ -81,7 +113,9 @@ def _text_of(target: LinkTarget) -> str:
     if isinstance(target, Selector):
         return _href_of(target)
     if isinstance(target, SelectorList):
-        raise TypeError("a list of selectors is many links: use follow_all()")
+        raise ValueError("a list of selectors is many links: use follow_all(), or one of them")
+    if target is None:
+        raise ValueError("there is no link to follow: it is None")
     url = getattr(target, "url", None)
     if isinstance(url, str):
         return url

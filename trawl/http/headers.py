@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 __all__ = ["HeaderValue", "Headers", "HeadersInput"]
 
@@ -13,6 +13,8 @@ HeaderValue = str | bytes | int | float | None
 
 HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
 """What headers are made from: a mapping (a value may be a list of values) or an iterable of pairs."""
+
+_T = TypeVar("_T")
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
 _FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.5, and what no text may hold
@@ -72,14 +74,20 @@ class Headers(MutableMapping[str, str]):
         field = self._fields.get(name.lower())
         if field is None or len(field) == 1:
             raise KeyError(name)
-        return field[1] if len(field) == 2 else ", ".join(field[1:])  # noqa: PLR2004: the name and one value
+        return field[1] if len(field) == 2 else ", ".join(field[1:])
 
+    @overload
+    def get(self, name: str, default: None = None) -> str | None: ...
+    @overload
+    def get(self, name: str, default: str) -> str: ...
+    @overload
+    def get(self, name: str, default: _T) -> str | _T: ...
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value of ``name``, or ``default``."""
         field = self._fields.get(name.lower())
         if field is None or len(field) == 1:
             return default
-        return field[1] if len(field) == 2 else ", ".join(field[1:])  # noqa: PLR2004: the name and one value
+        return field[1] if len(field) == 2 else ", ".join(field[1:])
 
     def getlist(self, name: str) -> list[str]:
         """Return every value of ``name``, in order; empty if there is none."""

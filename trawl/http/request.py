@@ -112,10 +112,12 @@ class Request:
         self.body = b"" if body is None else _to_bytes(body)
         self.callback = callback
         self.errback = errback
-        if not (callback is None or callable(callback)) or not (errback is None or callable(errback)):
-            raise TypeError(f"{callback!r} and {errback!r}: a callback and an errback are functions, or None")
-        if not isinstance(priority, int):
-            raise TypeError(f"a priority is an int, not {type(priority).__name__}: {priority!r}")
+        if callback is not None:
+            _check_callable("callback", callback)
+        if errback is not None:
+            _check_callable("errback", errback)
+        if priority:
+            _check_int("priority", priority)
         self.priority = priority
         self.dont_filter = dont_filter
         self.depth = 0
@@ -133,7 +135,7 @@ class Request:
         """
         options.setdefault("method", "POST")
         request = cls(url, callback, **options)
-        request.body = msgspec.json.encode(payload)
+        request.body = msgspec.json.encode(payload, order="deterministic")  # one payload, one fingerprint
         request.headers.setdefault("Content-Type", "application/json")
         return request
 
@@ -226,7 +228,17 @@ class Request:
         return f"<{self.method} {self.url}>"
 
 
-def _checked_method(method: str) -> str:
+def _check_callable(name: str, value: object) -> None:
+    if not callable(value):
+        raise TypeError(f"{name} is a function or None, not {value!r}")
+
+
+def _check_int(name: str, value: object) -> None:
+    if not isinstance(value, int):
+        raise TypeError(f"{name} is an int, not {value!r}")
+
+
+def _checked_method(method: object) -> str:
     if not isinstance(method, str):
         raise TypeError(f"a method is a str, not {type(method).__name__}: {method!r}")
     if not _METHOD.fullmatch(method):
@@ -234,7 +246,7 @@ def _checked_method(method: str) -> str:
     return method.upper()
 
 
-def _to_bytes(body: bytes | str) -> bytes:
+def _to_bytes(body: object) -> bytes:
     if isinstance(body, str):
         return body.encode()
     if isinstance(body, bytes | bytearray | memoryview):

@@ -194,9 +194,7 @@ class Response:
         """
         return join_url(self.base_url, url)
 
-    def follow(
-        self, url: LinkTarget, callback: Callback | None = None, **options: Unpack[RequestOptions]
-    ) -> Request:
+    def follow(self, url: LinkTarget, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Request:
         """Return a request for a link on this page.
 
         Args:
@@ -241,7 +239,7 @@ class Response:
             targets = self.xpath(xpath)
         else:
             targets = urls or ()
-        return (Request(url, callback, **options) for url in followable(targets, self))
+        return followable(targets, self, callback, options)
 
     def replace(self, **changes: Unpack[_Changes]) -> Self:
         """Return a response like this one but for ``changes``."""

@@ -1,8 +1,8 @@
 """URLs as browsers read them (WHATWG URL), and the parts that a crawler asks for.
 
 Theory of operation: a URL is parsed once, by ada, when a request is made or a link is joined. What comes back is in
-*normal form*: lower-case scheme and host, IDN in ASCII, dots in paths resolved, the default port left out, user info and
-path percent-encoded. Every other function here takes a URL in normal form and only splits the string: no second parse.
+*normal form*: lower-case scheme and host, IDN in ASCII, dots in paths resolved, the default port left out, user info
+and path percent-encoded. Every other function here takes a URL in normal form and only splits the string.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ __all__ = [
     "canonicalize_url",
     "host_of",
     "host_scope",
+    "is_joinable",
     "join_url",
     "normalize_url",
     "origin_of",
@@ -50,8 +51,12 @@ def join_url(base: str, url: str) -> str:
     except ValueError:
         raise ValueError(f"the link {url!r} on {base!r} makes no valid URL") from None
     except AttributeError:
-        wrong = url if isinstance(base, str) else base
-        raise TypeError(f"a URL is a str, not {type(wrong).__name__}: {wrong!r}") from None
+        raise TypeError(f"a link and the URL of its page are str: {url!r} on {base!r}") from None
+
+
+def is_joinable(base: str, url: str) -> bool:
+    """Say whether ``url`` makes a URL as a link on a page whose base URL is ``base``."""
+    return ada_url.URL.can_parse(url, base)
 
 
 def _complaint(url: str) -> str:
