@@ -12,15 +12,17 @@ class State:
 
     Attributes:
         open: Admitted requests that have not ended, and one for ``start()`` while it is read.
+        turns: Requests that were granted and whose task has not ended.
         callbacks: Callbacks that run now.
         reason: Why the crawl is ending; None while it is not.
         pulse: Wakes the dispatcher.
     """
 
-    __slots__ = ("callbacks", "open", "pulse", "reason")
+    __slots__ = ("callbacks", "open", "pulse", "reason", "turns")
 
     def __init__(self) -> None:
         self.open = 0
+        self.turns = 0
         self.callbacks = 0
         self.reason: str | None = None
         self.pulse = Pulse()

@@ -62,7 +62,7 @@ class Admission:
             offsite = self._hosts[host] = not any(
                 host == domain or host.endswith("." + domain) for domain in self._allowed
             )
-        return offsite and not request.dont_filter and not request.meta.get("allow_offsite")
+        return offsite and not request.dont_filter and not request.meta_get("allow_offsite")
 
 
 HOSTS_REMEMBERED = 10_000

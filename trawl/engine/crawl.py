@@ -1,0 +1,142 @@
+"""The running crawl, as a spider and a watcher see it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import trio
+
+from trawl.engine.direct import DirectFetches
+from trawl.engine.state import State
+from trawl.http import Request, Response
+from trawl.observe import Stats
+from trawl.scheduler import Chooser
+from trawl.spiders import Spider
+from trawl.throttling import Reason, ScopeReport, Throttle
+
+__all__ = ["Crawl", "Waiting", "Watcher"]
+
+
+@attrs.frozen
+class Waiting:
+    """Requests that wait on the same thing.
+
+    Attributes:
+        count: How many.
+        reason: On what, until when, and where that comes from.
+    """
+
+    count: int
+    reason: Reason
+
+
+class ThrottlingHandle:
+    """Changes limits while the crawl runs: ``crawl.throttling``."""
+
+    __slots__ = ("_throttle",)
+
+    def __init__(self, throttle: Throttle) -> None:
+        self._throttle = throttle
+
+    def set(self, scope: str, **limits: float) -> None:
+        """Give a scope new limits; whoever waits notices at once.
+
+        Args:
+            scope: The scope's id, made if it is not there yet.
+            limits: ``concurrency`` (requests), ``delay`` and ``delay_per_slot`` (seconds), ``quota``, ``window`` (seconds).
+
+        Raises:
+            ValueError: An unknown limit, or a value out of its range; the message names it.
+        """
+        self._throttle.set(scope, now=trio.current_time(), **limits)
+
+
+class Crawl:
+    """A crawl while it runs.
+
+    Attributes:
+        spider: The spider.
+        settings: The settings by their upper-case names.
+        stats: Everything that is counted.
+        throttling: Limits, to be changed while the crawl runs.
+        started_at: When it began, on the run clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        spider: Spider,
+        settings: Mapping[str, Any],
+        stats: Stats,
+        state: State,
+        chooser: Chooser,
+        throttle: Throttle,
+    ) -> None:
+        self.spider = spider
+        self.settings = settings
+        self.stats = stats
+        self.throttling = ThrottlingHandle(throttle)
+        self.started_at = trio.current_time()
+        self._state = state
+        self._chooser = chooser
+        self._throttle = throttle
+        self._direct: DirectFetches | None = None
+        self._scope = trio.CancelScope()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the crawl began."""
+        return trio.current_time() - self.started_at
+
+    @property
+    def queued(self) -> int:
+        """Admitted requests that have not been sent or are waiting to be sent again."""
+        return max(0, self._state.open - self._state.turns)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests on the wire now."""
+        return self._chooser.in_flight
+
+    @property
+    def reason(self) -> str | None:
+        """Why the crawl is ending; None while it is not."""
+        return self._state.reason
+
+    def waiting(self, most: int = 5) -> Sequence[Waiting]:
+        """What pending requests wait on, the largest groups first, at most ``most`` groups."""
+        return [Waiting(count, reason) for count, reason in self._chooser.waiting(trio.current_time(), most)]
+
+    def why(self, subject: Request | str) -> Reason | None:
+        """Why a pending request, or a scope (by its id), waits; None when nothing holds it up."""
+        return self._chooser.why(subject, trio.current_time())
+
+    def report(self) -> Sequence[ScopeReport]:
+        """What each scope did and what limited it, the busiest first."""
+        return self._throttle.report(trio.current_time())
+
+    async def fetch(self, request: Request) -> Response:
+        """Send a request through the throttle and wait for its response, of any status. A checkpoint.
+
+        Raises:
+            DownloadError: There is no response.
+            IgnoreRequest: robots.txt or a middleware refused it, or the crawl is ending.
+        """
+        assert self._direct is not None
+        return await self._direct.fetch(request)
+
+    def shutdown(self, reason: str = "shutdown") -> None:
+        """Send nothing new and let what is in flight end, at the longest ``SHUTDOWN_TIMEOUT`` seconds."""
+        self._state.end(reason)
+
+    def cancel(self) -> None:
+        """End at once; what is in flight is dropped."""
+        self._state.end("cancelled")
+        self._state.reason = "cancelled"
+        self._scope.cancel()
+
+
+Watcher = Callable[[Crawl], Awaitable[None]]
+"""A task that looks at the running crawl; cancelled when the crawl has ended."""

@@ -1,0 +1,142 @@
+"""Direct fetches: a response in the middle of a callback.
+
+A direct fetch is an entry of the same lanes as every page, so the same scopes hold for it; it is never in the frontier,
+because a kill repeats the page whose callback asked. It ranks before pages (the callback that waits holds memory), and the
+bound on running callbacks does not stop it, or callbacks that wait for direct fetches would wait for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from trawl.engine.intake import Intake, not_before
+from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.state import State
+from trawl.engine.turn import Turn, current_turn
+from trawl.errors import IgnoreRequest, UnsupportedScheme
+from trawl.http import Outcome, Request, Response, scheme_of
+from trawl.scheduler import Chooser, Entry
+
+__all__ = ["MOST_WAITING", "DirectFetches"]
+
+logger = logging.getLogger("trawl.engine")
+
+MOST_WAITING = 1000
+"""Direct fetches that wait or run at once; a further one waits to be counted among them."""
+
+
+class Answer:
+    """What one direct fetch waits for.
+
+    Attributes:
+        entry: Its entry in the core, or that of the redirect or retry that took its place.
+        turn: The turn that sends it; None while it waits.
+        parent: The turn whose callback asked; None outside callbacks.
+        outcome: What became of it.
+    """
+
+    __slots__ = ("_event", "entry", "outcome", "parent", "turn")
+
+    def __init__(self, parent: Turn | None) -> None:
+        self._event = trio.Event()
+        self.parent = parent
+        self.turn: Turn | None = None
+        self.entry: Entry | None = None
+        self.outcome: Outcome | None = None
+
+    def deliver(self, outcome: Outcome) -> None:
+        """Take the outcome, and wake who waits for it."""
+        self.outcome = outcome
+        self._event.set()
+
+    async def wait(self) -> Outcome:
+        """The outcome, when it is there. A checkpoint."""
+        await self._event.wait()
+        assert self.outcome is not None
+        return self.outcome
+
+
+class DirectFetches:
+    """The direct fetches of one crawl."""
+
+    __slots__ = ("_chooser", "_gates", "_intake", "_room", "_state", "_waiting", "_warn_at")
+
+    def __init__(
+        self, *, intake: Intake, chooser: Chooser, gates: RobotsGates, state: State, warn_at: int
+    ) -> None:
+        self._intake = intake
+        self._chooser = chooser
+        self._gates = gates
+        self._state = state
+        self._warn_at = warn_at
+        self._room = trio.CapacityLimiter(MOST_WAITING)
+        self._waiting: dict[Answer, None] = {}
+
+    async def fetch(self, request: Request) -> Response:
+        """The response to ``request``, of any status, after redirects and retries. A checkpoint.
+
+        Cancelling withdraws it, or drops its connection. When the crawl ends while it waits, the callback that asked is
+        cancelled, and its page is given back.
+
+        Raises:
+            DownloadError: There is no response.
+            IgnoreRequest: It is refused by robots.txt or a middleware, or the crawl is ending and no callback asked.
+        """
+        if scheme_of(request.url) not in {"http", "https"}:
+            raise UnsupportedScheme("only http and https are fetched", url=request.url, method=request.method)
+        answer = Answer(current_turn.get())
+        async with self._room:
+            if answer.parent is not None:
+                request.depth = answer.parent.entry.request.depth
+            entry = await self._intake.direct_entry(request, answer)
+            answer.entry = entry
+            self._waiting[answer] = None
+            self._warn()
+            try:
+                if self._state.is_ending:
+                    self._give_up(answer)
+                else:
+                    self._gates.ensure(entry)
+                    self._chooser.push(entry, trio.current_time(), not_before(request))
+                    self._state.pulse.beat()
+                outcome = await answer.wait()
+            finally:
+                del self._waiting[answer]
+                if answer.outcome is None:
+                    self._withdraw(answer)
+        if outcome.response is None:
+            assert outcome.error is not None
+            raise outcome.error
+        return outcome.response
+
+    def give_up(self) -> None:
+        """The crawl is ending and sends nothing new: end the callbacks whose direct fetches have not been sent."""
+        for answer in list(self._waiting):
+            if answer.turn is None:
+                self._give_up(answer)
+
+    def _give_up(self, answer: Answer) -> None:
+        if answer.parent is not None:
+            answer.parent.cancel_scope.cancel()
+        else:
+            assert answer.entry is not None
+            request = answer.entry.request
+            answer.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
+
+    def _withdraw(self, answer: Answer) -> None:
+        if answer.turn is not None:
+            answer.turn.cancel_scope.cancel()
+        elif answer.entry is not None:
+            self._chooser.withdraw(answer.entry)
+            self._state.pulse.beat()
+
+    def _warn(self) -> None:
+        if self._warn_at and len(self._waiting) == self._warn_at:
+            self._warn_at = 0
+            logger.warning(
+                "%d direct fetches wait at once (DELAYED_REQUESTS_WARN_THRESHOLD): each holds its callback in memory;"
+                " yield requests with callbacks where you can",
+                len(self._waiting),
+            )

@@ -1,0 +1,246 @@
+"""What becomes of one granted request, in one task and one cancel scope.
+
+::
+
+    fetch (middleware ► send) ──► Replace   the next step of its chain takes its place in the frontier
+                              ├─► Drop      an expected end, counted
+                              ├─► a waiter  a direct fetch, or robots.txt: the outcome is delivered
+                              └─► callback or errback ──► outputs ──► acknowledged, in one step
+
+A failing callback is logged with its request and counted; what it gave before it failed stays. Only ``CloseSpider`` ends
+more than the callback itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Mapping
+
+import trio
+
+from trawl.engine.callbacks import Callback, Shields, call, consume, culprits, named
+from trawl.engine.intake import Intake
+from trawl.engine.outlet import Outlet
+from trawl.engine.outputs import Outputs
+from trawl.engine.sending import Sending
+from trawl.engine.settings import EngineSettings
+from trawl.engine.state import State
+from trawl.engine.succession import Succession
+from trawl.engine.turn import Turn, current_turn
+from trawl.errors import CloseSpider, ConnectFailed, HttpError, IgnoreRequest
+from trawl.http import Drop, Fetch, Outcome, Replace, Request
+from trawl.observe import Stats
+from trawl.scheduler import Entry
+from trawl.spiders import Spider
+
+__all__ = ["Flow", "StatusRule"]
+
+logger = logging.getLogger("trawl.engine")
+
+
+class StatusRule:
+    """Which statuses go to the callback; the others go to the errback as an error with the response."""
+
+    __slots__ = ("_all", "_codes")
+
+    def __init__(self, settings: EngineSettings, spider: Spider) -> None:
+        self._all = settings.httperror_allow_all or bool(getattr(spider, "handle_httpstatus_all", False))
+        self._codes = frozenset(settings.httperror_allowed_codes) | frozenset(spider.handle_httpstatus_list)
+
+    def is_handled(self, request: Request, status: int) -> bool:
+        """Whether the callback of ``request`` wants a response with ``status``; meta is asked first."""
+        if 200 <= status < 300:
+            return True
+        if request.meta_get("handle_httpstatus_all"):
+            return True
+        codes: Container[int] | None = request.meta_get("handle_httpstatus_list")
+        if codes is not None:
+            return status in codes
+        return self._all or status in self._codes
+
+
+class Flow:
+    """Carries granted requests to their end.
+
+    Args:
+        fetch: The middleware chain around ``sending.send``.
+        sending: Gives places back.
+        intake: Stores what callbacks find.
+        succession: Puts a redirect's target, or a retry, in the place of a request.
+        outlet: Takes items.
+        spider: Whose callbacks are called.
+        statuses: Which statuses its callbacks want.
+        shields: Scopes that protect the engine from a user's.
+        stats: Counts errors.
+        state: Counts what is open.
+    """
+
+    __slots__ = (
+        "_fetch",
+        "_intake",
+        "_outlet",
+        "_sending",
+        "_shields",
+        "_spider",
+        "_state",
+        "_stats",
+        "_statuses",
+        "_succession",
+    )
+
+    def __init__(
+        self,
+        *,
+        fetch: Fetch,
+        sending: Sending,
+        intake: Intake,
+        succession: Succession,
+        outlet: Outlet,
+        spider: Spider,
+        statuses: StatusRule,
+        shields: Shields,
+        stats: Stats,
+        state: State,
+    ) -> None:
+        self._fetch = fetch
+        self._sending = sending
+        self._intake = intake
+        self._succession = succession
+        self._outlet = outlet
+        self._spider = spider
+        self._statuses = statuses
+        self._shields = shields
+        self._stats = stats
+        self._state = state
+
+    async def run(self, turn: Turn) -> None:
+        """Carry one turn to its end. If its own scope is cancelled, its lease is given back."""
+        current_turn.set(turn)
+        try:
+            with turn.cancel_scope:
+                outcome = await self._outcome(turn)
+                self._sending.give_back(turn, outcome)
+                await self._act(turn, outcome)
+                turn.is_done = True
+        finally:
+            self._sending.give_back(turn)
+            self._state.turns -= 1
+        if not turn.is_done and turn.entry.waiter is None:
+            await self._intake.give_back(turn.lease)
+
+    async def refuse(self, entry: Entry, reason: str) -> None:
+        """End an entry that may not go at all; it took no place."""
+        request = entry.request
+        outcome = Outcome(request, then=Drop(reason))
+        if reason == "robots_unreachable":
+            outcome = Outcome(request, error=ConnectFailed("robots.txt could not be read", url=request.url))
+        turn = Turn(entry)
+        turn.holds_places = False
+        current_turn.set(turn)
+        try:
+            with turn.cancel_scope:
+                await self._act(turn, outcome)
+                turn.is_done = True
+        finally:
+            self._state.turns -= 1
+        if not turn.is_done and entry.waiter is None:
+            await self._intake.give_back(turn.lease)
+
+    async def _outcome(self, turn: Turn) -> Outcome:
+        request = turn.entry.request
+        try:
+            return await self._fetch(request)
+        except IgnoreRequest as error:
+            return Outcome(request, error=error)
+        except Exception as error:  # a user's middleware; the transport's failures are values
+            logger.exception("%r: a middleware failed", request)
+            self._stats.inc("middleware_exceptions")
+            failure = IgnoreRequest(f"{request!r}: a middleware failed: {error!r}")
+            failure.__cause__ = error
+            return Outcome(request, error=failure)
+
+    async def _act(self, turn: Turn, outcome: Outcome) -> None:
+        then = outcome.then
+        if isinstance(then, Replace):
+            refusal = await self._succession.replace(turn, then)
+            if refusal is None:
+                return
+            then = Drop(refusal)
+        waiter = turn.entry.waiter
+        if waiter is not None:
+            if isinstance(then, Drop):
+                outcome.error = IgnoreRequest(f"{turn.entry.request!r}: {then.reason.replace('_', ' ')}")
+                outcome.response = None
+            waiter.deliver(outcome)
+        elif isinstance(then, Drop):
+            self._stats.inc(then.reason)
+            logger.debug("%r ends: %s", turn.entry.request, then.reason)
+            await self._intake.finish(turn.lease, (), depth=0)
+        else:
+            await self._call_back(turn, outcome)
+
+    async def _call_back(self, turn: Turn, outcome: Outcome) -> None:
+        request = turn.entry.request
+        response, error = outcome.response, outcome.error
+        depth = request.depth
+        outputs = Outputs(self._outlet, self._intake, depth + 1)
+        if response is not None:
+            meta = request.meta
+            meta["depth"] = depth
+            meta["download_latency"] = response.latency
+            if self._statuses.is_handled(request, response.status):
+                await self._run(request, request.callback, "parse", response, request.cb_kwargs, outputs)
+            else:
+                error = HttpError(response)
+        if error is not None:
+            error.request = request
+            if request.errback is not None:
+                await self._run(request, request.errback, "", error, None, outputs)
+            else:
+                self._unheard(error)
+        await self._intake.finish(turn.lease, outputs.requests, depth=depth + 1)
+
+    async def _run(
+        self,
+        request: Request,
+        callback: Callback | None,
+        default: str,
+        argument: object,
+        cb_kwargs: Mapping[str, object] | None,
+        outputs: Outputs,
+    ) -> None:
+        state = self._state
+        state.callbacks += 1
+        try:
+            await consume(call(named(self._spider, callback, default), argument, cb_kwargs), outputs, self._shields)
+        except Exception as failure:
+            self._failed(request, failure)
+        except BaseExceptionGroup as group:  # a nursery that was open across a yield: with GeneratorExit, or Cancelled
+            rest = group.split(trio.Cancelled)[1]
+            fatal = [leaf for leaf in culprits(group) if not isinstance(leaf, Exception)]
+            if rest is not None and not fatal:
+                self._failed(request, rest)
+            if fatal:
+                raise
+        finally:
+            state.callbacks -= 1
+            state.pulse.beat()
+
+    def _failed(self, request: Request, failure: BaseException) -> None:
+        for leaf in culprits(failure):
+            if isinstance(leaf, CloseSpider):
+                self._state.end(leaf.reason)
+            elif isinstance(leaf, IgnoreRequest):
+                self._stats.inc("ignored_count")
+            else:
+                self._stats.inc("spider_exceptions")
+                self._stats.inc(f"spider_exceptions/{type(leaf).__name__}")
+                logger.error("%r: the callback failed", request, exc_info=leaf)
+
+    def _unheard(self, error: Exception) -> None:
+        """An error that no errback takes: say it once, in one line."""
+        if isinstance(error, HttpError):
+            self._stats.inc("httperror_ignored_count")
+            logger.info("%s: ignored, because the spider does not handle this status", error)
+        else:
+            logger.error("%s", error)

@@ -1,0 +1,161 @@
+"""Takes requests in: refuses what may not be fetched, claims what is new, asks for its scopes, stores it.
+
+The claim comes before the scopes are asked for, because a manager's ``get_scopes`` may await: two tasks that found the
+same link at once must not both push it. A claim whose request is not pushed after all is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import trio
+
+from trawl.engine.state import State
+from trawl.engine.turn import Waiter
+from trawl.frontier import Frontier, Record
+from trawl.http import Request, fingerprint, origin_of
+from trawl.observe import Stats
+from trawl.scheduler import Admission, Entry, Heads
+from trawl.throttling import Throttle
+
+__all__ = ["Intake", "not_before", "page_entry"]
+
+logger = logging.getLogger("trawl.intake")
+
+
+class Intake:
+    """Admission of one crawl: the rules, the seen set, the scopes and the frontier behind one call."""
+
+    def __init__(
+        self, *, admission: Admission, frontier: Frontier, heads: Heads, throttle: Throttle, stats: Stats, state: State
+    ) -> None:
+        self._admission = admission
+        self._frontier = frontier
+        self._heads = heads
+        self._throttle = throttle
+        self._stats = stats
+        self._state = state
+
+    async def push(self, requests: Sequence[Request], *, depth: int, is_start: bool = False) -> None:
+        """Take in the requests found at ``depth`` links from the start, and store those that are new."""
+        records = await self.admit(requests, depth=depth, is_start=is_start)
+        if records:
+            self._state.opened(len(records))
+            await self._frontier.push_many(records)
+            self._heads.pushed(records)
+
+    async def finish(self, lease: Record, requests: Sequence[Request], *, depth: int) -> None:
+        """End a lease and store what came of it, in one step."""
+        records = await self.admit(requests, depth=depth) if requests else []
+        if records:
+            self._state.opened(len(records))
+        await self._frontier.acknowledge(lease, records)
+        if records:
+            self._heads.pushed(records)
+        self._state.ended()
+
+    async def give_back(self, lease: Record) -> None:
+        """Give a lease back whose request was not finished: the crawl is ending."""
+        await self._frontier.release([lease])
+        self._state.ended()
+
+    async def direct_entry(self, request: Request, waiter: Waiter, *, passes_gate: bool = False) -> Entry:
+        """The core's entry for a request that never enters the frontier.
+
+        Raises:
+            Exception: Whatever a user's manager raises when it is asked for the scopes.
+        """
+        scopes = self._throttle.scopes_of_nowait(request)
+        if scopes is None:
+            scopes = await self._throttle.scopes_of(request)
+        return Entry(
+            request,
+            scopes,
+            origin_of(request.url),
+            is_direct=True,
+            is_exempt=bool(request.meta_get("dont_throttle")),
+            passes_gate=passes_gate or bool(request.meta_get("dont_obey_robotstxt")),
+            waiter=waiter,
+        )
+
+    async def admit(self, requests: Sequence[Request], *, depth: int, is_start: bool = False) -> list[Record]:
+        """The records of those requests that are let in; the others are counted under their reason."""
+        admitted = []
+        for request in requests:
+            if is_start:  # what a user starts from, and where that redirects to, is wanted by its name
+                request.meta.setdefault("allow_offsite", True)
+            refusal = self._admission.refusal(request, depth=depth)
+            if refusal is not None:
+                self._stats.inc(refusal)
+                continue
+            request.depth = depth
+            admitted.append(request)
+        if not admitted:
+            return []
+        prints = [None if request.dont_filter else fingerprint(request) for request in admitted]
+        claimed = [mark for mark in prints if mark is not None]
+        fresh = iter(await self._frontier.claim_many(claimed) if claimed else ())
+        records = []
+        for request, mark in zip(admitted, prints, strict=True):
+            if mark is not None and not next(fresh):
+                self._stats.inc("dupefilter_filtered")
+                continue
+            record = await self._record(request, mark)
+            if record is not None:
+                records.append(record)
+        return records
+
+    async def redirected(self, lease: Record, request: Request) -> Record | str:
+        """The record of a redirect's target, or why it ends here.
+
+        A target that was seen already ends as a duplicate, unless it is in its own chain: a page that sets a cookie and
+        redirects to itself is no loop yet.
+        """
+        depth = lease.request.depth
+        refusal = self._admission.refusal(request, depth=depth)
+        if refusal is not None:
+            return refusal
+        request.depth = depth
+        mark = None if request.dont_filter else fingerprint(request)
+        if mark is not None and not (await self._frontier.claim_many([mark]))[0] and not _in_chain(mark, request):
+            return "dupefilter_filtered"
+        return await self._record(request, mark) or "scope_errors"
+
+    async def _record(self, request: Request, mark: bytes | None) -> Record | None:
+        try:
+            scopes = self._throttle.scopes_of_nowait(request)
+            if scopes is None:
+                scopes = await self._throttle.scopes_of(request)
+        except Exception:
+            logger.exception("%s %s is dropped: the throttling manager could not name its scopes", request.method, request.url)
+            self._stats.inc("scope_errors")
+            if mark is not None:
+                await self._frontier.disclaim([mark])
+            return None
+        return Record(request, scopes, origin_of(request.url), mark, not_before(request))
+
+
+def page_entry(record: Record) -> Entry:
+    """The core's entry for a leased record."""
+    request = record.request
+    return Entry(
+        request,
+        record.scopes,
+        record.origin,
+        is_exempt=bool(request.meta_get("dont_throttle")),
+        passes_gate=bool(request.meta_get("dont_obey_robotstxt")),
+        lease=record,
+        order=record.order,
+    )
+
+
+def not_before(request: Request) -> float:
+    """The instant before which meta ``delay`` (seconds from now) holds a request; 0.0 for none."""
+    delay = request.meta_get("delay")
+    return trio.current_time() + float(delay) if delay else 0.0
+
+
+def _in_chain(mark: bytes, request: Request) -> bool:
+    """Whether ``mark`` is the fingerprint of a URL that redirected, step by step, to ``request``."""
+    return any(fingerprint(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))

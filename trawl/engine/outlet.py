@@ -1,0 +1,125 @@
+"""Where items go: through the pipelines, into the feeds, and to who collects them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+from trawl.errors import DropItem
+from trawl.observe import Stats
+
+__all__ = ["ItemSink", "Outlet", "Processor"]
+
+logger = logging.getLogger("trawl.items")
+
+
+class ItemSink(Protocol):
+    """Takes finished items: the feeds, or a stream that a caller reads."""
+
+    def put_nowait(self, item: object) -> None:
+        """Take an item at once.
+
+        Raises:
+            trio.WouldBlock: There is no room now.
+        """
+        ...
+
+    async def put(self, item: object) -> None:
+        """Take an item, waiting for room."""
+        ...
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Move items on to where they go until :meth:`close` was called and all are there."""
+        ...
+
+    def close(self) -> None:
+        """Say that no more items come."""
+        ...
+
+
+class Processor(Protocol):
+    """The item pipelines, as one."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether items pass unchanged, so that nobody need wait."""
+        ...
+
+    async def open(self) -> None:
+        """Before the first item."""
+        ...
+
+    async def process(self, item: object) -> object:
+        """The item as it goes on.
+
+        Raises:
+            DropItem: It does not go on.
+        """
+        ...
+
+    async def close(self) -> None:
+        """After the last item."""
+        ...
+
+
+class Outlet:
+    """Takes the items of a crawl.
+
+    Args:
+        processor: The pipelines.
+        sinks: Where finished items go, one after the other.
+        collected: Keeps every finished item too, if given.
+        stats: Counts ``item_scraped_count``, ``item_dropped_count`` and ``item_error_count``.
+    """
+
+    __slots__ = ("_collected", "_is_direct", "_processor", "_sinks", "_stats")
+
+    def __init__(
+        self, processor: Processor, sinks: Sequence[ItemSink], collected: list[object] | None, stats: Stats
+    ) -> None:
+        self._processor = processor
+        self._sinks = tuple(sinks)
+        self._collected = collected
+        self._stats = stats
+        self._is_direct = processor.is_empty and len(self._sinks) <= 1
+
+    def put_nowait(self, item: object) -> bool:
+        """Take an item if that needs no waiting; False when it does."""
+        if not self._is_direct:
+            return False
+        if self._sinks:
+            try:
+                self._sinks[0].put_nowait(item)
+            except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+                return False
+        self._taken(item)
+        return True
+
+    async def put(self, item: object) -> None:
+        """Take an item, waiting for the pipelines and for room in the sinks. A checkpoint."""
+        if not self._processor.is_empty:
+            try:
+                item = await self._processor.process(item)
+            except DropItem as drop:
+                logger.info("item dropped: %s", drop)
+                self._stats.inc("item_dropped_count")
+                return
+            except Exception:
+                logger.exception("a pipeline failed on an item")
+                self._stats.inc("item_error_count")
+                return
+        for sink in self._sinks:
+            try:
+                await sink.put(item)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                # The writer has failed, and its failure is about to cancel the crawl: not this callback's error.
+                await trio.sleep_forever()
+        self._taken(item)
+
+    def _taken(self, item: object) -> None:
+        self._stats.inc("item_scraped_count")
+        if self._collected is not None:
+            self._collected.append(item)

@@ -1,0 +1,66 @@
+"""Takes what one callback gives: requests in batches to the intake, items to the outlet."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from trawl.engine.outlet import Outlet
+from trawl.http import Request
+from trawl.items import is_item
+
+__all__ = ["BATCH", "Outputs"]
+
+BATCH = 100
+"""Requests of one callback that are held before they are stored: a callback may yield a million (C4)."""
+
+
+class Store(Protocol):
+    """Stores requests that a callback has given before it has ended."""
+
+    async def push(self, requests: list[Request], *, depth: int) -> None:
+        """Take in requests found at ``depth``."""
+        ...
+
+
+class Outputs:
+    """The outputs of one callback.
+
+    Attributes:
+        requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
+    """
+
+    __slots__ = ("_depth", "_outlet", "_store", "requests")
+
+    def __init__(self, outlet: Outlet, store: Store, depth: int) -> None:
+        self._outlet = outlet
+        self._store = store
+        self._depth = depth
+        self.requests: list[Request] = []
+
+    def take_nowait(self, output: object) -> bool:
+        """Take one output if that needs no waiting; False when it does.
+
+        Raises:
+            TypeError: It is neither a request nor an item.
+        """
+        if isinstance(output, Request):
+            if len(self.requests) >= BATCH:
+                return False
+            self.requests.append(output)
+            return True
+        if output is None:
+            return True
+        if type(output) is not dict and not is_item(output):
+            raise TypeError(
+                f"a callback gives requests, items (dict, dataclass, attrs, pydantic, msgspec) or None,"
+                f" not {type(output).__name__}"
+            )
+        return self._outlet.put_nowait(output)
+
+    async def take(self, output: object) -> None:
+        """Take one output, waiting for room. A checkpoint unless it is a request."""
+        if isinstance(output, Request):
+            full, self.requests = self.requests, [output]
+            await self._store.push(full, depth=self._depth)
+        else:
+            await self._outlet.put(output)

@@ -1,0 +1,100 @@
+"""Reads the spider's ``start()``, under back-pressure.
+
+It is read while nothing that is pending may be sent and there is room to send, and never while more than
+:data:`MOST_PENDING` requests are pending. So a generator without end runs in constant memory, and a list of a million hosts
+is read as fast as they can be sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from typing import Any, cast
+
+import trio
+
+from trawl.engine.callbacks import Shields, culprits
+from trawl.engine.intake import Intake
+from trawl.engine.outlet import Outlet
+from trawl.engine.outputs import Outputs
+from trawl.engine.state import State
+from trawl.errors import CloseSpider
+from trawl.http import Request
+from trawl.spiders import Spider
+
+__all__ = ["MOST_PENDING", "Reading"]
+
+logger = logging.getLogger("trawl.engine")
+
+MOST_PENDING = 10_000
+"""``start()`` is not read further while so many requests are pending."""
+
+
+class Reading:
+    """Moves what ``start()`` yields into the crawl.
+
+    Attributes:
+        has_failed: ``start()`` raised.
+    """
+
+    def __init__(self, *, spider: Spider, intake: Intake, outlet: Outlet, shields: Shields, state: State) -> None:
+        self._spider = spider
+        self._intake = intake
+        self._outlet = outlet
+        self._shields = shields
+        self._state = state
+        self._may_read = trio.Event()
+        self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
+        self._scope = trio.CancelScope()
+        self.has_failed = False
+
+    def allow(self, pending: int) -> None:
+        """Let the next one be read, unless ``pending`` are too many already."""
+        if pending < MOST_PENDING:
+            self._may_read.set()
+
+    def stop(self) -> None:
+        """Read no further; what was read is kept."""
+        self._scope.cancel()
+        self._waiting.cancel()
+
+    async def run(self) -> None:
+        """Read to the end. It counts as one open request, so that the crawl is not idle before it is done."""
+        try:
+            with self._scope:
+                await self._read()
+        except Exception as failure:
+            self._failed(failure)
+        except BaseExceptionGroup as group:
+            if any(not isinstance(leaf, Exception) for leaf in culprits(group)):
+                raise
+            self._failed(group)
+        finally:
+            self._state.ended()
+
+    async def _read(self) -> None:
+        outputs = Outputs(self._outlet, self._intake, 0)
+        async with aclosing(cast("Any", self._spider.start())) as started:
+            while True:
+                with self._waiting.shielded():
+                    await self._may_read.wait()
+                try:
+                    output = await anext(started)
+                except StopAsyncIteration:
+                    return
+                with self._shields.shielded():
+                    if isinstance(output, Request):
+                        self._may_read = trio.Event()
+                        await self._intake.push([output], depth=0, is_start=True)
+                        self._state.pulse.beat()
+                    elif not outputs.take_nowait(output):
+                        await outputs.take(output)
+                await trio.lowlevel.checkpoint()
+
+    def _failed(self, failure: BaseException) -> None:
+        for leaf in culprits(failure):
+            if isinstance(leaf, CloseSpider):
+                self._state.end(leaf.reason)
+                return
+        self.has_failed = True
+        logger.error("%r: start() failed: what it gave before goes on", self._spider, exc_info=failure)

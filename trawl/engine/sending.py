@@ -1,0 +1,108 @@
+"""The innermost fetch: one turn, one send, and what the throttle learns of it.
+
+From the grant to the wire there is no await but the connection's own. When the body has been read, the throttle hears the
+outcome first and the places are given back second, in one step without a send between, so that the request which takes
+the place already obeys the backoff; both come before any callback, so that a callback may wait for a direct fetch at
+concurrency 1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from trawl.engine.places import Places
+from trawl.engine.state import State
+from trawl.engine.turn import Turn, current_turn
+from trawl.http import Outcome, Request
+from trawl.observe import Stats
+from trawl.scheduler import Chooser, Entry
+from trawl.throttling import Throttle
+from trawl.transport import Transport
+
+__all__ = ["Recorder", "Sending"]
+
+logger = logging.getLogger("trawl.engine")
+
+Recorder = Callable[[Entry, "Outcome | None", float], None]
+"""Told of each send (outcome None) and of its end, at the instant on the run clock; for simulations and tests."""
+
+
+class Sending:
+    """Sends granted requests, and gives their places back."""
+
+    __slots__ = ("_chooser", "_places", "_recorder", "_state", "_stats", "_throttle", "_transport")
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        chooser: Chooser,
+        throttle: Throttle,
+        places: Places,
+        stats: Stats,
+        state: State,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._transport = transport
+        self._chooser = chooser
+        self._throttle = throttle
+        self._places = places
+        self._stats = stats
+        self._state = state
+        self._recorder = recorder
+
+    async def send(self, request: Request) -> Outcome:
+        """Send the request of the current turn, once. A checkpoint.
+
+        Raises:
+            RuntimeError: The turn was used already: a middleware that wants another try returns ``Replace``.
+        """
+        turn = current_turn.get()
+        if turn is None or turn.is_used:
+            raise RuntimeError(f"{request!r}: one turn is one send; to send again, return an outcome with then=Replace(...)")
+        turn.is_used = True
+        outcome = await self._transport.send(request, partial(self._sent, turn))
+        self._count(outcome)
+        try:
+            if not self._throttle.heard_nowait(turn.entry, outcome, trio.current_time()):
+                await self._throttle.heard(turn.entry, outcome, trio.current_time())
+        except Exception:  # a user's manager
+            logger.exception("%r: the throttling manager failed on its outcome", request)
+            self._stats.inc("throttling_errors")
+        self.give_back(turn, outcome)
+        return outcome
+
+    def give_back(self, turn: Turn, outcome: Outcome | None = None) -> None:
+        """Give the places of a turn back, if it holds any; what was never sent gives its spacing back too."""
+        if not turn.holds_places:
+            return
+        turn.holds_places = False
+        now = trio.current_time()
+        entry = turn.entry
+        if self._recorder is not None and entry.sent_at is not None:
+            self._recorder(entry, outcome, now)
+        self._places.give_back(entry)
+        self._chooser.give_back(entry, now)
+        self._state.pulse.beat()
+
+    def _sent(self, turn: Turn) -> None:
+        now = trio.current_time()
+        self._chooser.sent(turn.entry, now)
+        self._stats.inc("request_count")
+        if self._recorder is not None:
+            self._recorder(turn.entry, None, now)
+        self._state.pulse.beat()
+
+    def _count(self, outcome: Outcome) -> None:
+        response = outcome.response
+        if response is not None:
+            self._stats.inc("response_count")
+            self._stats.inc_status(response.status)
+            self._stats.inc("response_bytes", len(response.body))
+        elif outcome.error is not None:
+            self._stats.inc("download_error_count")
+            self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")

@@ -1,0 +1,57 @@
+"""One granted entry on its way: its cancel scope, and how far it has come."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Protocol
+
+import trio
+
+from trawl.frontier import Record
+from trawl.http import Outcome
+from trawl.scheduler import Entry
+
+__all__ = ["Turn", "Waiter", "current_turn"]
+
+
+class Waiter(Protocol):
+    """Who gets the outcome of a direct entry, in place of a callback."""
+
+    turn: Turn | None
+    entry: Entry
+
+    def deliver(self, outcome: Outcome) -> None:
+        """Take the outcome; must not wait."""
+        ...
+
+
+class Turn:
+    """One entry from its grant to its end, in one task.
+
+    Attributes:
+        entry: What was granted.
+        cancel_scope: The task's own: cancelling it ends this request and no other.
+        is_used: The transport was asked: one turn is one send.
+        holds_places: Its places are taken.
+        is_done: It ended by itself, its outputs are stored.
+    """
+
+    __slots__ = ("cancel_scope", "entry", "holds_places", "is_done", "is_used")
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.cancel_scope = trio.CancelScope()
+        self.is_used = False
+        self.holds_places = True
+        self.is_done = False
+
+    @property
+    def lease(self) -> Record:
+        """The frontier's lease; a page entry has one, a direct one has none."""
+        lease = self.entry.lease
+        assert isinstance(lease, Record)
+        return lease
+
+
+current_turn: ContextVar[Turn | None] = ContextVar("trawl_turn", default=None)
+"""The turn whose task this is: the innermost fetch finds its entry by it, and a direct fetch its parent."""

@@ -1,0 +1,76 @@
+"""Heads of lanes, leased ahead from the frontier, so that a decision never awaits.
+
+A lane of the core holds a few leased requests, the rest is in the frontier. Two rules keep the order exact: the head of a
+lane is never worse than the best that its lane has in the frontier, and a lane that has something in the frontier is never
+empty. Both are restored by :meth:`Heads.refill` before the next decision; whoever pushes or grants only notes the lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from trawl.frontier import Frontier, LaneKey, Record
+from trawl.scheduler.choose import Chooser
+from trawl.scheduler.lanes import Entry
+
+__all__ = ["Heads"]
+
+MOST = 32
+"""Requests leased ahead for one lane."""
+
+LOW = 8
+"""A lane with fewer is filled up again, in one call."""
+
+
+class Heads:
+    """Moves records from the frontier into the core's lanes, a lane at a time.
+
+    Args:
+        frontier: Where the records are.
+        chooser: The core that they go to.
+        entry_of: Makes the core's entry for a record.
+    """
+
+    __slots__ = ("_chooser", "_entry_of", "_frontier", "_hungry")
+
+    def __init__(self, frontier: Frontier, chooser: Chooser, entry_of: Callable[[Record], Entry]) -> None:
+        self._frontier = frontier
+        self._chooser = chooser
+        self._entry_of = entry_of
+        self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether some lane has to be looked at before the next decision."""
+        return bool(self._hungry)
+
+    def pushed(self, records: Iterable[Record]) -> None:
+        """Note that the frontier has got ``records``."""
+        for record in records:
+            self._hungry[record.lane_key()] = None
+
+    def granted(self, lane: LaneKey) -> None:
+        """Note that one of a lane's heads has gone."""
+        if self._chooser.buffered(lane) < LOW and self._frontier.best(lane) is not None:
+            self._hungry[lane] = None
+
+    async def refill(self, now: float) -> None:
+        """Lease what the noted lanes need. With a frontier in memory it waits for nothing."""
+        hungry = self._hungry
+        while hungry:
+            lane = next(iter(hungry))
+            del hungry[lane]
+            most = self._wanted(lane)
+            if most:
+                for record in await self._frontier.lease_many(lane, most):
+                    self._chooser.push(self._entry_of(record), now, record.not_before)
+
+    def _wanted(self, lane: LaneKey) -> int:
+        best = self._frontier.best(lane)
+        if best is None:
+            return 0
+        buffered = self._chooser.buffered(lane)
+        if buffered < LOW:
+            return MOST - buffered
+        head = self._chooser.head(lane)
+        return 1 if head is None or best < head else 0
