@@ -1,0 +1,197 @@
+"""The mappings inside the throttling settings: their types, and refusals that name the entry (I03, I04, A16)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Annotated, Any, TypedDict, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from trawl.errors import SettingsError
+from trawl.throttling.limits import jitter_factors
+
+__all__ = [
+    "BackoffConfig",
+    "JitterConfig",
+    "RampupConfig",
+    "ScopeConfig",
+    "check_backoff",
+    "check_jitter",
+    "check_rampup",
+    "check_scope",
+    "check_target",
+    "load_object",
+]
+
+JitterConfig = bool | float | tuple[float, float]
+"""True (±50 %), False (exact), a number x (±x), or a pair [lo, hi] relative to the delay."""
+
+Seconds = Annotated[float, Meta(ge=0, title="s")]
+Target = Annotated[float, Meta(ge=0)]
+
+
+class BackoffConfig(TypedDict, total=False):
+    """A scope's own backoff (B12). An absent key falls back to the setting ``BACKOFF_<KEY>``.
+
+    With ``cls`` (a class or its import path) the other keys are that class's arguments (B18) and may have any name.
+    """
+
+    http_codes: Annotated[list[int], Meta(description="Statuses that say 'slow down'; replaces the setting (B14).")]
+    exceptions: Annotated[list[Any], Meta(description="Exceptions that do: classes or import paths.")]
+    delay_factor: Annotated[float, Meta(gt=1, description="A step multiplies the delay by this.")]
+    max_delay: Annotated[float, Meta(ge=0, title="s", description="The longest delay that backing off leads to.")]
+    min_delay: Annotated[float, Meta(ge=0, title="s", description="The least delay while backing off.")]
+    jitter: Annotated[JitterConfig, Meta(description="Replaces every download jitter while backing off.")]
+    window: Annotated[float, Meta(gt=0, title="s", description="Quiet seconds that take one step back.")]
+    concurrency_factor: Annotated[
+        float, Meta(gt=0, lt=1, description="At the longest delay, a trigger multiplies the concurrency by this.")
+    ]
+
+
+class RampupConfig(TypedDict, total=False):
+    """A scope's rampup (C03)."""
+
+    backoff_target: Annotated[
+        Target | tuple[Target, Target], Meta(description="Triggers wanted in a window: a number or a range.")
+    ]
+    delay_factor: Annotated[float, Meta(gt=0, lt=1, description="A quiet window multiplies the delay by this.")]
+    min_delay: Annotated[float, Meta(ge=0, title="s", description="The delay is never lowered below this.")]
+    window: Annotated[float, Meta(gt=0, title="s", description="Seconds of a window; BACKOFF_WINDOW by default.")]
+
+
+class ScopeConfig(TypedDict, total=False):
+    """One entry of ``THROTTLING_SCOPES`` (A16). An absent key leaves the scope's default."""
+
+    concurrency: Annotated[int, Meta(ge=1, title="requests", description="Requests in flight at once.")]
+    delay: Annotated[float, Meta(ge=0, title="s", description="Seconds between any two sends.")]
+    delay_per_slot: Annotated[float, Meta(ge=0, title="s", description="Seconds between two sends in one slot.")]
+    rate: Annotated[
+        float,
+        Meta(
+            gt=0,
+            title="requests/s",
+            description="Sends a second: a delay of 1/rate, no per-slot delay, no concurrency limit unless set.",
+        ),
+    ]
+    jitter: Annotated[JitterConfig, Meta(description="In place of RANDOMIZE_DOWNLOAD_DELAY.")]
+    backoff: Annotated[dict[str, Any], Meta(description="Own backoff: see BackoffConfig; or cls and its arguments.")]
+    rampup: Annotated[bool | RampupConfig, Meta(description="Raise the rate as the scope proves it can bear it.")]
+    quota: Annotated[float, Meta(gt=0, description="What may be spent in a window, in a unit of your own.")]
+    window: Annotated[float, Meta(ge=0, title="s", description="Seconds that a quota lasts; 0: it never blocks.")]
+    sliding: Annotated[bool, Meta(description="The window slides in place of starting at its first consumption.")]
+    manager: Annotated[Any, Meta(description="A scope manager (class or import path) for this scope alone.")]
+    ignore_robots_txt: Annotated[bool, Meta(description="Crawl-delay does not reach this scope.")]
+
+
+def check_scope(config: object, path: str) -> ScopeConfig:
+    """``config`` as one scope's configuration.
+
+    Args:
+        config: What the user gave.
+        path: The entry's name for messages: ``THROTTLING_SCOPES['api']``.
+
+    Raises:
+        SettingsError: A key is unknown (the nearest is named), a value has the wrong type or is out of range, or two
+            keys contradict each other.
+    """
+    checked = _check_mapping(config, ScopeConfig, path)
+    if "rate" in checked and "delay" in checked:
+        raise SettingsError(f"{path} has both 'rate' and 'delay'; a rate is a delay of 1/rate: keep one of them", path)
+    if "jitter" in checked:
+        check_jitter(checked["jitter"], f"{path}['jitter']")
+    if "backoff" in checked:
+        checked["backoff"] = check_backoff(checked["backoff"], f"{path}['backoff']")
+    if "rampup" in checked and not isinstance(checked["rampup"], bool):
+        checked["rampup"] = check_rampup(checked["rampup"], f"{path}['rampup']")
+    if checked.get("manager") is not None:
+        load_object(checked["manager"], f"{path}['manager']")
+    return checked  # type: ignore[return-value]
+
+
+def check_backoff(config: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """A ``backoff`` mapping, its keys and values checked; with ``cls`` only that class is."""
+    if "cls" in config:
+        load_object(config["cls"], f"{path}['cls']")
+        return config
+    checked = _check_mapping(config, BackoffConfig, path)
+    if "jitter" in checked:
+        check_jitter(checked["jitter"], f"{path}['jitter']")
+    for index, exception in enumerate(checked.get("exceptions", ())):
+        load_exception(exception, f"{path}['exceptions'][{index}]")
+    return checked
+
+
+def check_rampup(config: object, path: str) -> Mapping[str, Any]:
+    """A ``rampup`` mapping, checked."""
+    checked = _check_mapping(config, RampupConfig, path)
+    if "backoff_target" in checked:
+        check_target(checked["backoff_target"], f"{path}['backoff_target']")
+    return checked
+
+
+def check_target(value: object, path: str) -> tuple[float, float]:
+    """The lowest and the highest number of triggers wanted in a window (C02)."""
+    low, high = (value, value) if isinstance(value, int | float) else tuple(value)  # type: ignore[arg-type]
+    if not 0 <= low <= high or high <= 0:
+        raise SettingsError(f"{path} must be a number above 0 or a range in rising order, not {value!r}", path)
+    return float(low), float(high)
+
+
+def check_jitter(value: Any, path: str) -> None:
+    """Refuse a jitter whose factors are negative or the wrong way round."""
+    try:
+        jitter_factors(value)
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}", path) from error
+
+
+def load_object(value: object, path: str) -> Any:
+    """The object that a setting names: the value itself, or what its import path leads to.
+
+    Raises:
+        SettingsError: There is nothing under that path.
+    """
+    if not isinstance(value, str):
+        return value
+    module, _, name = value.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(f"{path} names {value!r}, which can't be imported: {error}", path) from error
+
+
+def load_exception(value: object, path: str) -> type[BaseException]:
+    """The exception class that a setting names."""
+    loaded = load_object(value, path)
+    if not (isinstance(loaded, type) and issubclass(loaded, BaseException)):
+        raise SettingsError(f"{path} must be an exception class or its import path, not {value!r}", path)
+    return loaded
+
+
+def _check_mapping(config: object, kind: Any, path: str) -> dict[str, Any]:
+    """A mapping against a typed definition, key by key, so that the refusal names the key."""
+    if not isinstance(config, Mapping):
+        raise SettingsError(f"{path} must be a mapping, not {config!r}", path)
+    hints = get_type_hints(kind, include_extras=True)
+    checked: dict[str, Any] = {}
+    for key, value in config.items():
+        if key not in hints:
+            raise SettingsError(f"{path} has an unknown key {key!r}{_hint(str(key), hints)}", f"{path}[{key!r}]")
+        entry = f"{path}[{key!r}]"
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SettingsError(f"{entry} must be a finite number, not {value}", entry)
+        try:
+            checked[key] = msgspec.convert(value, hints[key])
+        except (msgspec.ValidationError, TypeError) as error:
+            raise SettingsError(f"{entry}: {error}; it is {value!r}", entry) from error
+    return checked
+
+
+def _hint(key: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = get_close_matches(key.lower(), names, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"

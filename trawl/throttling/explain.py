@@ -1,0 +1,98 @@
+"""Why something waits, and what became of each scope: answers as data (I11).
+
+Each "not before" carries its scope, its limit and where that limit comes from; the API, the log, the live panel and
+the table at the end read these same values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+
+__all__ = ["LimitName", "Reason", "ScopeReport"]
+
+LimitName = Literal[
+    "concurrency",
+    "delay",
+    "delay_per_slot",
+    "quota",
+    "backoff",
+    "hint",
+    "robots",
+    "gate",
+    "claim",
+    "places",
+    "not_before",
+]
+"""What can hold a request back."""
+
+_WORDS: Mapping[str, str] = {
+    "concurrency": "all slots are busy",
+    "delay_per_slot": "delay per slot",
+    "robots": "robots.txt",
+    "gate": "robots.txt is being read",
+    "claim": "a request of several scopes goes first",
+    "places": "CONCURRENT_REQUESTS are in flight",
+    "not_before": "the request's own delay",
+}
+
+
+@attrs.frozen
+class Reason:
+    """Why a request, or a whole scope, waits.
+
+    Attributes:
+        scope: The id of the scope that holds it; "" where no scope does.
+        limit: Which limit holds it; "" where nothing does.
+        until: The instant on the run's clock (seconds) when that limit lets one through; ``inf``: only a release helps.
+        source: Where the limit comes from: configuration, robots.txt, the header of which response, backoff step n.
+    """
+
+    scope: str
+    limit: str
+    until: float = math.inf
+    source: str = ""
+
+    def text(self, now: float) -> str:
+        """This reason in one line, with the seconds left at ``now``."""
+        if not self.limit:
+            return f"{self.scope} may go"
+        left = "" if self.until == math.inf else f" {max(0.0, self.until - now):.3g} s"
+        source = f" ({self.source})" if self.source else ""
+        return f"{self.scope} {_WORDS.get(self.limit, self.limit)}{left}{source}".lstrip()
+
+
+@attrs.frozen(kw_only=True)
+class ScopeReport:
+    """What one scope did in the crawl: one row of the table at the end.
+
+    Attributes:
+        scope: Its id.
+        requests: Requests charged to it that came to an end.
+        sends: Times that one of them went to the wire.
+        rate: Sends a second between its first and its last send; 0 with fewer than two.
+        allowed: Sends a second that its limits in force allow, ``inf`` where nothing bounds them.
+        delay: The delay in force, in seconds.
+        concurrency: The concurrency in force.
+        limited: Seconds that requests waited for it, by the limit that held them.
+        triggers: Answers that said "slow down".
+        steps: Backoff steps taken (one an incident).
+        hints: Headers obeyed.
+        last_hint: The header obeyed last, and of which response; "" without any.
+    """
+
+    scope: str
+    requests: int = 0
+    sends: int = 0
+    rate: float = 0.0
+    allowed: float = math.inf
+    delay: float = 0.0
+    concurrency: float = math.inf
+    limited: Mapping[str, float] = attrs.field(factory=dict)
+    triggers: int = 0
+    steps: int = 0
+    hints: int = 0
+    last_hint: str = ""
