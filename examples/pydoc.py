@@ -5,8 +5,8 @@
     trawl crawl examples/pydoc.py -O out.jsonl
     trawl crawl examples/pydoc.py -O out.jsonl -a package=email
 
-The server (``python -m pydoc``) runs in a process of its own on a free loopback port, and is stopped when the crawl ends.
-It imports each module whose page is asked for, so modules that do something when they are imported are left out.
+The server (``python -m pydoc``) runs in a process of its own on a free loopback port, and is stopped when the crawl
+ends. It imports each module whose page is asked for, so modules that do something when imported are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 import trio
 
@@ -26,6 +26,21 @@ LEFT_OUT = re.compile(
     r"|(idlelib|lib2to3|turtledemo)\..*"  # programs: importing a part starts it, or needs a screen
     r"|(.*\.)?(test|tests|idle_test|__main__)(\..*)?"  # would run
 )
+
+
+def serve() -> tuple[subprocess.Popen[str], str]:
+    """Start the documentation server; the process and its URL."""
+    server = subprocess.Popen(
+        # Isolated and without site-packages: the standard library alone, whatever is installed beside it.
+        [sys.executable, "-I", "-S", "-u", "-W", "ignore", "-m", "pydoc", "-n", "127.0.0.1", "-p", "0"],
+        cwd=os.path.dirname(os.__file__),  # pydoc adds the current folder to the modules it lists
+        stdin=subprocess.PIPE,  # at its end the server stops, so it never outlives this process
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert server.stdout is not None
+    return server, server.stdout.readline().split()[-1]  # "Server ready at http://127.0.0.1:40000/"
 
 
 class Pydoc(trawl.Spider):
@@ -40,20 +55,9 @@ class Pydoc(trawl.Spider):
 
     server: subprocess.Popen[str] | None = None
 
-    async def start(self) -> AsyncIterator[trawl.Request]:
+    async def start(self) -> AsyncGenerator[trawl.Request, None]:
         """Start the server; ask for its index, or for the page of ``package``."""
-        self.server = subprocess.Popen(
-            # Isolated and without site-packages: the standard library alone, whatever is installed beside it.
-            [sys.executable, "-I", "-S", "-u", "-W", "ignore", "-m", "pydoc", "-n", "127.0.0.1", "-p", "0"],
-            cwd=os.path.dirname(os.__file__),  # pydoc adds the current folder to the modules it lists
-            stdin=subprocess.PIPE,  # at its end the server stops, so it never outlives this process
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self.server.stdout is not None
-        greeting = await trio.to_thread.run_sync(self.server.stdout.readline)  # "Server ready at http://127.0.0.1:.../"
-        url = greeting.split()[-1]
+        self.server, url = await trio.to_thread.run_sync(serve)
         yield trawl.Request(f"{url}{self.package or 'index'}.html")
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, object] | trawl.Request]:

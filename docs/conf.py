@@ -1,0 +1,44 @@
+"""How Sphinx builds the documentation: ``nox -s docs``; any warning is an error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import trawl
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "trawl"
+author = "The trawl developers"
+release = version = trawl.__version__
+copyright = "the trawl developers"
+
+extensions = [
+    "api_reference",
+    "myst_parser",
+    "settings_reference",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"trawl {version}"
+html_static_path = ["_static"]
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_use_ivar = True
+
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!trawl\.).*"),  # other projects: their pages are not fetched, so that a build needs no network
+    ("py:.*", r"trawl\.([\w.]+\.)?(_\w+|[A-Z][a-z]?)"),  # private names, type variables
+]
+suppress_warnings = ["ref.python"]  # a bare name in a signature that two modules define: either will do

@@ -1,0 +1,58 @@
+"""Every book of the public sandbox at books.toscrape.com: a thousand records, from lists to pages.
+
+::
+
+    trawl crawl examples/books.py -O books.csv
+    trawl crawl examples/books.py -O first.json -s DEPTH_LIMIT=1
+
+What a list knows and a book's own page does not say is handed on with ``cb_kwargs``; a page that fails goes to an
+errback.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import trawl
+
+STARS = ("", "One", "Two", "Three", "Four", "Five")
+
+
+class Books(trawl.Spider):
+    """Reads each list of twenty books, and the page of each book."""
+
+    name = "books"
+    start_urls = ["https://books.toscrape.com/"]
+    allowed_domains = ["books.toscrape.com"]
+    custom_settings = {"DOWNLOAD_DELAY": 0.25}
+
+    def parse(self, response: trawl.Response) -> Iterator[trawl.Request]:
+        """A request for each book of a list, and for the next list."""
+        for book in response.css("article.product_pod"):
+            rating = book.css("p.star-rating::attr(class)").get("").split()[-1]
+            yield response.follow(
+                book.css("h3 a::attr(href)").get(""),
+                self.parse_book,
+                errback=self.missed,
+                cb_kwargs={"stars": STARS.index(rating)},
+            )
+        yield from response.follow_all(css="li.next a")
+
+    async def parse_book(self, response: trawl.Response, stars: int) -> dict[str, object]:
+        """One book; any kind of callback will do, an async one too."""
+        facts = dict(zip(response.css("table th::text").getall(), response.css("table td::text").getall(), strict=True))
+        in_stock = re.search(r"\d+", facts["Availability"])
+        return {
+            "upc": facts["UPC"],
+            "title": response.css("h1::text").get(),
+            "category": response.css("ul.breadcrumb li:nth-child(3) a::text").get(),
+            "price": float(facts["Price (incl. tax)"].lstrip("£")),
+            "in_stock": int(in_stock[0]) if in_stock else 0,
+            "stars": stars,
+            "url": response.url,
+        }
+
+    def missed(self, error: Exception) -> None:
+        """Say which book is missing, and go on."""
+        self.logger.warning("no record: %s", error)

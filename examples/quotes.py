@@ -1,0 +1,69 @@
+"""Quotes and their authors from the public sandbox at quotes.toscrape.com.
+
+::
+
+    trawl crawl examples/quotes.py -O quotes.jsonl
+    trawl crawl examples/quotes.py -O love.csv -a tag=love
+
+Two kinds of pages, two callbacks, two kinds of records. An author named on many pages is asked for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
+
+import trawl
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What somebody said."""
+
+    text: str
+    author: str
+    tags: list[str]
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who said it."""
+
+    name: str
+    born: str
+    place: str
+
+
+class Quotes(trawl.Spider):
+    """Follows "Next" from page to page, and each author's link."""
+
+    name = "quotes"
+    allowed_domains = ["quotes.toscrape.com"]
+    custom_settings = {"DOWNLOAD_DELAY": 0.5}
+
+    tag = ""
+    """``-a tag=NAME``: only the quotes with this tag."""
+
+    async def start(self) -> AsyncGenerator[trawl.Request, None]:
+        """The first page, of all quotes or of one tag's."""
+        path = f"/tag/{self.tag}/" if self.tag else "/"
+        yield trawl.Request(f"https://quotes.toscrape.com{path}")
+
+    def parse(self, response: trawl.Response) -> Iterator[Quote | trawl.Request]:
+        """The quotes of a page, and where to go from it."""
+        for quote in response.css("div.quote"):
+            yield Quote(
+                text=quote.css("span.text::text").get("").strip("“”"),
+                author=quote.css("small.author::text").get(""),
+                tags=quote.css("a.tag::text").getall(),
+            )
+        yield from response.follow_all(css="li.next a")
+        yield from response.follow_all(css="small.author + a", callback=self.parse_author)
+
+    def parse_author(self, response: trawl.Response) -> Author:
+        """One author."""
+        return Author(
+            name=response.css("h3.author-title::text").get("").strip(),
+            born=response.css("span.author-born-date::text").get(""),
+            place=response.css("span.author-born-location::text").get("").removeprefix("in "),
+        )
