@@ -1,0 +1,7 @@
+"""What a robots.txt allows, and how long it is believed. Pure: the engine fetches, this decides."""
+
+from trawl.robots.agent import product_token
+from trawl.robots.file import RobotsFile
+from trawl.robots.settings import RobotsSettings
+
+__all__ = ["RobotsFile", "RobotsSettings", "product_token"]

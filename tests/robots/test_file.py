@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trawl.robots import RobotsFile, RobotsSettings
+
+AGENT = "trawl/1.0 (+https://pypi.org/project/trawl-crawler/)"
+BASE = "https://a.example"
+
+
+def read(text: str, agent: str = AGENT) -> RobotsFile:
+    return RobotsFile.parse(200, text.encode(), agent)
+
+
+def test_the_group_of_our_own_name_is_obeyed_and_not_that_of_everybody_r8() -> None:
+    robots = read("User-agent: *\nDisallow: /\nCrawl-delay: 30\n\nUser-agent: Trawl\nDisallow: /private\n")
+    assert robots.allows(f"{BASE}/open")
+    assert not robots.allows(f"{BASE}/private/x")
+    assert robots.crawl_delay is None
+
+
+def test_the_group_of_everybody_holds_where_we_have_none_r8() -> None:
+    robots = read("User-agent: *\nCrawl-delay: 4\nDisallow: /x\n\nUser-agent: other\nDisallow: /\n")
+    assert robots.crawl_delay == 4.0
+    assert robots.allows(f"{BASE}/")
+    assert not robots.allows(f"{BASE}/x")
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("0.5", 0.5), ("3", 3.0), ("1.25 # slow", 1.25)])
+def test_fractions_of_a_crawl_delay_are_kept_r8_d09(written: str, seconds: float) -> None:
+    assert read(f"User-agent: trawl\nCrawl-delay: {written}\n").crawl_delay == seconds
+
+
+@pytest.mark.parametrize("written", ["-1", "soon", "inf", "nan", ""])
+def test_a_crawl_delay_that_is_none_has_no_effect_d11(written: str) -> None:
+    assert read(f"User-agent: trawl\nCrawl-delay: {written}\n").crawl_delay is None
+
+
+@pytest.mark.parametrize("name", ["trawl", "TRAWL", "trawl/1.0", "trawl*", "Trawl # us", " trawl "])
+def test_our_name_is_found_in_any_case_and_with_a_version(name: str) -> None:
+    assert not read(f"User-agent: {name}\nDisallow: /\n").allows(f"{BASE}/")
+
+
+@pytest.mark.parametrize("name", ["tra", "trawlbot", "awl", "https", "pypi", "project", "trawl-crawler", "bot"])
+def test_a_group_with_another_name_is_not_ours(name: str) -> None:
+    assert read(f"User-agent: {name}\nDisallow: /\n").allows(f"{BASE}/")
+
+
+def test_several_names_share_a_group() -> None:
+    robots = read("User-agent: a\nUser-agent: trawl\nDisallow: /x\n")
+    assert not robots.allows(f"{BASE}/x")
+
+
+def test_the_longest_rule_wins_with_wildcards_and_anchors() -> None:
+    robots = read("User-agent: *\nDisallow: /a\nAllow: /a/b\nDisallow: /*.pdf$\n")
+    assert not robots.allows(f"{BASE}/a/c")
+    assert robots.allows(f"{BASE}/a/b/c")
+    assert not robots.allows(f"{BASE}/z.pdf")
+    assert robots.allows(f"{BASE}/z.pdf?x=1")
+
+
+def test_a_query_takes_part_and_a_fragment_does_not() -> None:
+    robots = read("User-agent: *\nDisallow: /s?q=1\nDisallow: /*x$\n")
+    assert not robots.allows(f"{BASE}/s?q=1")
+    assert robots.allows(f"{BASE}/s?q=2")
+    assert not robots.allows(f"{BASE}/x#y")
+
+
+def test_robots_txt_itself_may_always_be_read() -> None:
+    assert read("User-agent: *\nDisallow: /\n").allows(f"{BASE}/robots.txt")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451, 301, 302])
+def test_no_robots_txt_allows_everything_whatever_the_page_says_r17(status: int) -> None:
+    robots = RobotsFile.parse(status, b"User-agent: *\nDisallow: /\nCrawl-delay: 9\n", AGENT)
+    assert robots.allows(f"{BASE}/anything")
+    assert robots.crawl_delay is None
+    assert not robots.is_unreachable
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 599, 429, 999, 100])
+def test_an_outage_disallows_everything_for_a_while_r17(status: int) -> None:
+    robots = RobotsFile.parse(status, b"User-agent: *\nAllow: /\n", AGENT)
+    assert not robots.allows(f"{BASE}/")
+    assert robots.is_unreachable
+    assert robots.expires_after == 10.0
+
+
+def test_an_outage_is_asked_about_less_and_less_often_and_then_given_up_r17_r13() -> None:
+    settings = RobotsSettings(robotstxt_retry_times=2, robotstxt_retry_delay=5.0)
+    tries = [RobotsFile.parse(503, b"", AGENT, failures=n, settings=settings) for n in range(4)]
+    assert [robots.expires_after for robots in tries] == [5.0, 10.0, 20.0, 40.0]
+    assert [robots.is_final for robots in tries] == [False, False, True, True]
+    assert RobotsFile.unreachable(5000, settings).expires_after == 86_400.0
+
+
+def test_a_file_is_believed_for_a_day_rfc_9309_2_4() -> None:
+    assert read("").expires_after == 86_400.0
+    settings = RobotsSettings(robotstxt_max_age=60.0)
+    assert RobotsFile.parse(404, b"", AGENT, settings=settings).expires_after == 60.0
+    assert RobotsFile.parse(200, b"", AGENT, settings=settings).expires_after == 60.0
+
+
+def test_the_name_of_our_group_can_be_set() -> None:
+    settings = RobotsSettings(robotstxt_user_agent="newsbot")
+    robots = RobotsFile.parse(200, b"User-agent: newsbot\nDisallow: /\n", AGENT, settings=settings)
+    assert not robots.allows(f"{BASE}/")
+
+
+def test_a_page_of_html_with_status_200_allows_everything_r17() -> None:
+    robots = read("<!DOCTYPE html><html><body><h1>Not found</h1></body></html>")
+    assert robots.allows(f"{BASE}/x")
+
+
+def test_a_byte_order_mark_hides_no_rule() -> None:
+    robots = RobotsFile.parse(200, b"\xef\xbb\xbfUser-agent: *\r\nDisallow: /\r\n", AGENT)
+    assert not robots.allows(f"{BASE}/")
+
+
+def test_what_comes_after_half_a_megabyte_is_not_read() -> None:
+    body = b"User-agent: *\n" + b"# padding\n" * 60_000 + b"Disallow: /\n"
+    assert len(body) > 512_000
+    assert RobotsFile.parse(200, body, AGENT).allows(f"{BASE}/")
+
+
+def test_sitemaps_are_told() -> None:
+    assert read("Sitemap: https://a.example/s.xml\nUser-agent: *\n").sitemaps == ("https://a.example/s.xml",)
+
+
+@given(st.binary(max_size=300), st.integers(100, 599))
+def test_no_answer_is_too_strange_to_judge(body: bytes, status: int) -> None:
+    robots = RobotsFile.parse(status, body, AGENT)
+    assert robots.expires_after > 0
+    assert robots.allows(f"{BASE}/robots.txt") is not robots.is_unreachable
+
+
+@given(st.lists(st.sampled_from(["Disallow: /", "Allow: /a", "Crawl-delay: 0.5", "", "# nothing", "Disallow"])))
+def test_rules_of_a_foreign_group_never_bind_us(lines: list[str]) -> None:
+    robots = read("\n".join(["User-agent: other", *lines]))
+    assert robots.allows(f"{BASE}/b")
+    assert robots.crawl_delay is None

@@ -1,0 +1,119 @@
+"""What a robots.txt says to us, decided without I/O (RFC 9309).
+
+Theory of operation: whoever fetches the file hands over what came of it, and gets one of three answers.
+
+::
+
+    2xx                      rules        the group of our own name, else the group of "*"
+    4xx, too many redirects  allow all    there is no robots.txt (RFC 9309, 2.3.1.3)
+    5xx, 429, no answer      disallow all for a while, then it is asked for again (RFC 9309, 2.3.1.4)
+
+The group is chosen here and the rules are matched by protego. Protego takes a group whose name is part of our name, and
+knows no product versions; RFC 9309, 2.2.1 compares whole product tokens. So the names in the file are reduced to
+"ours", "*" and "not ours" before protego reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+
+import attrs
+from protego import Protego
+
+from trawl.robots.agent import product_token
+from trawl.robots.settings import RobotsSettings
+
+__all__ = ["RobotsFile"]
+
+MAX_PARSED_BYTES = 512_000
+"""What is read of a file: RFC 9309, 2.5 asks for at least 500 KiB. The rest is ignored."""
+
+_GROUP_LINE = re.compile(r"^\s*user[ -]?agent\s*[:\s]\s*([^#\s]*)", re.IGNORECASE)
+_PRODUCT = re.compile(r"[A-Za-z_-]+")
+_OURS = "ours"
+_NOT_OURS = "another"
+
+
+@attrs.frozen
+class RobotsFile:
+    """What one origin's robots.txt lets us do.
+
+    Attributes:
+        crawl_delay: Seconds between requests that our group asks for, fractions kept; None if it asks for none.
+        expires_after: Seconds after which this is to be asked for again.
+        is_unreachable: It could not be had: everything is disallowed until it is.
+        is_final: It could not be had as often as it was tried: end the requests that wait for it.
+        sitemaps: The URLs of the ``Sitemap`` lines.
+    """
+
+    crawl_delay: float | None = None
+    expires_after: float = 86_400.0
+    is_unreachable: bool = False
+    is_final: bool = False
+    sitemaps: tuple[str, ...] = ()
+    _rules: Protego | None = attrs.field(default=None, repr=False, eq=False)
+
+    @classmethod
+    def parse(
+        cls, status: int, body: bytes, user_agent: str, *, failures: int = 0, settings: RobotsSettings | None = None
+    ) -> Self:
+        """Judge a whole answer to the request for robots.txt.
+
+        Args:
+            status: The status after redirects; a 3xx means that there were too many.
+            body: The file, decompressed; looked at for 2xx only.
+            user_agent: Our ``User-Agent``, or the bare name of our group.
+            failures: How often in a row it could not be had before.
+            settings: Times and limits; None: the defaults.
+        """
+        settings = settings or RobotsSettings()
+        if status == 429 or not 200 <= status < 500:
+            return cls.unreachable(failures + 1, settings)
+        if status >= 300:
+            return cls(expires_after=settings.robotstxt_max_age)
+        rules = Protego.parse(_for_one_name(body, product_token(settings.robotstxt_user_agent or user_agent)))
+        return cls(
+            crawl_delay=rules.crawl_delay(_OURS),
+            expires_after=settings.robotstxt_max_age,
+            sitemaps=tuple(rules.sitemaps),
+            rules=rules,
+        )
+
+    @classmethod
+    def unreachable(cls, failures: int = 1, settings: RobotsSettings | None = None) -> Self:
+        """Disallow everything for a while, because robots.txt could not be had ``failures`` times in a row.
+
+        A 429 counts as this: it says nothing about the file, and reading it as "allow all" would answer a plea to slow
+        down by speeding up.
+        """
+        settings = settings or RobotsSettings()
+        doublings = min(failures - 1, 30)
+        return cls(
+            is_unreachable=True,
+            is_final=failures > settings.robotstxt_retry_times,
+            expires_after=min(settings.robotstxt_retry_delay * 2.0**doublings, settings.robotstxt_max_age),
+        )
+
+    def allows(self, url: str) -> bool:
+        """Whether a URL (absolute, in normal form) may be fetched; robots.txt itself always may (RFC 9309, 2.2.2)."""
+        if self.is_unreachable:
+            return False
+        return self._rules is None or self._rules.can_fetch(url.partition("#")[0], _OURS)
+
+
+def _for_one_name(body: bytes, token: str) -> str:
+    """The file as text, with its group names reduced to ours, ``*`` and not ours."""
+    text = body[:MAX_PARSED_BYTES].decode("utf-8-sig", "replace").replace("\x00", "")
+    return "\n".join([_renamed(line, token) for line in text.splitlines()])
+
+
+def _renamed(line: str, token: str) -> str:
+    found = _GROUP_LINE.match(line)
+    if found is None:
+        return line
+    if found[1] == "*":
+        return "user-agent: *"
+    product = _PRODUCT.match(found[1])
+    is_ours = product is not None and bool(token) and product[0].lower() == token
+    return f"user-agent: {_OURS if is_ours else _NOT_OURS}"
