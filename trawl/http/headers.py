@@ -55,7 +55,7 @@ class Headers(MutableMapping[str, str]):
     def from_wire(cls, fields: Iterable[tuple[bytes, bytes]]) -> Headers:
         """Make headers of what a parser read; nothing is checked."""
         headers = cls.__new__(cls)
-        headers._fields = kept = {}
+        kept: dict[str, list[str]] = {}
         for raw_name, raw_value in fields:
             name = raw_name.decode("latin-1")
             key = name.lower()
@@ -64,6 +64,7 @@ class Headers(MutableMapping[str, str]):
                 kept[key] = [name, raw_value.decode("latin-1")]
             else:
                 field.append(raw_value.decode("latin-1"))
+        headers._fields = kept
         return headers
 
     def to_wire(self) -> list[tuple[bytes, bytes]]:
@@ -127,6 +128,8 @@ class Headers(MutableMapping[str, str]):
     def copy(self) -> Headers:
         """Return headers that can be changed without changing these."""
         return Headers(self)
+
+    __copy__ = copy
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Headers):

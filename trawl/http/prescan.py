@@ -12,7 +12,9 @@ from trawl.http.labels import USER_DEFINED, codec_of
 
 __all__ = ["PRESCAN_BYTES", "declared_in_html", "declared_in_xml"]
 
-# The standard looks at 1,024 bytes and reads the page again when a <meta> comes later; this looks further at once.
+_USUAL_BYTES = 1024  # where the standard looks first
+
+# When a <meta> comes later, browsers read the page again (HTML, 13.2.3.4); this looks further at once.
 PRESCAN_BYTES = 16 * 1024
 """How far into a page a declaration of its encoding is looked for."""
 
@@ -49,11 +51,14 @@ def declared_in_xml(body: bytes) -> str | None:
 
 def declared_in_html(body: bytes) -> str | None:
     """Return the codec that the page's first ``<meta>`` with a known encoding names, else its XML declaration's."""
-    start = body[:PRESCAN_BYTES]
-    if b"charset" in start.lower():
-        codec = _walk(start)
-        if codec is not None:
-            return codec
+    for size in (_USUAL_BYTES, PRESCAN_BYTES):
+        start = body[:size]
+        if b"charset" in start.lower():
+            codec = _walk(start)
+            if codec is not None:
+                return codec
+        if len(body) <= size:
+            break
     return declared_in_xml(body)
 
 

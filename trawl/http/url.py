@@ -31,10 +31,9 @@ def normalize_url(url: str) -> str:
     """
     try:
         return ada_url.normalize_url(url)
-    except ValueError:
+    except (ValueError, AttributeError, TypeError):
+        _check_text(url)
         raise ValueError(_complaint(url)) from None
-    except AttributeError:
-        raise TypeError(f"a URL is a str, not {type(url).__name__}: {url!r}") from None
 
 
 def join_url(base: str, url: str) -> str:
@@ -48,15 +47,20 @@ def join_url(base: str, url: str) -> str:
     """
     try:
         return ada_url.join_url(base, url)
-    except ValueError:
+    except (ValueError, AttributeError, TypeError):
+        _check_text(url)
+        _check_text(base)
         raise ValueError(f"the link {url!r} on {base!r} makes no valid URL") from None
-    except AttributeError:
-        raise TypeError(f"a link and the URL of its page are str: {url!r} on {base!r}") from None
 
 
 def is_joinable(base: str, url: str) -> bool:
     """Say whether ``url`` makes a URL as a link on a page whose base URL is ``base``."""
     return ada_url.URL.can_parse(url, base)
+
+
+def _check_text(url: object) -> None:
+    if not isinstance(url, str):
+        raise TypeError(f"a URL is a str, not {type(url).__name__}: {url!r}") from None
 
 
 def _complaint(url: str) -> str:

@@ -1,8 +1,8 @@
 """Items of every kind, seen as fields.
 
 An item is a dict (or another mutable mapping), or an instance of a dataclass, an attrs class, a pydantic model (of
-either version) or a msgspec Struct. How a class keeps its fields is found once a class, by what it has, so that no library is
-imported for it: itemadapter, which does the same, imports pydantic and Scrapy where they are installed.
+either version) or a msgspec Struct. How a class keeps its fields is found once a class, by what it has, so that no
+library is imported for it: itemadapter, which does the same, imports pydantic and Scrapy where they are installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Reader = Callable[[Any], dict[str, object]]
 def is_item(thing: object) -> bool:
     """Say whether ``thing`` is an item; requests, None, text, numbers, lists and classes are not."""
     kind: type[Any] = type(thing)
-    return kind is dict or _reader_of(kind) is not None
+    return kind is dict or _reader_of(kind) is not None  # type: ignore[arg-type]  # mypy: a class has no hash of its own
 
 
 def item_fields(item: object) -> dict[str, object]:
@@ -35,7 +35,7 @@ def item_fields(item: object) -> dict[str, object]:
         TypeError: ``item`` is no item.
     """
     kind: type[Any] = type(item)
-    reader = _reader_of(kind)
+    reader = _reader_of(kind)  # type: ignore[arg-type]  # as above
     if reader is None:
         raise TypeError(f"{kind.__name__} is no item: {item!r}")
     return reader(item)

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from trawl.http import Request
+
+
+def parse(response: object) -> None: ...
+
+
+def failed(error: object) -> None: ...
+
+
+FULL: dict[str, Any] = {
+    "method": "POST",
+    "headers": {"A": "1"},
+    "body": b"x",
+    "cookies": {"c": "1"},
+    "meta": {"m": [1]},
+    "cb_kwargs": {"k": 1},
+    "priority": 3,
+    "dont_filter": True,
+    "errback": failed,
+}
+
+
+def told(request: Request) -> dict[str, Any]:
+    """All that a request holds, by name."""
+    return {name: getattr(request, name) for name in ("url", "callback", "depth", *FULL)}
+
+
+def test_a_request_has_the_defaults_that_its_users_know() -> None:
+    assert told(Request("http://a.example")) == {
+        "url": "http://a.example/",
+        "callback": None,
+        "depth": 0,
+        "method": "GET",
+        "headers": {},
+        "body": b"",
+        "cookies": {},
+        "meta": {},
+        "cb_kwargs": {},
+        "priority": 0,
+        "dont_filter": False,
+        "errback": None,
+    }
+
+
+def test_a_request_holds_what_it_is_given() -> None:
+    request = Request("http://a.example/", parse, **FULL)
+    assert told(request) == {"url": "http://a.example/", "callback": parse, "depth": 0, **FULL}
+    assert repr(request) == "<POST http://a.example/>"
+
+
+def test_a_method_is_put_in_upper_case_and_a_body_in_bytes() -> None:
+    request = Request("http://a.example/", method="patch", body="é")
+    assert (request.method, request.body) == ("PATCH", b"\xc3\xa9")
+    assert Request("http://a.example/", body=bytearray(b"x")).body == b"x"  # type: ignore[arg-type]
+
+
+def test_what_a_request_is_given_is_copied() -> None:
+    meta, cookies = {"a": 1}, [{"name": "c", "value": "1"}]
+    request = Request("http://a.example/", meta=meta, cb_kwargs=meta, cookies=cookies)
+    request.meta["b"] = request.cb_kwargs["b"] = 2
+    cookies.clear()
+    assert meta == {"a": 1}
+    assert request.cookies == [{"name": "c", "value": "1"}]
+
+
+def test_what_a_request_makes_on_first_use_stays() -> None:
+    request = Request("http://a.example/")
+    request.meta["a"] = request.cb_kwargs["a"] = 1
+    request.headers["A"] = "1"
+    assert request.meta == request.cb_kwargs == {"a": 1}
+    assert request.headers == {"A": "1"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"method": "GET /\r\n"}, r"'GET /\\r\\n' is not an HTTP method"),
+        ({"method": ""}, "'' is not an HTTP method"),
+        ({"headers": {"A": "b\nc"}}, "the header 'A' holds a control character"),
+        ({"base": "b"}, "the link 'http://a.example/' on 'b' makes no valid URL"),
+    ],
+)
+def test_a_wrong_value_is_refused_when_the_request_is_made(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Request("http://a.example/", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"callback": "parse"}, "callback is a function or None, not 'parse'"),
+        ({"errback": 1}, "errback is a function or None, not 1"),
+        ({"priority": "high"}, "priority is an int, not 'high'"),
+        ({"method": b"GET"}, "a method is a str, not bytes"),
+        ({"body": 1}, "a body is bytes or str, not int"),
+        ({"encoding_": "x"}, "encoding_"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        Request("http://a.example/", **wrong)
+
+
+def test_a_relative_url_needs_a_base() -> None:
+    with pytest.raises(ValueError, match="'/b' is not an absolute URL"):
+        Request("/b")
+    assert Request("/b", base="http://a.example/x").url == "http://a.example/b"
+
+
+@pytest.mark.parametrize("url", ["mailto:a@b", "ftp://a.example/", "javascript:void(0)", "data:,x"])
+def test_a_request_may_have_any_scheme(url: str) -> None:
+    assert Request(url).url == url
+
+
+def test_replace_changes_only_what_it_is_told() -> None:
+    request = Request("http://a.example/", parse, **FULL)
+    request.depth = 4
+    other = request.replace(url="http://b.example", priority=5)
+    assert told(other) == {**told(request), "url": "http://b.example/", "priority": 5}
+    other.meta["x"] = other.cb_kwargs["x"] = 1
+    other.headers["X"] = "1"
+    assert told(request) == {"url": "http://a.example/", "callback": parse, "depth": 4, **FULL}
+
+
+def test_replace_refuses_what_a_request_does_not_have() -> None:
+    with pytest.raises(TypeError, match="colour"):
+        Request("http://a.example/").replace(colour="red")  # type: ignore[call-arg]
+
+
+def test_a_copy_is_independent_and_keeps_its_class() -> None:
+    class Special(Request):
+        pass
+
+    request = Special("http://a.example/", meta={"a": 1})
+    other = request.copy()
+    other.meta["a"] = 2
+    assert (type(other), request.meta) == (Special, {"a": 1})
+
+
+def test_a_request_can_be_pickled() -> None:
+    request = Request("http://a.example/", parse, **FULL)
+    assert told(pickle.loads(pickle.dumps(request))) == told(request)
+
+
+def test_json_sends_the_payload_as_json() -> None:
+    request = Request.json("http://a.example/", {"b": [1, None], "a": "é"}, parse, priority=1)
+    assert (request.method, request.callback, request.priority) == ("POST", parse, 1)
+    assert request.headers == {"Content-Type": "application/json"}
+    assert request.body == '{"a":"é","b":[1,null]}'.encode()
+
+
+def test_json_keeps_a_method_and_a_content_type_of_its_own() -> None:
+    request = Request.json("http://a.example/", [], method="put", headers={"Content-Type": "application/x+json"})
+    assert (request.method, request.headers["content-type"]) == ("PUT", "application/x+json")
+    with pytest.raises(TypeError):
+        Request.json("http://a.example/", object())
+
+
+def test_form_sends_the_fields_as_a_form() -> None:
+    request = Request.form("http://a.example/", {"a": "b c", "d": ["1", "2"]}, parse)
+    assert (request.method, request.body, request.callback) == ("POST", b"a=b+c&d=1&d=2", parse)
+    assert request.headers == {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def test_a_form_sent_by_get_takes_the_place_of_the_query() -> None:
+    request = Request.form("http://a.example/s?old=1#f", {"q": "é"}, method="GET")
+    assert (request.url, request.body) == ("http://a.example/s?q=%C3%A9", b"")
+    assert "Content-Type" not in request.headers

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trawl.http.url import (
+    canonicalize_url,
+    host_of,
+    host_scope,
+    is_joinable,
+    join_url,
+    normalize_url,
+    origin_of,
+    scheme_of,
+)
+
+TEXT = st.text("ab=&+%;?/é", max_size=6)
+ARGUMENTS = st.lists(st.tuples(st.sampled_from(["a", "b", "a-b", ""]), TEXT), max_size=5)
+
+
+@pytest.mark.parametrize(
+    ("url", "normal"),
+    [
+        ("HTTP://A.Example", "http://a.example/"),
+        ("https://a.example:443/./b/../c", "https://a.example/c"),
+        ("http://bücher.example/ü?ü#ü", "http://xn--bcher-kva.example/%C3%BC?%C3%BC#%C3%BC"),
+        ("  http://a.example/a\n\tb  ", "http://a.example/ab"),
+        ("http:\\\\a.example\\b", "http://a.example/b"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("http://[::0:1]:80/", "http://[::1]/"),
+        ("mailto:A@b.example", "mailto:A@b.example"),
+    ],
+)
+def test_a_url_is_read_as_browsers_read_it(url: str, normal: str) -> None:
+    assert normalize_url(url) == normal
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("www.a.example/b", "'www.a.example/b' is not an absolute URL: did you mean 'https://www.a.example/b'?"),
+        ("//a.example/", "'//a.example/' is not an absolute URL: did you mean 'https://a.example/'?"),
+        ("http://", "'http://' is not a valid URL"),
+        ("http://a b/", "'http://a b/' is not a valid URL"),
+        ("/b", "'/b' is not an absolute URL: a scheme such as 'https://' is missing"),
+        ("", "'' is not an absolute URL: a scheme such as 'https://' is missing"),
+        ("http://a.example/\ud800", "'http://a.example/\\ud800' is not a valid URL"),
+    ],
+)
+def test_a_url_that_is_none_is_refused_by_name(url: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        normalize_url(url)
+
+
+def test_a_url_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"a URL is a str, not bytes: b'http://a.example/'"):
+        normalize_url(b"http://a.example/")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a URL is a str, not NoneType: None"):
+        join_url("http://a.example/", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("link", "joined"),
+    [
+        ("../c?d", "http://a.example/c?d"),
+        ("//b.example", "http://b.example/"),
+        ("#x", "http://a.example/a/b#x"),
+        (" \n/c\t", "http://a.example/c"),
+        ("?q=é", "http://a.example/a/b?q=%C3%A9"),
+        ("mailto:x@y", "mailto:x@y"),
+    ],
+)
+def test_a_link_is_joined_to_its_page(link: str, joined: str) -> None:
+    assert join_url("http://a.example/a/b", link) == joined
+    assert is_joinable("http://a.example/a/b", link)
+
+
+def test_a_link_that_makes_no_url_is_refused_by_name() -> None:
+    assert not is_joinable("http://a.example/", "http://[")
+    with pytest.raises(ValueError, match=r"the link 'http://\[' on 'http://a.example/' makes no valid URL"):
+        join_url("http://a.example/", "http://[")
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme", "host", "origin", "scope"),
+    [
+        ("http://A.Example/x:y@z", "http", "a.example", "http://a.example", "a.example"),
+        ("https://a.example:443/", "https", "a.example", "https://a.example", "a.example"),
+        ("https://a.example:8443/", "https", "a.example", "https://a.example:8443", "a.example:8443"),
+        ("https://a.example:80/", "https", "a.example", "https://a.example:80", "a.example:80"),
+        ("http://u:p@a.example:81/@", "http", "a.example", "http://a.example:81", "a.example:81"),
+        ("http://u%40:p@a.example/", "http", "a.example", "http://a.example", "a.example"),
+        ("http://a.example./", "http", "a.example.", "http://a.example.", "a.example"),
+        ("http://a.example.:81/", "http", "a.example.", "http://a.example.:81", "a.example:81"),
+        ("http://[2001:DB8::1]/", "http", "[2001:db8::1]", "http://[2001:db8::1]", "[2001:db8::1]"),
+        ("http://[::1]:81/", "http", "[::1]", "http://[::1]:81", "[::1]:81"),
+        (
+            "http://bücher.example/",
+            "http",
+            "xn--bcher-kva.example",
+            "http://xn--bcher-kva.example",
+            "xn--bcher-kva.example",
+        ),
+        ("mailto:a@b.example", "mailto", "", "mailto:", ""),
+        ("data:,x", "data", "", "data:", ""),
+        ("foo://Bar?q#f", "foo", "bar", "foo://Bar", "bar"),
+    ],
+)
+def test_e19_the_parts_of_a_url(url: str, scheme: str, host: str, origin: str, scope: str) -> None:
+    normal = normalize_url(url)
+    assert (scheme_of(normal), host_of(normal), origin_of(normal), host_scope(normal)) == (scheme, host, origin, scope)
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("http://a.example/?b=1&a=2#x&y", "http://a.example/?a=2&b=1"),
+        ("http://a.example/#x", "http://a.example/"),
+        ("http://a.example/a&b", "http://a.example/a&b"),
+        ("http://a.example/b&a?c", "http://a.example/b&a?c"),
+        ("http://a.example/?a=2&a=1&a", "http://a.example/?a&a=1&a=2"),
+        ("http://a.example/?a-b=1&a=2", "http://a.example/?a=2&a-b=1"),
+        ("http://a.example/?q=%7e&p=a+b", "http://a.example/?p=a+b&q=%7e"),
+    ],
+)
+def test_the_canonical_form_drops_the_fragment_and_orders_the_query(url: str, canonical: str) -> None:
+    assert canonicalize_url(url) == canonical
+
+
+@given(ARGUMENTS, st.randoms(use_true_random=False), TEXT)
+def test_the_order_of_arguments_and_the_fragment_do_not_count(
+    arguments: list[tuple[str, str]], random: object, fragment: str
+) -> None:
+    shuffled = arguments.copy()
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    one, other = (
+        "http://a.example/p?" + "&".join(f"{name}={value}".replace("&", "") for name, value in each)
+        for each in (arguments, shuffled)
+    )
+    assert canonicalize_url(one) == canonicalize_url(f"{other}#{fragment}")
+
+
+@given(ARGUMENTS)
+def test_a_canonical_url_is_its_own_canonical_form(arguments: list[tuple[str, str]]) -> None:
+    canonical = canonicalize_url("http://a.example/?" + "&".join(f"{name}={value}" for name, value in arguments))
+    assert canonicalize_url(canonical) == canonical

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+
+from trawl.items import Field, Item
+
+
+class Quote(Item):
+    text = Field()
+    author = Field(serializer=str)
+
+
+class Dated(Quote):
+    date = Field()
+
+
+def test_an_item_takes_its_declared_fields() -> None:
+    quote = Quote({"text": "a"}, author="b")
+    quote["text"] = "c"
+    assert quote == {"text": "c", "author": "b"}
+    assert Quote([("text", "a")]) == {"text": "a"}
+    assert Quote() == {}
+
+
+def test_an_item_refuses_other_fields() -> None:
+    quote = Quote()
+    for wrong in (
+        lambda: Quote(date=1),
+        lambda: Quote({"date": 1}),
+        lambda: quote.__setitem__("date", 1),
+        lambda: quote.update(date=1),
+        lambda: quote.update({"date": 1}),
+        lambda: quote.setdefault("date", 1),
+        lambda: quote.__ior__({"date": 1}),
+    ):
+        with pytest.raises(KeyError, match="Quote does not support field: date"):
+            wrong()
+    assert quote == {}
+
+
+def test_fields_are_inherited_and_keep_what_they_were_given() -> None:
+    assert list(Dated.fields) == ["text", "author", "date"]
+    assert list(Quote.fields) == ["text", "author"]
+    assert Dated.fields["author"] == {"serializer": str}
+
+
+def test_a_field_is_not_an_attribute() -> None:
+    quote = Quote(text="a")
+    with pytest.raises(AttributeError, match=r"use item\['text'\] to get"):
+        quote.text  # noqa: B018
+    with pytest.raises(AttributeError, match=r"use item\['text'\] = 'b' to set"):
+        quote.text = "b"  # type: ignore[assignment]
+    with pytest.raises(AttributeError, match="other"):
+        quote.other  # noqa: B018
+    assert not hasattr(quote, "date")
+    quote._private = 1
+    assert quote._private == 1
+
+
+def test_setdefault_and_in_place_union_keep_what_is_set() -> None:
+    quote = Quote(text="a")
+    assert quote.setdefault("text", "b") == "a"
+    assert quote.setdefault("author") is None
+    quote |= {"author": "c"}
+    assert quote == {"text": "a", "author": "c"}
+    assert type(quote) is Quote
+
+
+def test_a_copy_is_an_item_of_its_own() -> None:
+    quote = Quote(text=["a"])
+    for other in (quote.copy(), copy.copy(quote), copy.deepcopy(quote), pickle.loads(pickle.dumps(quote))):
+        assert (type(other), other) == (Quote, quote)
+        other["text"] = "b"
+    assert quote == {"text": ["a"]}
+
+
+def test_an_item_is_shown_and_written_as_its_fields() -> None:
+    assert repr(Quote(text="a")) == "Quote({'text': 'a'})"
+    assert json.dumps(Quote(text="a")) == '{"text": "a"}'
