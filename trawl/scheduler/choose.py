@@ -1,0 +1,401 @@
+"""The choice: which request goes next, all its scopes at once, or not before when.
+
+Pure: no clock, no Trio. Whoever calls has a free place and the time, asks :meth:`Chooser.grant`, starts what comes out
+with no await in between (R18), and sleeps until :meth:`Chooser.next_event` when nothing does. Whatever changes in the
+meantime is told (:meth:`~Chooser.push`, :meth:`~Chooser.sent`, :meth:`~Chooser.give_back`, :meth:`~Chooser.changed`,
+:meth:`~Chooser.open_gate`) and followed by asking again.
+
+The order: direct fetches before pages, then by priority, then lanes in turn, and inside a lane the oldest first (F12).
+How lanes wait and are woken is told in :mod:`trawl.scheduler.waiting`, how requests of several scopes are kept from
+starving in :mod:`trawl.scheduler.claims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from trawl.scheduler.claims import PASSES
+from trawl.scheduler.gates import OriginGate
+from trawl.scheduler.lanes import PAGE, PASSING, READY, Entry, Lane, LaneId, SortKey
+from trawl.scheduler.later import Later
+from trawl.scheduler.waiting import BACKOFF_PATIENCE, Board, Room
+
+if TYPE_CHECKING:
+    from trawl.throttling.explain import Reason
+    from trawl.throttling.scope import Scope
+
+__all__ = ["Chooser", "PageLane", "Refused"]
+
+PageLane: TypeAlias = "tuple[tuple[str, ...], str]"
+"""A lane of pages, as the frontier names it: scope ids, sorted, and the origin."""
+
+
+@attrs.frozen
+class Refused:
+    """An entry that may not go at all; it has left its lane and took nothing.
+
+    Attributes:
+        entry: What may not go.
+        reason: Why, as ``vet`` said.
+    """
+
+    entry: Entry
+    reason: str
+
+
+class Chooser:
+    """Lanes, scopes and places of one crawl.
+
+    Args:
+        scope_of: The scope of an id, made on demand at an instant.
+        places: Requests in flight at most, over all; ``inf`` for no limit. May be set while the crawl runs.
+        depth_first: Inside a lane the newest goes first, in place of the oldest.
+        vet: Asked once for an entry that could go: why it may not at all, or None.
+
+    Attributes:
+        places: Requests in flight at most.
+        pending: Entries that wait.
+        pending_direct: Those of them that are direct.
+        in_flight: Entries that were granted and not given back.
+        grants: Entries ever granted.
+        looks: Lanes ever looked at.
+    """
+
+    __slots__ = (
+        "_board",
+        "_closed",
+        "_lanes",
+        "_later",
+        "_next_order",
+        "_next_turn",
+        "_now",
+        "_scope_of",
+        "_sign",
+        "_vet",
+        "grants",
+        "in_flight",
+        "looks",
+        "pending",
+        "pending_direct",
+        "places",
+    )
+
+    def __init__(
+        self,
+        scope_of: Callable[[str, float], Scope],
+        *,
+        places: float,
+        depth_first: bool = False,
+        vet: Callable[[Entry], str | None] | None = None,
+    ) -> None:
+        self.places = places
+        self.pending = self.pending_direct = self.in_flight = self.grants = self.looks = 0
+        self._scope_of = scope_of
+        self._vet = vet
+        self._sign = -1 if depth_first else 1
+        self._next_order = count(1).__next__
+        self._next_turn = count(1).__next__
+        self._now = -inf
+        self._board = Board()
+        self._lanes: dict[LaneId, Lane] = {}
+        self._later = Later()
+        self._closed: dict[str, OriginGate] = {}
+
+    # -- requests come and go
+
+    def push(self, entry: Entry, now: float, not_before: float = 0.0) -> None:
+        """Take ``entry`` in; it does not go before the instant ``not_before``, and holds up nobody else until then.
+
+        Raises:
+            ValueError: The entry is pending or in flight already.
+        """
+        if entry.is_pending or entry.is_in_flight:
+            raise ValueError(f"{entry!r} is here already")
+        entry.is_pending = True
+        entry.lane = None
+        entry.sent_at = None
+        entry.not_before = not_before
+        self.pending += 1
+        self.pending_direct += entry.is_direct
+        order = self._sign * self._next_order()
+        if not_before > now:
+            self._later.add(entry, not_before, order)
+        else:
+            self._line_up(entry, order, now)
+
+    def grant(self, now: float, *, pages: bool = True) -> Entry | Refused | None:
+        """The best entry that may go at ``now``, with a place and its scopes taken; None when there is none.
+
+        With ``pages`` false only direct entries go. A :class:`Refused` comes out in place of an entry that may not go.
+        """
+        if self.in_flight >= self.places:
+            return None
+        self._now = now
+        self._board.let_time_pass(now)
+        for entry, order in self._later.due(now):
+            self._line_up(entry, order, now)
+        ready = self._board.ready
+        while ready:
+            ticket = ready[0]
+            lane = ticket[5]
+            if ticket[4] != lane.version:
+                heappop(ready)
+                continue
+            if ticket[0] and not pages:
+                return None
+            heappop(ready)
+            self.looks += 1
+            if (verdict := self._look(lane, now)) is not None:
+                return verdict
+        return None
+
+    def sent(self, entry: Entry, now: float) -> None:
+        """Note that ``entry`` went to the wire at ``now``. Safe to call twice."""
+        if not entry.is_in_flight or entry.sent_at is not None:
+            return
+        entry.sent_at = self._now = now
+        lane = entry.lane
+        assert lane is not None
+        for index, (scope, slot) in enumerate(zip(lane.scopes, entry.slots, strict=True)):
+            scope.sent(slot, now, entry.amount(index))
+            if scope.waiting is not None:
+                self._board.wake(scope.waiting, now)
+
+    def give_back(self, entry: Entry, now: float) -> None:
+        """Give the places of ``entry`` back: its body is read, or it failed. Safe to call twice."""
+        if not entry.is_in_flight:
+            return
+        entry.is_in_flight = False
+        self.in_flight -= 1
+        self._now = now
+        lane = entry.lane
+        assert lane is not None
+        was_sent = entry.sent_at is not None
+        for index, (scope, slot) in enumerate(zip(lane.scopes, entry.slots, strict=True)):
+            scope.give(slot, was_sent=was_sent, amount=entry.amount(index))
+        for scope in lane.scopes:
+            if scope.waiting is not None:
+                self._board.wake(scope.waiting, now)
+
+    def withdraw(self, entry: Entry, now: float | None = None) -> bool:
+        """Take a pending entry out again (its waiter was cancelled); whether it was pending."""
+        if not entry.is_pending:
+            return False
+        now = self._now if now is None else now
+        self._leave(entry)
+        lane = entry.lane
+        if lane is not None and lane.queue[0][3] is entry:
+            lane.drop_head()
+            self._settle(lane, now)
+        return True
+
+    # -- what else changes
+
+    def changed(self, scope: Scope, now: float) -> None:
+        """Note that limits of ``scope`` moved: who waits for it notices at once (I12, P13)."""
+        self._now = now
+        room = scope.waiting
+        if room is not None:
+            room.baton = None
+            room.refills = -1
+            self._board.wake(room, now)
+
+    def gate_of(self, origin: str) -> OriginGate | None:
+        """The closed gate of ``origin``; None when it is open."""
+        return self._closed.get(origin)
+
+    def close_gate(self, origin: str, reason: Reason | None = None) -> None:
+        """Let nothing of ``origin`` go but direct entries that pass it; ``reason`` is what those who wait are told."""
+        gate = self._closed.setdefault(origin, OriginGate(origin))
+        if reason is not None:
+            gate.reason = reason
+        claimant = self._board.claims.claimant
+        if claimant is not None and claimant.origin == origin and claimant.kind != PASSING:
+            self._board.end_claim(claimant, self._now)
+
+    def open_gate(self, origin: str, now: float) -> None:
+        """Let what waits for ``origin`` go on, in the order of coming. Safe to call when it is open."""
+        self._now = now
+        gate = self._closed.pop(origin, None)
+        for lane in gate.waiting() if gate is not None else ():
+            self._board.enter(lane, now)
+
+    def best_waiting(self, origin: str) -> int:
+        """The best priority that waits for the gate of ``origin``; 0 when nothing does."""
+        gate = self._closed.get(origin)
+        return 0 if gate is None else gate.best_priority()
+
+    # -- what can be asked
+
+    def next_event(self, now: float) -> float:
+        """The instant at which :meth:`grant` may have something new; ``inf`` when only a change can help.
+
+        While no place is free it is ``inf``: a deadline that has passed would make the caller spin.
+        """
+        if self.in_flight >= self.places:
+            return inf
+        return min(self._board.next_timer(), self._later.next_at())
+
+    def buffered(self, lane: PageLane) -> int:
+        """How many pages wait in a lane; those that were pushed with a later time are not among them yet."""
+        found = self._lanes.get((*lane, PAGE))
+        return 0 if found is None else len(found.queue)
+
+    def head(self, lane: PageLane) -> SortKey | None:
+        """The key of the best page that waits in a lane; None when none does."""
+        found = self._lanes.get((*lane, PAGE))
+        return None if found is None else found.queue[0][:3]
+
+    @property
+    def board(self) -> Board:
+        """Who is ready and who waits where: for explanations and tests, to be read only."""
+        return self._board
+
+    @property
+    def lanes(self) -> dict[LaneId, Lane]:
+        """The lanes that have something pending: for explanations and tests, to be read only."""
+        return self._lanes
+
+    @property
+    def later(self) -> Later:
+        """What waits for a time of its own: to be read only."""
+        return self._later
+
+    # -- inside
+
+    def _line_up(self, entry: Entry, order: int, now: float) -> None:
+        lane_id = entry.lane_id()
+        lane = self._lanes.get(lane_id)
+        if lane is None:
+            scope_of = self._scope_of
+            lane = self._lanes[lane_id] = Lane(lane_id, tuple([scope_of(id, now) for id in lane_id[0]]))
+            for scope in lane.scopes:
+                scope.lanes += 1
+            lane.add(entry, order)
+            lane.take_turn(self._next_turn())
+            if not self._is_stopped(lane):
+                self._board.enter(lane, now)
+        elif lane.add(entry, order) and not isinstance(lane.where, OriginGate):
+            self._board.enter(lane, now)  # a better head: to be looked at again
+            if lane.where is not READY:
+                self._board.pass_on(lane, now)
+
+    def _is_stopped(self, lane: Lane) -> bool:
+        """Whether the gate of a lane's origin is closed; the lane then waits there."""
+        if not self._closed or lane.kind == PASSING:
+            return False
+        gate = self._closed.get(lane.origin)
+        if gate is None:
+            return False
+        lane.version += 1
+        lane.where = gate
+        gate.lanes[lane] = None
+        return True
+
+    def _look(self, lane: Lane, now: float) -> Entry | Refused | None:
+        """Grant a ready lane's best entry, or send the lane to wait."""
+        board = self._board
+        if self._is_stopped(lane):
+            board.end_claim(lane, now)
+            board.pass_on(lane, now)
+            return None
+        entry = lane.queue[0][3]
+        room, until = self._obstacle(lane, entry, now)
+        if room is not None:
+            board.block(lane, room, until, now)
+            board.pass_on(lane, now)
+            return None
+        if self._vet is not None and not entry.passes_gate and (reason := self._vet(entry)) is not None:
+            self._leave(entry)
+            lane.drop_head()
+            self._settle(lane, now)
+            return Refused(entry, reason)
+        return self._take(lane, entry, now)
+
+    def _obstacle(self, lane: Lane, entry: Entry, now: float) -> tuple[Room | None, float]:
+        """The room that ``lane`` has to wait in, and the instant its scope opens; no room: it may go.
+
+        It is the scope that opens last, "full" counting as never. A lane that contention has kept off too often, with
+        all that is in its way being contention, asks for the claim.
+        """
+        at: Room | None = None
+        worst = now
+        is_contention = True
+        for index, scope in enumerate(lane.scopes):
+            amount = entry.amount(index)
+            until = scope.gate(now, amount)
+            if until > now:
+                if len(lane.scopes) > 1 and scope.is_shut(now, amount, BACKOFF_PATIENCE):
+                    is_contention = False
+                if until > worst:
+                    worst = until
+                    at = self._board.room(scope)
+            elif at is None and scope.waiting is not None and scope.waiting.keeps_off(lane):
+                at = scope.waiting
+        if at is not None and lane.bases is not None:
+            if not is_contention:
+                self._board.end_claim(lane, now)
+            elif not lane.is_claiming and lane.passes() >= PASSES:
+                self._board.claim(lane)
+        return at, worst
+
+    def _take(self, lane: Lane, entry: Entry, now: float) -> Entry:
+        board = self._board
+        rank = lane.rank()
+        self._leave(entry)
+        lane.drop_head()
+        lane.version += 1
+        lane.where = None
+        self.in_flight += 1
+        self.grants += 1
+        entry.is_in_flight = True
+        entry.granted_at = now
+        scopes = lane.scopes
+        if entry.is_exempt:
+            entry.steps = tuple([self._scope_of(id, now).step for id, _ in entry.scopes])
+        else:
+            entry.steps = tuple([scope.step for scope in scopes])
+        entry.slots = tuple([scope.take(now, entry.amount(index)) for index, scope in enumerate(scopes)])
+        if lane.is_claiming or lane.is_starving:
+            board.end_claim(lane, now)
+        elif board.claims.claimant is not None:
+            board.yield_claim(lane, rank, now)
+        if lane.queue:
+            lane.take_turn(self._next_turn())
+        self._settle(lane, now)
+        for scope in scopes:
+            if scope.waiting is not None:
+                board.wake(scope.waiting, now)
+        return entry
+
+    def _leave(self, entry: Entry) -> None:
+        entry.is_pending = False
+        self.pending -= 1
+        self.pending_direct -= entry.is_direct
+
+    def _settle(self, lane: Lane, now: float) -> None:
+        """Put a lane that has lost its head where it belongs, and pass its batons on: its rank is another."""
+        board = self._board
+        if not lane.queue:
+            self._retire(lane, now)
+        elif not isinstance(lane.where, OriginGate):
+            board.enter(lane, now)
+        board.pass_on(lane, now)
+
+    def _retire(self, lane: Lane, now: float) -> None:
+        """Forget an empty lane, and the rooms that nobody needs any more."""
+        board = self._board
+        lane.version += 1
+        lane.where = None
+        del self._lanes[lane.id]
+        board.end_claim(lane, now)
+        for scope in lane.scopes:
+            scope.lanes -= 1
+            if not scope.lanes:
+                board.close_room(scope)

@@ -1,0 +1,240 @@
+"""What the core chooses among: entries, and the lanes that line them up.
+
+An *entry* is one request with what the choice needs to know of it. A *lane* holds the entries that need the same scopes
+and the same origin; its best entry stands for all of them. Pages and direct fetches (a callback in the middle waits for
+them) are in lanes of their own, and so are direct fetches that pass a closed gate (robots.txt itself).
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from trawl.scheduler.gates import OriginGate
+    from trawl.scheduler.waiting import Room
+    from trawl.throttling.scope import Scope
+
+__all__ = ["PAGE", "READY", "Entry", "Lane", "LaneId", "Rank", "SortKey"]
+
+Rank: TypeAlias = "tuple[bool, int, int]"
+"""What orders lanes, the least first: direct before page, then minus priority, then the turn."""
+
+SortKey: TypeAlias = "tuple[int, float, int]"
+"""What orders the entries of a lane, the least first: minus priority, minus the share of a quota, the order of
+coming."""
+
+LaneId: TypeAlias = "tuple[tuple[str, ...], str, int]"
+"""Scope ids (sorted), the origin, and the kind of lane."""
+
+DIRECT, PASSING, PAGE, EXEMPT = range(4)
+"""Kinds of lanes. Exempt pages have no scopes, and a lane apart from those that need none."""
+
+READY = "ready"
+"""Where a lane is that will be looked at at the next choice."""
+
+
+class Entry:
+    """One request that waits for its turn, or is on its way.
+
+    Args:
+        request: What is to be sent; the core does not look into it.
+        scopes: Scope ids, sorted, each with its expected amount (None: not named, counts 1.0).
+        origin: The origin whose gate (robots.txt) it waits for.
+        priority: Higher goes first.
+        is_direct: Goes before pages, whatever its priority: a callback waits for it.
+        is_exempt: Takes no scope (``dont_throttle``); it still counts for the crawl's places.
+        passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
+        share: The part of a quota that it names as its amount; the larger goes first among equals. None: found from the
+            amounts.
+        order: Its place among equals, less first; None: the order of coming. Entries of one lane have all one or all
+            none.
+        lease: The frontier's record; the core does not look into it.
+        waiter: Who waits for its outcome; the core does not look into it.
+
+    Attributes:
+        lane: The lane it is or was in.
+        slots: While it is in flight, its slot number in each of its scopes, in their order.
+        steps: Each scope's backoff step when it was granted, in the order of ``scopes``.
+        granted_at: When it was granted, on the run clock.
+        sent_at: When it went to the wire; None if it did not (yet).
+        is_pending: Pushed, and neither granted, refused nor withdrawn.
+        is_in_flight: Granted, and not given back.
+    """
+
+    __slots__ = (
+        "granted_at",
+        "is_direct",
+        "is_exempt",
+        "is_in_flight",
+        "is_pending",
+        "lane",
+        "lease",
+        "not_before",
+        "order",
+        "origin",
+        "passes_gate",
+        "priority",
+        "request",
+        "scopes",
+        "sent_at",
+        "share",
+        "slots",
+        "steps",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        request: Any,
+        scopes: tuple[tuple[str, float | None], ...],
+        *,
+        origin: str = "",
+        priority: int = 0,
+        is_direct: bool = False,
+        is_exempt: bool = False,
+        passes_gate: bool = False,
+        share: float | None = None,
+        order: int | None = None,
+        lease: Any = None,
+        waiter: Any = None,
+    ) -> None:
+        self.request = request
+        self.scopes = scopes
+        self.origin = origin
+        self.priority = priority
+        self.is_direct = is_direct or passes_gate
+        self.is_exempt = is_exempt
+        self.passes_gate = passes_gate
+        self.share = share
+        self.order = order
+        self.lease = lease
+        self.waiter = waiter
+        self.lane: Lane | None = None
+        self.slots: tuple[int, ...] = ()
+        self.steps: tuple[int, ...] = ()
+        self.granted_at = -inf
+        self.sent_at: float | None = None
+        self.not_before = 0.0
+        self.is_pending = False
+        self.is_in_flight = False
+
+    def amount(self, index: int) -> float:
+        """What it is expected to use of its scope number ``index``; 1.0 where none is named."""
+        amount = self.scopes[index][1]
+        return 1.0 if amount is None else amount
+
+    def lane_id(self) -> LaneId:
+        """The lane it belongs to. Amounts stay out, or there would be a lane a request."""
+        kind = EXEMPT if self.is_exempt else PAGE
+        if self.is_direct:
+            kind = PASSING if self.passes_gate else DIRECT
+        return tuple([] if self.is_exempt else [scope for scope, _ in self.scopes]), self.origin, kind
+
+    def __lt__(self, other: Entry) -> bool:
+        return False  # two equal keys in a heap: either may go first
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.request!r} priority={self.priority} scopes={[scope for scope, _ in self.scopes]}>"
+
+
+class Lane:
+    """Entries that need the same scopes and origin. Hot, so mutable and slotted; the chooser alone changes it.
+
+    Attributes:
+        id: Its key.
+        scopes: Its scopes, sorted by id: no policy iterates a set.
+        queue: A heap of its entries.
+        turn: When it last came to the end of the line: lanes of equal priority take turns.
+        version: Moves whenever the lane changes its place, so that what heaps remember of it goes stale.
+        where: None (nowhere), READY, the room of the one scope it waits for, or its origin's closed gate.
+        bases: The scopes' grant counters at its turn, for lanes of several scopes: how often was it passed?
+        is_claiming: Whether it is the claimant.
+        is_starving: Whether it is in line to be the claimant.
+    """
+
+    __slots__ = (
+        "bases",
+        "id",
+        "is_claiming",
+        "is_starving",
+        "kind",
+        "origin",
+        "queue",
+        "scopes",
+        "turn",
+        "version",
+        "where",
+    )
+
+    def __init__(self, id: LaneId, scopes: tuple[Scope, ...]) -> None:
+        self.id = id
+        self.scopes = scopes
+        self.origin = id[1]
+        self.kind = id[2]
+        self.queue: list[tuple[int, float, int, Entry]] = []
+        self.turn = 0
+        self.version = 0
+        self.where: str | Room | OriginGate | None = None
+        self.bases: list[int] | None = None
+        self.is_claiming = False
+        self.is_starving = False
+
+    @property
+    def head(self) -> Entry:
+        """Its best entry. The lane must not be empty."""
+        return self.queue[0][3]
+
+    def rank(self) -> Rank:
+        """Its place among lanes, by its best entry."""
+        return (self.kind >= PAGE, self.queue[0][0], self.turn)
+
+    def add(self, entry: Entry, order: int) -> bool:
+        """Line ``entry`` up; whether it is the best now."""
+        share = entry.share
+        if share is None:
+            share = self._named_share(entry)
+        if entry.order is not None:
+            order = entry.order
+        entry.lane = self
+        heappush(self.queue, (-entry.priority, -share, order, entry))
+        return self.queue[0][3] is entry
+
+    def drop_head(self) -> None:
+        """Remove the best entry, and those behind it that were withdrawn."""
+        queue = self.queue
+        heappop(queue)
+        while queue and not queue[0][3].is_pending:
+            heappop(queue)
+
+    def take_turn(self, turn: int) -> None:
+        """Go to the end of the line of equals."""
+        self.turn = turn
+        if len(self.scopes) > 1:
+            self.bases = [scope.grants for scope in self.scopes]
+
+    def amount_in(self, scope: Scope) -> float:
+        """What its best entry is expected to use of one of its scopes."""
+        entry = self.queue[0][3]
+        return entry.amount(self.scopes.index(scope)) if len(self.scopes) > 1 else entry.amount(0)
+
+    def quota_scope(self) -> Scope | None:
+        """The first of its scopes that has a quota: there it lines up, by its share (F07)."""
+        for scope in self.scopes:
+            if scope.quota is not None:
+                return scope
+        return None
+
+    def passes(self) -> int:
+        """How many others went by, at most, since its turn: the largest number over its scopes."""
+        if self.bases is None:
+            return 0
+        return max([scope.grants - base for scope, base in zip(self.scopes, self.bases, strict=True)])
+
+    def _named_share(self, entry: Entry) -> float:
+        """The amount an entry names of the first scope that has a quota: its order among those that share the quota."""
+        for scope, (_, amount) in zip(self.scopes, entry.scopes, strict=False):
+            if amount is not None and scope.quota is not None:
+                return amount
+        return 0.0

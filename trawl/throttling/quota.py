@@ -1,0 +1,163 @@
+"""How much of a scope's quota is used in its window.
+
+Theory of operation. An amount is *reserved* when a request takes its scope, and *charged* when it goes to the wire;
+what is reserved counts against the quota like what is charged, so that requests which are still connecting cannot
+overdraw it. The window is anchored at the first charge and ends as a whole, or slides: then each charge leaves it
+``window`` seconds later. A charge at an instant ``t`` belongs to the windows that contain ``t``, and windows are half
+open, ``[t, t + window)``: what was sent at 0.0 does not count at 60.0.
+
+What the response says afterwards corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining`
+to what the server has left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+__all__ = ["Quota"]
+
+_SLACK = 1e-9  # three amounts of 0.1 are 0.30000000000000004, and fit a quota of 0.3
+
+
+class Quota:
+    """The quota of one scope.
+
+    Args:
+        quota: How much may be used in a window.
+        window: Its length, in seconds. With 0.0 the quota never holds anything up.
+        sliding: Whether it slides.
+
+    Attributes:
+        reserved: Amounts of requests that have taken the scope and are not on the wire yet.
+        refills: Counts how often room was made other than by time passing: who waits is looked at again when it moves.
+    """
+
+    __slots__ = ("_charges", "_ends_at", "_spent", "quota", "refills", "reserved", "sliding", "window")
+
+    def __init__(self, quota: float, window: float, *, sliding: bool = False) -> None:
+        self.quota = quota
+        self.window = window
+        self.sliding = sliding
+        self.reserved = 0.0
+        self.refills = 0
+        self._spent = 0.0
+        self._ends_at = -inf
+        self._charges: deque[tuple[float, float]] = deque()
+
+    def adopt(self, quota: float, window: float, *, sliding: bool) -> None:
+        """Change the limits; what was spent in the window that runs stays spent."""
+        if sliding and not self.sliding and self._spent:
+            self._charges.append((self._ends_at - self.window, self._spent))
+        elif self.sliding and not sliding and self._charges:
+            self._ends_at = self._charges[0][0] + window
+            self._charges.clear()
+        elif not sliding:
+            self._ends_at += window - self.window
+        self.quota, self.window, self.sliding = quota, window, sliding
+        self.refills += 1
+
+    def spent(self, now: float) -> float:
+        """How much is used in the window at ``now``, what is reserved left out."""
+        self._pass_time(now)
+        return self._spent
+
+    def remaining(self, now: float) -> float:
+        """How much is left at ``now``; never negative."""
+        return max(0.0, self.quota - self.spent(now) - self.reserved)
+
+    def ready_at(self, now: float, amount: float) -> float:
+        """The instant from which ``amount`` fits; ``-inf`` when it fits now, ``inf`` when only a give-back makes room.
+
+        An amount above the whole quota fits when nothing is spent.
+        """
+        if amount <= 0.0 or self.window <= 0.0 or self.quota == inf:
+            return -inf
+        self._pass_time(now)
+        used = self._spent + self.reserved
+        room = max(self.quota * (1.0 + _SLACK) - amount, 0.0)
+        if used <= room:
+            return -inf
+        if self.reserved > room:
+            return inf
+        return self._falls_to(room - self.reserved)
+
+    def reserve(self, amount: float) -> None:
+        """Set ``amount`` aside for a request that takes the scope."""
+        self.reserved += amount
+
+    def release(self, amount: float) -> None:
+        """Give back what was set aside: the request never went to the wire."""
+        self._unreserve(amount)
+        self.refills += 1
+
+    def charge(self, amount: float, now: float) -> None:
+        """Turn what was set aside into a charge: the request goes to the wire at ``now``."""
+        self._unreserve(amount)
+        self._add(amount, now)
+
+    def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
+        """Add ``difference`` to what is spent, or refund it when it is negative; never below nothing spent.
+
+        A refund for a request that was sent (``sent_at``) before the window that runs is void: its charge is gone
+        already.
+        """
+        self._pass_time(now)
+        if difference >= 0.0:
+            self._add(difference, now)
+        elif sent_at is None or sent_at >= (now if self.sliding else self._ends_at) - self.window:
+            self._refund(-difference)
+
+    def set_remaining(self, remaining: float, now: float) -> None:
+        """Set what is left in the window that runs, as the server reports it."""
+        self._pass_time(now)
+        self.correct(self.quota - max(0.0, min(remaining, self.quota)) - self._spent, now)
+
+    def _unreserve(self, amount: float) -> None:
+        left = self.reserved - amount
+        self.reserved = left if left > amount * _SLACK else 0.0
+
+    def _add(self, amount: float, now: float) -> None:
+        if amount <= 0.0 or self.window <= 0.0:
+            return
+        self._pass_time(now)
+        self._spent += amount
+        if not self.sliding:
+            if self._ends_at <= now:
+                self._ends_at = now + self.window
+        elif self._charges and self._charges[-1][0] == now:
+            self._charges[-1] = (now, self._charges[-1][1] + amount)
+        else:
+            self._charges.append((now, amount))
+
+    def _refund(self, amount: float) -> None:
+        self.refills += 1
+        self._spent = max(0.0, self._spent - amount)
+        while amount > 0.0 and self._charges:  # the oldest first: what stays leaves the window later, never too early
+            at, charged = self._charges.popleft()
+            if charged > amount:
+                self._charges.appendleft((at, charged - amount))
+            amount -= charged
+        if self.sliding and not self._charges:
+            self._spent = 0.0
+
+    def _pass_time(self, now: float) -> None:
+        if self.sliding:
+            charges = self._charges
+            while charges and charges[0][0] + self.window <= now:
+                self._spent -= charges.popleft()[1]
+            if not charges:
+                self._spent = 0.0
+        elif self._ends_at <= now:
+            self._spent = 0.0
+
+    def _falls_to(self, room: float) -> float:
+        """The instant at which no more than ``room`` is spent."""
+        if not self.sliding:
+            return self._ends_at
+        left = self._spent
+        for at, amount in self._charges:
+            left -= amount
+            if left <= room + self.quota * _SLACK:
+                return at + self.window
+        return self._charges[-1][0] + self.window

@@ -1,0 +1,289 @@
+"""One throttling scope: what it knows of time and places, and what it answers.
+
+Theory of operation. A request *takes* the scope, goes to the wire (*sent*), and *gives* its place back when the body is
+read. Spacing counts sends, not takes: a scope with a delay is closed from a take until that request is sent, or fails
+before it was, and the next instant counts from the send. ::
+
+                 take                    sent                            give
+      open ───────────► closed (connecting) ──► closed until sent + delay ──► open        one place, or spacing
+        ▲                     │ give, never sent: nothing was used
+        └─────────────────────┘
+
+A question is answered by an instant: at or before ``now`` means go, later means not before then, ``inf`` means that
+only another request's *sent* or *give* can help. Whatever moves a limit (policy, a hint, the user) sets the attributes
+in force and tells the chooser that the scope changed; nothing is cached here that such a change would leave stale.
+
+One number is drawn for each send and lasts until it; it becomes a factor by the jitter in force and multiplies the
+delays in force, so that a request which waits feels every change (A20).
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from trawl.throttling.delay import Stream, factor
+from trawl.throttling.explain import LimitName, Reason
+from trawl.throttling.limits import EXACT, Limits
+from trawl.throttling.quota import Quota
+from trawl.throttling.slots import Slots
+
+__all__ = ["CONFIGURED", "Scope"]
+
+CONFIGURED = "configuration"
+"""Where a limit comes from unless policy says otherwise."""
+
+
+class Scope:
+    """The state of one scope: hot, so mutable and slotted.
+
+    Args:
+        id: Its name.
+        limits: What is configured; copied to what is in force.
+        seed: The run's seed, for the draws.
+
+    Attributes:
+        id: Its name.
+        limits: What is configured.
+        concurrency: Requests in flight at most, now; ``inf`` for no limit.
+        delay: Seconds between two sends, now, before jitter.
+        delay_per_slot: Seconds between two sends of a slot, now, before jitter.
+        jitter: The range of the factor for both, now.
+        quota: The quota, or None.
+        in_flight: Requests that have taken it and not given it back.
+        unsent: Those of them that are not on the wire yet.
+        step: Moved by policy with each backoff step; each send remembers the one it was granted under (B19).
+        grants: How often it was taken.
+        last_sent: The instant of the latest send; ``-inf`` before the first.
+        held_until: No send before this instant, whatever the delays say.
+        hold_reason: Why.
+        delay_limit: What to call the delay in an explanation: ``"backoff"`` or ``"robots"`` where these set it.
+        delay_source: Where the delay in force comes from.
+        concurrency_source: Where the concurrency in force comes from.
+        quota_source: Where the quota comes from.
+        lanes: Lanes with something pending that need it.
+        policy: Whatever policy keeps for this scope.
+        waiting: Whatever the chooser keeps for this scope.
+    """
+
+    __slots__ = (
+        "_drawn",
+        "_seed",
+        "_slots",
+        "_stream",
+        "concurrency",
+        "concurrency_source",
+        "delay",
+        "delay_limit",
+        "delay_per_slot",
+        "delay_source",
+        "grants",
+        "held_until",
+        "hold_reason",
+        "id",
+        "in_flight",
+        "jitter",
+        "lanes",
+        "last_sent",
+        "limits",
+        "policy",
+        "quota",
+        "quota_source",
+        "step",
+        "unsent",
+        "waiting",
+    )
+
+    def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
+        self.id = id
+        self.in_flight = 0
+        self.unsent = 0
+        self.step = 0
+        self.grants = 0
+        self.last_sent = -inf
+        self.held_until = -inf
+        self.hold_reason: Reason | None = None
+        self.delay_limit: LimitName = "delay"
+        self.delay_source = CONFIGURED
+        self.concurrency_source = CONFIGURED
+        self.quota_source = CONFIGURED
+        self.lanes = 0
+        self.policy: Any = None
+        self.waiting: Any = None
+        self.quota: Quota | None = None
+        self._seed = seed
+        self._stream: Stream | None = None
+        self._drawn: float | None = None
+        self._slots: Slots | None = None  # made when a second slot is needed: most hosts have one
+        self.adopt(limits)
+
+    def adopt(self, limits: Limits) -> None:
+        """Put ``limits`` in force; what is in flight, spent and held stays. Policy applies its own on top."""
+        self.limits = limits
+        self.concurrency = limits.concurrency
+        self.delay = limits.delay
+        self.delay_per_slot = limits.delay_per_slot
+        self.jitter = limits.jitter
+        if limits.quota == inf:
+            self.quota = None
+        elif self.quota is None:
+            self.quota = Quota(limits.quota, limits.window, sliding=limits.sliding)
+        else:
+            self.quota.adopt(limits.quota, limits.window, sliding=limits.sliding)
+
+    # -- the question
+
+    def gate(self, now: float, amount: float = 1.0) -> float:
+        """The earliest instant at which it would let ``amount`` through; ``inf``: only a give-back helps."""
+        if self.in_flight >= self.concurrency:
+            return inf
+        at = self.held_until
+        if self.delay > 0.0:
+            if self.unsent:
+                return inf
+            spaced = self.last_sent + self.delay * self._factor()
+            at = max(at, spaced)
+        if self.delay_per_slot > 0.0:
+            rested = self._slot_ready_at()
+            at = max(at, rested)
+        if self.quota is not None:
+            refilled = self.quota.ready_at(now, amount)
+            at = max(at, refilled)
+        return at
+
+    def reason(self, now: float, amount: float = 1.0) -> Reason:
+        """What the answer of :meth:`gate` is due to; with an empty ``limit`` when the scope is open at ``now``."""
+        at = self.gate(now, amount)
+        if at <= now:
+            return Reason(self.id, "", at, "")
+        if self.in_flight >= self.concurrency:
+            return Reason(self.id, "concurrency", inf, self.concurrency_source)
+        if self.quota is not None and self.quota.ready_at(now, amount) == at:
+            return Reason(self.id, "quota", at, self.quota_source)
+        if self.held_until == at and self.hold_reason is not None:
+            return self.hold_reason
+        if self.delay > 0.0 and (at == inf or self.last_sent + self.delay * self._factor() == at):
+            return Reason(self.id, self.delay_limit, at, self.delay_source)
+        return Reason(self.id, "delay_per_slot", at, self.delay_source)
+
+    def is_tight(self) -> bool:
+        """Whether one more could be in another's way: it has spacing or a quota, or one place is left."""
+        return (
+            self.concurrency - self.in_flight <= 1
+            or self.delay > 0.0
+            or self.delay_per_slot > 0.0
+            or self.quota is not None
+        )
+
+    def is_shut(self, now: float, amount: float, patience: float) -> bool:
+        """Whether more than contention is in the way: a hold, the quota, or a long backed-off delay.
+
+        A backed-off delay is long when over ``patience`` seconds of it are left.
+        """
+        return (
+            self.held_until > now
+            or (self.quota is not None and self.quota.ready_at(now, amount) > now)
+            or (
+                self.delay_limit == "backoff"
+                and self.delay > 0.0
+                and self.last_sent + self.delay * self._factor() > now + patience
+            )
+        )
+
+    def is_idle(self, now: float) -> bool:
+        """Whether forgetting it would lose nothing that matters at ``now`` (policy's own state left out)."""
+        return (
+            not self.in_flight
+            and not self.lanes
+            and self.held_until <= now
+            and (self.quota is None or not self.quota.spent(now))
+            and self.last_sent + max(self.delay, self.delay_per_slot) * self.jitter[1] <= now
+        )
+
+    # -- the life of a request
+
+    def take(self, now: float, amount: float = 1.0) -> int:
+        """Occupy a place, which :meth:`gate` said is free; the number of the slot, from 1."""
+        self.grants += 1
+        self.unsent += 1
+        if self.quota is not None:
+            self.quota.reserve(amount)
+        self.in_flight += 1
+        if self._slots is not None:
+            return self._slots.take(now, self.concurrency, self._rest())
+        if self.in_flight == 1 and (self.delay_per_slot <= 0.0 or self.last_sent + self._rest() <= now):
+            return 1
+        self._slots = Slots()
+        self._slots.open(is_busy=self.in_flight > 1, sent_at=self.last_sent)
+        return self._slots.take(now, self.concurrency, self._rest())
+
+    def sent(self, slot: int, now: float, amount: float = 1.0) -> None:
+        """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here."""
+        self.unsent -= 1
+        self.last_sent = now
+        self._drawn = None
+        if self._slots is not None:
+            self._slots.sent(slot, now)
+        if self.quota is not None:
+            self.quota.charge(amount, now)
+
+    def give(self, slot: int, *, was_sent: bool = True, amount: float = 1.0) -> None:
+        """Free a place: the body is read, or there will be none.
+
+        What was never sent gives its spacing and its amount back.
+        """
+        self.in_flight -= 1
+        if not was_sent:
+            self.unsent -= 1
+            if self.quota is not None:
+                self.quota.release(amount)
+        if self._slots is not None:
+            self._slots.give(slot)
+
+    # -- what policy moves
+
+    def hold(self, until: float, reason: Reason) -> None:
+        """Let nothing through before ``until``; the latest of several holds wins."""
+        if until > self.held_until:
+            self.held_until = until
+            self.hold_reason = reason
+
+    def lift(self) -> None:
+        """End the hold."""
+        self.held_until = -inf
+        self.hold_reason = None
+
+    def charge(self, difference: float, now: float, sent_at: float | None = None) -> None:
+        """Correct the quota by ``difference`` (negative: a refund) for a request sent at ``sent_at``.
+
+        Without a quota it has no effect.
+        """
+        if self.quota is not None:
+            self.quota.correct(difference, now, sent_at)
+
+    def set_remaining(self, remaining: float, now: float) -> None:
+        """Set what is left of the quota in the window that runs; without a quota, no effect."""
+        if self.quota is not None:
+            self.quota.set_remaining(remaining, now)
+
+    # -- inside
+
+    def _factor(self) -> float:
+        """What the interval before the next send is multiplied by: drawn when first asked for, kept until that send."""
+        if self.jitter == EXACT:
+            return 1.0
+        if self._drawn is None:
+            if self._stream is None:
+                self._stream = Stream(self._seed, self.id)
+            self._drawn = self._stream.draw()
+        return factor(self.jitter, self._drawn)
+
+    def _rest(self) -> float:
+        return self.delay_per_slot * self._factor() if self.delay_per_slot > 0.0 else 0.0
+
+    def _slot_ready_at(self) -> float:
+        if self._slots is not None:
+            return self._slots.ready_at(self.concurrency, self._rest())
+        if self.concurrency > 1 or self.in_flight:
+            return -inf
+        return self.last_sent + self._rest()
