@@ -31,6 +31,11 @@ class Waiting:
     count: int
     reason: Reason
 
+    @property
+    def scope(self) -> str:
+        """The scope whose limit it is."""
+        return self.reason.scope
+
 
 class ThrottlingHandle:
     """Changes limits while the crawl runs: ``crawl.throttling``."""
@@ -61,29 +66,24 @@ class Crawl:
         settings: The settings by their upper-case names.
         stats: Everything that is counted.
         throttling: Limits, to be changed while the crawl runs.
+        cancel_scope: Around everything that is sent.
         started_at: When it began, on the run clock, in seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        spider: Spider,
-        settings: Mapping[str, Any],
-        stats: Stats,
-        state: State,
-        chooser: Chooser,
-        throttle: Throttle,
-    ) -> None:
+    def __init__(self, *, spider: Spider, settings: Mapping[str, Any], stats: Stats, state: State) -> None:
         self.spider = spider
         self.settings = settings
         self.stats = stats
-        self.throttling = ThrottlingHandle(throttle)
         self.started_at = trio.current_time()
+        self.cancel_scope = trio.CancelScope()
         self._state = state
+
+    def bind(self, *, chooser: Chooser, throttle: Throttle, direct: DirectFetches) -> None:
+        """Name the parts that answer questions; they are made after the crawl, because managers are given the crawl."""
         self._chooser = chooser
         self._throttle = throttle
-        self._direct: DirectFetches | None = None
-        self._scope = trio.CancelScope()
+        self._direct = direct
+        self.throttling = ThrottlingHandle(throttle)
 
     @property
     def elapsed(self) -> float:
@@ -124,18 +124,17 @@ class Crawl:
             DownloadError: There is no response.
             IgnoreRequest: robots.txt or a middleware refused it, or the crawl is ending.
         """
-        assert self._direct is not None
         return await self._direct.fetch(request)
 
     def shutdown(self, reason: str = "shutdown") -> None:
         """Send nothing new and let what is in flight end, at the longest ``SHUTDOWN_TIMEOUT`` seconds."""
         self._state.end(reason)
 
-    def cancel(self) -> None:
-        """End at once; what is in flight is dropped."""
-        self._state.end("cancelled")
-        self._state.reason = "cancelled"
-        self._scope.cancel()
+    def cancel(self, reason: str = "cancelled") -> None:
+        """End at once, with ``reason``; what is in flight is dropped."""
+        self._state.reason = reason
+        self._state.pulse.beat()
+        self.cancel_scope.cancel()
 
 
 Watcher = Callable[[Crawl], Awaitable[None]]

@@ -7,8 +7,6 @@ bound on running callbacks does not stop it, or callbacks that wait for direct f
 
 from __future__ import annotations
 
-import logging
-
 import trio
 
 from trawl.engine.intake import Intake, not_before
@@ -18,10 +16,9 @@ from trawl.engine.turn import Turn, current_turn
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import Outcome, Request, Response, scheme_of
 from trawl.scheduler import Chooser, Entry
+from trawl.throttling import Throttle
 
 __all__ = ["MOST_WAITING", "DirectFetches"]
-
-logger = logging.getLogger("trawl.engine")
 
 MOST_WAITING = 1000
 """Direct fetches that wait or run at once; a further one waits to be counted among them."""
@@ -61,16 +58,16 @@ class Answer:
 class DirectFetches:
     """The direct fetches of one crawl."""
 
-    __slots__ = ("_chooser", "_gates", "_intake", "_room", "_state", "_waiting", "_warn_at")
+    __slots__ = ("_chooser", "_gates", "_intake", "_room", "_state", "_throttle", "_waiting")
 
     def __init__(
-        self, *, intake: Intake, chooser: Chooser, gates: RobotsGates, state: State, warn_at: int
+        self, *, intake: Intake, chooser: Chooser, gates: RobotsGates, throttle: Throttle, state: State
     ) -> None:
         self._intake = intake
         self._chooser = chooser
         self._gates = gates
         self._state = state
-        self._warn_at = warn_at
+        self._throttle = throttle
         self._room = trio.CapacityLimiter(MOST_WAITING)
         self._waiting: dict[Answer, None] = {}
 
@@ -93,7 +90,7 @@ class DirectFetches:
             entry = await self._intake.direct_entry(request, answer)
             answer.entry = entry
             self._waiting[answer] = None
-            self._warn()
+            self._throttle.waiting_direct(len(self._waiting))
             try:
                 if self._state.is_ending:
                     self._give_up(answer)
@@ -129,14 +126,5 @@ class DirectFetches:
         if answer.turn is not None:
             answer.turn.cancel_scope.cancel()
         elif answer.entry is not None:
-            self._chooser.withdraw(answer.entry)
+            self._chooser.withdraw(answer.entry, trio.current_time())
             self._state.pulse.beat()
-
-    def _warn(self) -> None:
-        if self._warn_at and len(self._waiting) == self._warn_at:
-            self._warn_at = 0
-            logger.warning(
-                "%d direct fetches wait at once (DELAYED_REQUESTS_WARN_THRESHOLD): each holds its callback in memory;"
-                " yield requests with callbacks where you can",
-                len(self._waiting),
-            )

@@ -7,8 +7,6 @@ sleeps under a cancel scope whose deadline is the next instant at which the core
 
 from __future__ import annotations
 
-import math
-
 import trio
 
 from trawl.engine.flow import Flow
@@ -17,7 +15,7 @@ from trawl.engine.reading import Reading
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import State
 from trawl.engine.turn import Turn
-from trawl.scheduler import Chooser, Heads, Refused
+from trawl.scheduler import Chooser, Entry, Heads, Refused
 from trawl.throttling import Throttle
 
 __all__ = ["Dispatcher"]
@@ -57,17 +55,19 @@ class Dispatcher:
             if not state.open or state.is_ending:
                 break
             now = trio.current_time()
-            if self._chooser.has_place and state.callbacks < self._callbacks:
-                self._reading.allow(self._chooser.pending)
-            await state.pulse.wait(self._next_event(now))
+            chooser = self._chooser
+            if chooser.in_flight < chooser.places and state.callbacks < self._callbacks:
+                self._reading.allow(state.open - state.turns)
+            await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)))
 
     async def _grant(self, nursery: trio.Nursery) -> None:
         state, chooser, heads = self._state, self._chooser, self._heads
+        self._throttle.tick(trio.current_time())
         while not state.is_ending:
             if heads.are_wanted:
                 await heads.refill(trio.current_time())
-            for origin in self._gates.unasked():
-                nursery.start_soon(self._gates.ask, origin)
+            for origin, pause in self._gates.unasked():
+                nursery.start_soon(self._gates.ask, origin, pause)
             now = trio.current_time()
             entry = chooser.grant(now, pages=state.callbacks < self._callbacks)
             if entry is None:
@@ -75,16 +75,16 @@ class Dispatcher:
             state.turns += 1
             if isinstance(entry, Refused):
                 nursery.start_soon(self._flow.refuse, entry.entry, entry.reason)
-                heads.granted(entry.entry)
+                self._gone(entry.entry)
                 continue
             turn = Turn(entry)
             if entry.waiter is not None:
                 entry.waiter.turn = turn
             self._places.take(entry)
             nursery.start_soon(self._flow.run, turn)
-            heads.granted(entry)
+            self._gone(entry)
 
-    def _next_event(self, now: float) -> float:
-        if self._callbacks <= self._state.callbacks and not self._chooser.has_direct:
-            return math.inf
-        return min(self._chooser.next_event(now), self._throttle.next_change(now))
+    def _gone(self, entry: Entry) -> None:
+        if entry.lease is not None:
+            self._heads.granted(entry.lease.lane_key())
+

@@ -124,7 +124,7 @@ class Flow:
                 turn.is_done = True
         finally:
             self._sending.give_back(turn)
-            self._state.turns -= 1
+            self._state.turn_ended()
         if not turn.is_done and turn.entry.waiter is None:
             await self._intake.give_back(turn.lease)
 
@@ -142,7 +142,7 @@ class Flow:
                 await self._act(turn, outcome)
                 turn.is_done = True
         finally:
-            self._state.turns -= 1
+            self._state.turn_ended()
         if not turn.is_done and entry.waiter is None:
             await self._intake.give_back(turn.lease)
 

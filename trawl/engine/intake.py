@@ -7,14 +7,14 @@ same link at once must not both push it. A claim whose request is not pushed aft
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
 from trawl.engine.state import State
 from trawl.engine.turn import Waiter
 from trawl.frontier import Frontier, Record
-from trawl.http import Request, fingerprint, origin_of
+from trawl.http import Request, fingerprint
 from trawl.observe import Stats
 from trawl.scheduler import Admission, Entry, Heads
 from trawl.throttling import Throttle
@@ -28,7 +28,15 @@ class Intake:
     """Admission of one crawl: the rules, the seen set, the scopes and the frontier behind one call."""
 
     def __init__(
-        self, *, admission: Admission, frontier: Frontier, heads: Heads, throttle: Throttle, stats: Stats, state: State
+        self,
+        *,
+        admission: Admission,
+        frontier: Frontier,
+        heads: Heads,
+        throttle: Throttle,
+        stats: Stats,
+        state: State,
+        origin_of: Callable[[Request], str],
     ) -> None:
         self._admission = admission
         self._frontier = frontier
@@ -36,6 +44,7 @@ class Intake:
         self._throttle = throttle
         self._stats = stats
         self._state = state
+        self._origin_of = origin_of
 
     async def push(self, requests: Sequence[Request], *, depth: int, is_start: bool = False) -> None:
         """Take in the requests found at ``depth`` links from the start, and store those that are new."""
@@ -72,10 +81,11 @@ class Intake:
         return Entry(
             request,
             scopes,
-            origin_of(request.url),
+            origin=self._origin_of(request),
+            priority=request.priority,
             is_direct=True,
             is_exempt=bool(request.meta_get("dont_throttle")),
-            passes_gate=passes_gate or bool(request.meta_get("dont_obey_robotstxt")),
+            passes_gate=passes_gate,
             waiter=waiter,
         )
 
@@ -133,7 +143,7 @@ class Intake:
             if mark is not None:
                 await self._frontier.disclaim([mark])
             return None
-        return Record(request, scopes, origin_of(request.url), mark, not_before(request))
+        return Record(request, scopes, self._origin_of(request), mark, not_before(request))
 
 
 def page_entry(record: Record) -> Entry:
@@ -142,9 +152,9 @@ def page_entry(record: Record) -> Entry:
     return Entry(
         request,
         record.scopes,
-        record.origin,
+        origin=record.origin,
+        priority=request.priority,
         is_exempt=bool(request.meta_get("dont_throttle")),
-        passes_gate=bool(request.meta_get("dont_obey_robotstxt")),
         lease=record,
         order=record.order,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import trio
 
-from trawl.errors import DropItem
+from trawl.errors import DropItem, FeedError
 from trawl.observe import Stats
 
 __all__ = ["ItemSink", "Outlet", "Processor"]
@@ -48,11 +49,7 @@ class Processor(Protocol):
         """Whether items pass unchanged, so that nobody need wait."""
         ...
 
-    async def open(self) -> None:
-        """Before the first item."""
-        ...
-
-    async def process(self, item: object) -> object:
+    async def process(self, item: object, spider: object) -> object:
         """The item as it goes on.
 
         Raises:
@@ -60,9 +57,13 @@ class Processor(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """After the last item."""
+    def opened(self, spider: object) -> AbstractAsyncContextManager[None]:
+        """Hold the pipelines open."""
         ...
+
+
+_BROKEN = (FeedError, trio.BrokenResourceError, trio.ClosedResourceError)
+"""What a sink says whose writer has failed."""
 
 
 class Outlet:
@@ -70,17 +71,24 @@ class Outlet:
 
     Args:
         processor: The pipelines.
+        spider: What pipelines are told besides the item.
         sinks: Where finished items go, one after the other.
         collected: Keeps every finished item too, if given.
         stats: Counts ``item_scraped_count``, ``item_dropped_count`` and ``item_error_count``.
     """
 
-    __slots__ = ("_collected", "_is_direct", "_processor", "_sinks", "_stats")
+    __slots__ = ("_collected", "_is_direct", "_processor", "_sinks", "_spider", "_stats")
 
     def __init__(
-        self, processor: Processor, sinks: Sequence[ItemSink], collected: list[object] | None, stats: Stats
+        self,
+        processor: Processor,
+        spider: object,
+        sinks: Sequence[ItemSink],
+        collected: list[object] | None,
+        stats: Stats,
     ) -> None:
         self._processor = processor
+        self._spider = spider
         self._sinks = tuple(sinks)
         self._collected = collected
         self._stats = stats
@@ -93,7 +101,7 @@ class Outlet:
         if self._sinks:
             try:
                 self._sinks[0].put_nowait(item)
-            except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            except (trio.WouldBlock, *_BROKEN):
                 return False
         self._taken(item)
         return True
@@ -102,7 +110,7 @@ class Outlet:
         """Take an item, waiting for the pipelines and for room in the sinks. A checkpoint."""
         if not self._processor.is_empty:
             try:
-                item = await self._processor.process(item)
+                item = await self._processor.process(item, self._spider)
             except DropItem as drop:
                 logger.info("item dropped: %s", drop)
                 self._stats.inc("item_dropped_count")
@@ -114,7 +122,7 @@ class Outlet:
         for sink in self._sinks:
             try:
                 await sink.put(item)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+            except _BROKEN:
                 # The writer has failed, and its failure is about to cancel the crawl: not this callback's error.
                 await trio.sleep_forever()
         self._taken(item)

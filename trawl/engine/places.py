@@ -25,13 +25,13 @@ class Places:
     def __init__(self) -> None:
         self._limiters: dict[str, trio.CapacityLimiter] = {}
 
-    def take(self, entry: Entry, scopes: tuple[Scope, ...]) -> None:
+    def take(self, entry: Entry) -> None:
         """Take one place in each scope for ``entry``.
 
         Raises:
             trio.WouldBlock: The core granted what the limits do not allow: a defect of trawl.
         """
-        for scope in scopes:
+        for scope in _scopes(entry):
             limiter = self._limiters.get(scope.id)
             if limiter is None:
                 limiter = self._limiters[scope.id] = trio.CapacityLimiter(_tokens(scope))
@@ -39,9 +39,9 @@ class Places:
                 limiter.total_tokens = _tokens(scope)
             limiter.acquire_on_behalf_of_nowait(entry)
 
-    def give_back(self, entry: Entry, scopes: tuple[Scope, ...]) -> None:
+    def give_back(self, entry: Entry) -> None:
         """Give the places of ``entry`` back."""
-        for scope in scopes:
+        for scope in _scopes(entry):
             limiter = self._limiters[scope.id]
             limiter.release_on_behalf_of(entry)
             if not limiter.borrowed_tokens:
@@ -61,3 +61,8 @@ class Places:
 
 def _tokens(scope: Scope) -> float:
     return scope.concurrency if scope.concurrency == math.inf else max(1, int(scope.concurrency))
+
+
+def _scopes(entry: Entry) -> tuple[Scope, ...]:
+    assert entry.lane is not None
+    return entry.lane.scopes

@@ -35,6 +35,7 @@ class Reading:
 
     Attributes:
         has_failed: ``start()`` raised.
+        is_running: It has not come to its end.
     """
 
     def __init__(self, *, spider: Spider, intake: Intake, outlet: Outlet, shields: Shields, state: State) -> None:
@@ -47,6 +48,7 @@ class Reading:
         self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
         self._scope = trio.CancelScope()
         self.has_failed = False
+        self.is_running = True
 
     def allow(self, pending: int) -> None:
         """Let the next one be read, unless ``pending`` are too many already."""
@@ -70,6 +72,7 @@ class Reading:
                 raise
             self._failed(group)
         finally:
+            self.is_running = False
             self._state.ended()
 
     async def _read(self) -> None:

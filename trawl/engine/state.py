@@ -37,6 +37,11 @@ class State:
         self.open -= 1
         self.pulse.beat()
 
+    def turn_ended(self) -> None:
+        """The task of a granted request has ended."""
+        self.turns -= 1
+        self.pulse.beat()
+
     def end(self, reason: str) -> None:
         """Begin to end; the first reason stays."""
         if self.reason is None:

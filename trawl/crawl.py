@@ -1,0 +1,266 @@
+"""The one public entry: run a spider, here or inside a Trio program.
+
+``run`` starts Trio; ``crawl`` runs inside it, any number of times, also side by side; ``open_crawl`` gives the items while
+they come. Signals are handled by ``run`` and by the command, never by ``crawl``.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import attrs
+import trio
+
+from trawl.blocking import Blocking, ThreadBlocking
+from trawl.clock import WallClock
+from trawl.engine import Crawl, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
+from trawl.errors import FeedError
+from trawl.feeds import FeedsSettings, open_feeds
+from trawl.frontier import MemoryFrontier
+from trawl.middleware import MiddlewareSettings, build
+from trawl.observe import Stats
+from trawl.pipelines import Pipelines, PipelinesSettings
+from trawl.robots import RobotsSettings
+from trawl.scheduler import SchedulerSettings
+from trawl.settings import Layer, Settings, ambient, load, of_spider
+from trawl.spiders import Spider
+from trawl.throttling import ThrottlingSettings
+from trawl.transport import HttpxTransport, Transport, TransportSettings
+
+__all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
+
+logger = logging.getLogger("trawl")
+
+
+@attrs.frozen
+class CrawlResult:
+    """How a crawl ended, and what it gave.
+
+    Attributes:
+        reason: ``finished``, ``shutdown``, ``cancelled``, ``start_error``, ``feed_error`` or a CloseSpider reason.
+        stats: Every statistic by its key.
+        elapsed: Seconds on the run clock.
+        items: The items in the order they were finished; None where they were not collected.
+        error: What went wrong with a feed, for ``feed_error``.
+    """
+
+    reason: str
+    stats: Mapping[str, Any]
+    elapsed: float
+    items: list[Any] | None = None
+    error: FeedError | None = None
+
+
+def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
+    """Run a spider to its end, starting Trio; the first Ctrl-C drains, the second cancels.
+
+    Args:
+        spider: The spider's class.
+        settings: Stronger than every other source of settings.
+        spider_args: Given to the spider's constructor.
+
+    Raises:
+        SettingsError: A setting is unknown or wrong.
+        FeedError: A feed can't be opened; nothing was sent.
+        RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
+    """
+    return trio.run(
+        partial(crawl_with, spider, _settings(spider, settings), spider_args=spider_args, collect=True, handle_signals=True)
+    )
+
+
+async def crawl(
+    spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any
+) -> CrawlResult:
+    """Run a spider to its end, inside a Trio program. A checkpoint.
+
+    Any number may run in one process, also side by side. Cancelling drops what is in flight and ends the feeds on whole
+    records. Arguments and errors are those of :func:`run`.
+    """
+    return await crawl_with(spider, _settings(spider, settings), spider_args=spider_args, collect=True)
+
+
+STREAM_BUFFER = 100
+"""Items of an open crawl that wait for the reader; more make the crawl wait."""
+
+
+class OpenCrawl(AsyncIterator[Any]):
+    """A crawl whose items are read while it runs: ``async for item in crawl``.
+
+    Attributes:
+        result: How it ended; None while it runs.
+    """
+
+    def __init__(self, items: trio.MemoryReceiveChannel[Any]) -> None:
+        self._items = items
+        self._running: Crawl | None = None
+        self.result: CrawlResult | None = None
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._items.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+    @property
+    def running(self) -> Crawl:
+        """The running crawl: its statistics, ``why``, ``throttling.set``, ``shutdown``.
+
+        Raises:
+            RuntimeError: It has not begun yet.
+        """
+        if self._running is None:
+            raise RuntimeError("the crawl has not begun yet")
+        return self._running
+
+    async def watch(self, crawl: Crawl) -> None:
+        """Keep the running crawl; the engine's watcher."""
+        self._running = crawl
+
+
+class _Stream:
+    """The sink behind an open crawl: a bounded channel to the reader."""
+
+    def __init__(self, items: trio.MemorySendChannel[Any]) -> None:
+        self._items = items
+        self._closed = trio.Event()
+
+    def put_nowait(self, item: object) -> None:
+        """Hand an item over if there is room."""
+        self._items.send_nowait(item)
+
+    async def put(self, item: object) -> None:
+        """Hand an item over, waiting for the reader."""
+        await self._items.send(item)
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Wait for the end; the reader takes what is left by itself."""
+        task_status.started()
+        await self._closed.wait()
+
+    def close(self) -> None:
+        """No more items come."""
+        self._items.close()
+        self._closed.set()
+
+
+@asynccontextmanager
+async def open_crawl(
+    spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any
+) -> AsyncGenerator[OpenCrawl, None]:
+    """Run a spider and read its items while they come: ``async with open_crawl(Quotes) as crawl: async for item in crawl``.
+
+    Leaving the block before the end cancels the crawl. At most :data:`STREAM_BUFFER` items wait for the reader. Arguments
+    and errors are those of :func:`run`.
+    """
+    outbox, inbox = trio.open_memory_channel[Any](STREAM_BUFFER)
+    opened = OpenCrawl(inbox)
+    values = _settings(spider, settings)
+
+    async def to_its_end() -> None:
+        with outbox:
+            opened.result = await crawl_with(
+                spider, values, spider_args=spider_args, sinks=[_Stream(outbox)], watchers=[opened.watch]
+            )
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(to_its_end)
+        with inbox:
+            yield opened
+        nursery.cancel_scope.cancel()
+
+
+async def crawl_with(
+    spider: type[Spider],
+    settings: Settings,
+    *,
+    spider_args: Mapping[str, Any] | None = None,
+    collect: bool = False,
+    watchers: Sequence[Watcher] = (),
+    sinks: Sequence[ItemSink] = (),
+    handle_signals: bool = False,
+    transport: Transport | None = None,
+    blocking: Blocking | None = None,
+    seed: int | None = None,
+    now_utc: datetime | None = None,
+    recorder: Recorder | None = None,
+) -> CrawlResult:
+    """Run a spider with every part open to choice: what :func:`crawl`, the command and the simulator are made of.
+
+    Args:
+        spider: The spider's class.
+        settings: Loaded settings.
+        spider_args: Given to the spider's constructor.
+        collect: Keep the items for the result.
+        watchers: Tasks that look at the running crawl; cancelled at its end.
+        sinks: Where items go besides the feeds.
+        handle_signals: Let SIGINT and SIGTERM drain the crawl, and cancel it at the second.
+        transport: The wire; the real one if None.
+        blocking: How blocking work is done; in threads if None.
+        seed: Of all randomness; drawn if None.
+        now_utc: The wall time now; the machine's if None.
+        recorder: Told of each send and its end.
+
+    Raises:
+        FeedError: A feed can't be opened; nothing was sent.
+    """
+    blocking = blocking or ThreadBlocking()
+    seed = random.randrange(2**32) if seed is None else seed
+    wall = WallClock.started(trio.current_time(), now_utc)
+    instance = spider(**spider_args or {})
+    stats = Stats()
+    middleware = settings.of(MiddlewareSettings)
+    feeds = await open_feeds(
+        settings.of(FeedsSettings), blocking, spider_name=instance.name, started_utc=wall.anchor_utc, stats=stats
+    )
+    plan = Plan(
+        spider=instance,
+        settings=settings,
+        stats=stats,
+        engine=settings.of(EngineSettings),
+        scheduler=settings.of(SchedulerSettings),
+        throttling=settings.of(ThrottlingSettings),
+        robots=settings.of(RobotsSettings),
+        user_agent=middleware.user_agent,
+        transport=transport or HttpxTransport(settings.of(TransportSettings)),
+        middleware=build(middleware, random=random.Random(f"{seed}:middleware"), wall=wall),
+        frontier=MemoryFrontier(depth_first=settings.of(SchedulerSettings).depth_first),
+        pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
+        sinks=[*([] if feeds.is_empty else [feeds]), *sinks],
+        collected=[] if collect else None,
+        watchers=[*([_heed_signals] if handle_signals else []), *watchers],
+        recorder=recorder,
+        wall=wall,
+        seed=seed,
+    )
+    async with feeds:
+        ended = await run_plan(plan)
+    return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
+
+
+async def _heed_signals(crawl: Crawl) -> None:
+    """The first SIGINT or SIGTERM drains the crawl, the second cancels it."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for received in signals:
+            if crawl.reason is None:
+                logger.warning(
+                    "%s: sending nothing new, waiting for %d in flight; once more to stop at once",
+                    signal.Signals(received).name,
+                    crawl.in_flight,
+                )
+                crawl.shutdown()
+            else:
+                crawl.cancel()
+
+
+def _settings(spider: type[Spider], given: Mapping[str, object] | None) -> Settings:
+    if isinstance(given, Settings):
+        return given
+    return load(*ambient(), of_spider(spider), Layer("settings", given or {}))

@@ -1,0 +1,246 @@
+"""robots.txt as the gate of an origin.
+
+The first entry for an origin closes its gate and has robots.txt asked for; the origin's lanes wait on the gate, other
+origins' do not. What comes back (RFC 9309, 2.3.1) decides:
+
+* 2xx opens it with rules, 4xx opens it without any.
+* 5xx, a 429 or a broken answer allow nothing. The gate stays closed, robots.txt is asked for again after pauses that
+  double, and after ``BACKOFF_GIVE_UP_AFTER`` seconds of that the gate opens on a verdict: what waits ends as
+  ``robots_forbidden``, so that a host that refuses for ever does not hang the crawl.
+* An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more; then what waits ends
+  with a ``ConnectFailed``.
+
+A verdict is forgotten after a while, as rules are: a later request asks afresh. The request for robots.txt passes the
+scopes like any other, ranks before pages, so that it works at concurrency 1, and passes its own gate.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from trawl.engine.intake import Intake
+from trawl.engine.state import State
+from trawl.engine.turn import Turn
+from trawl.errors import ConnectFailed, ConnectTimeout, DownloadError
+from trawl.frontier import Record
+from trawl.http import Outcome, Request, host_scope, origin_of
+from trawl.observe import Stats
+from trawl.robots import RobotsFile, RobotsSettings
+from trawl.scheduler import Chooser, Entry
+from trawl.throttling import Throttle
+
+__all__ = ["RobotsGates"]
+
+logger = logging.getLogger("trawl.robots")
+
+CONNECT_PAUSE = 1.0
+"""Seconds before an origin that can't be connected to is tried again; twice as long each time."""
+
+LONGEST_PAUSE = 300.0
+"""Seconds between two requests for a robots.txt that can't be had, at the most."""
+
+VERDICT_AGE = 60.0
+"""Seconds after which an origin that was given up is asked afresh."""
+
+
+class _Origin:
+    """What is known of one origin's robots.txt.
+
+    Attributes:
+        rules: The rules; None while they are asked for.
+        verdict: Why everything of it ends, as a reason; None while nothing does.
+        expires_at: When rules or verdict are to be asked for afresh, on the run clock.
+        failures: Failed requests for robots.txt in a row.
+        failing_since: When the first of them failed.
+        has_answered: Whether any whole answer ever came.
+    """
+
+    __slots__ = ("expires_at", "failing_since", "failures", "has_answered", "rules", "verdict")
+
+    def __init__(self) -> None:
+        self.rules: RobotsFile | None = None
+        self.verdict: str | None = None
+        self.expires_at = 0.0
+        self.failures = 0
+        self.failing_since = 0.0
+        self.has_answered = False
+
+
+class _Answer:
+    """Waits for one robots.txt."""
+
+    __slots__ = ("_heard", "entry", "turn")
+
+    def __init__(self, heard: Callable[[Outcome], None]) -> None:
+        self._heard = heard
+        self.turn: Turn | None = None
+        self.entry: Entry | None = None
+
+    def deliver(self, outcome: Outcome) -> None:
+        """Take the outcome."""
+        self._heard(outcome)
+
+
+class RobotsGates:
+    """The gates of one crawl's origins.
+
+    Args:
+        settings: Whether to obey, and how long rules are believed.
+        user_agent: Whose group in robots.txt is ours.
+        give_up_after: Seconds of failing answers after which an origin is given up.
+        throttle: Told of each Crawl-delay.
+        stats: Counts what was forbidden.
+        state: Its pulse is beaten when a gate moves.
+    """
+
+    def __init__(
+        self,
+        settings: RobotsSettings,
+        *,
+        user_agent: str,
+        give_up_after: float,
+        throttle: Throttle,
+        stats: Stats,
+        state: State,
+    ) -> None:
+        self._settings = settings
+        self._user_agent = user_agent
+        self._give_up_after = give_up_after
+        self._throttle = throttle
+        self._stats = stats
+        self._state = state
+        self._origins: dict[str, _Origin] = {}
+        self._unasked: dict[str, float] = {}
+
+    def bind(self, chooser: Chooser, intake: Intake) -> None:
+        """Name the core whose gates these are, and what makes its entries."""
+        self._chooser = chooser
+        self._intake = intake
+
+    def origin_of(self, request: Request) -> str:
+        """The origin whose gate a request waits for; empty where robots.txt is not obeyed, and none is asked."""
+        if not self._settings.robotstxt_obey or request.meta_get("dont_obey_robotstxt"):
+            return ""
+        return origin_of(request.url)
+
+    def ensured(self, entry_of: Callable[[Record], Entry]) -> Callable[[Record], Entry]:
+        """``entry_of``, with the gate of each entry's origin seen to."""
+
+        def made(record: Record) -> Entry:
+            entry = entry_of(record)
+            self.ensure(entry)
+            return entry
+
+        return made
+
+    def ensure(self, entry: Entry) -> None:
+        """Close the gate of an entry's origin, and note it to be asked, unless its rules are known and fresh."""
+        origin = entry.origin
+        if not origin or entry.passes_gate:
+            return
+        known = self._origins.get(origin)
+        if known is None:
+            self._origins[origin] = _Origin()
+        elif known.expires_at > trio.current_time() or known.expires_at == 0.0:
+            return
+        else:
+            known.expires_at = 0.0
+        self._chooser.close_gate(origin)
+        self._unasked[origin] = 0.0
+        self._state.pulse.beat()
+
+    def unasked(self) -> list[tuple[str, float]]:
+        """The origins whose robots.txt is to be asked for, with the pause before that in seconds; each is given once."""
+        if not self._unasked:
+            return []
+        origins = list(self._unasked.items())
+        self._unasked.clear()
+        return origins
+
+    async def ask(self, origin: str, delay: float = 0.0) -> None:
+        """Line up the request for an origin's robots.txt, not before ``delay`` seconds from now."""
+        now = trio.current_time()
+        request = Request(
+            f"{origin}/robots.txt",
+            priority=self._chooser.best_waiting(origin),
+            meta={"dont_retry": True, "dont_merge_cookies": True},
+        )
+        answer = _Answer(partial(self._heard, origin))
+        try:
+            entry = await self._intake.direct_entry(request, answer, passes_gate=True)
+        except Exception:  # a user's manager
+            logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
+            self._heard(origin, Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
+            return
+        answer.entry = entry
+        self._chooser.push(entry, trio.current_time(), now + delay if delay else 0.0)
+        self._state.pulse.beat()
+
+    def forbids(self, entry: Entry) -> str | None:
+        """Why an entry whose gate is open may not be sent; None when it may."""
+        if not entry.origin or entry.passes_gate:
+            return None
+        known = self._origins.get(entry.origin)
+        if known is None:
+            return None
+        if known.verdict is not None:
+            return known.verdict
+        if known.rules is not None and not known.rules.allows(entry.request.url):
+            return "robots_forbidden"
+        return None
+
+    def _heard(self, origin: str, outcome: Outcome) -> None:
+        known = self._origins[origin]
+        now = trio.current_time()
+        response = outcome.response
+        if response is None:
+            rules = RobotsFile.unreachable(known.failures + 1, self._settings)
+        else:
+            known.has_answered = True
+            rules = RobotsFile.parse(
+                response.status, response.body, self._user_agent, failures=known.failures, settings=self._settings
+            )
+        if rules.is_unreachable:
+            self._failed(origin, known, outcome, rules.expires_after)
+            return
+        known.rules, known.verdict, known.failures = rules, None, 0
+        known.expires_at = now + rules.expires_after
+        if rules.crawl_delay is not None:
+            self._throttle.robots_delay(host_scope(f"{origin}/"), rules.crawl_delay, now)
+        self._open(origin)
+
+    def _failed(self, origin: str, known: _Origin, outcome: Outcome, pause: float) -> None:
+        now = trio.current_time()
+        if not known.failures:
+            known.failing_since = now
+        known.failures += 1
+        never_connected = not known.has_answered and isinstance(outcome.error, ConnectFailed | ConnectTimeout)
+        if never_connected:
+            pause = CONNECT_PAUSE * 2.0 ** (known.failures - 1)
+            if known.failures > self._settings.robotstxt_retry_times:
+                self._give_up(origin, known, "robots_unreachable", outcome)
+                return
+        if now - known.failing_since >= self._give_up_after:
+            self._give_up(origin, known, "robots_forbidden", outcome)
+            return
+        self._stats.inc("robots_retry_count")
+        self._unasked[origin] = min(pause, LONGEST_PAUSE)
+        self._state.pulse.beat()
+
+    def _give_up(self, origin: str, known: _Origin, verdict: str, outcome: Outcome) -> None:
+        logger.warning(
+            "%s/robots.txt could not be read (%s): nothing of this origin is sent",
+            origin,
+            outcome.error or f"status {outcome.response.status if outcome.response else '?'}",
+        )
+        known.rules, known.verdict, known.failures = None, verdict, 0
+        known.expires_at = trio.current_time() + VERDICT_AGE
+        self._open(origin)
+
+    def _open(self, origin: str) -> None:
+        self._chooser.open_gate(origin, trio.current_time())
+        self._state.pulse.beat()

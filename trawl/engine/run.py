@@ -1,0 +1,169 @@
+"""One crawl from its plan to its end: the nurseries, and the order of closing.
+
+::
+
+    outer nursery: the feeds' writer (shielded, so that a cancelled crawl still ends on whole records), watchers
+      inner nursery: start(), the dispatcher, one task a request
+
+The dispatcher returns when the crawl is idle or ending; the inner nursery ends when its last request has. Then pipelines,
+spider, feeds, transport and frontier are closed, shielded and under a time limit each. The first shutdown sets a deadline
+on the inner nursery; a second one, or a caller's cancel, cancels it at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+import trio
+
+from trawl.engine.outlet import ItemSink
+from trawl.engine.parts import Parts, Plan, assemble
+from trawl.errors import FeedError
+from trawl.spiders import Spider
+
+__all__ = ["Ended", "run_plan"]
+
+logger = logging.getLogger("trawl.engine")
+
+CLOSE_GRACE = 10.0
+"""Seconds that each step of closing may take: a pipeline's or a spider's own closing, the last write of the feeds."""
+
+
+@attrs.frozen
+class Ended:
+    """How a crawl ended.
+
+    Attributes:
+        reason: ``finished``, ``shutdown``, ``cancelled``, ``start_error``, ``feed_error`` or a CloseSpider reason.
+        stats: The statistics as they stood at the end.
+        elapsed: Seconds on the run clock.
+        feed_error: What went wrong with a feed, if that is the reason.
+    """
+
+    reason: str
+    stats: Mapping[str, Any]
+    elapsed: float
+    feed_error: FeedError | None
+
+
+async def run_plan(plan: Plan) -> Ended:
+    """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and closes the feeds on whole records."""
+    parts = assemble(plan)
+    plan.spider.bind(parts.crawl)
+    writing = _Writing(parts)
+    try:
+        async with trio.open_nursery() as writers:
+            for sink in plan.sinks:
+                await writers.start(writing.write, sink)
+            try:
+                async with parts.processor.opened(plan.spider):
+                    await _watched(plan, parts)
+            finally:
+                writing.close(plan.sinks)
+    finally:
+        reason = _reason(parts, writing)
+        await _closing("the spider", partial(_closed, plan.spider, reason))
+        await _closing("the transport", plan.transport.aclose)
+        await _closing("the frontier", plan.frontier.aclose)
+    stats = parts.crawl.stats
+    stats.set("finish_reason", reason)
+    stats.set("elapsed_seconds", parts.crawl.elapsed)
+    return Ended(reason, stats.as_dict(), parts.crawl.elapsed, writing.error)
+
+
+async def _watched(plan: Plan, parts: Parts) -> None:
+    """The crawl, with its watchers beside it for as long as it runs."""
+    async with trio.open_nursery() as watching:
+        for watcher in plan.watchers:
+            watching.start_soon(watcher, parts.crawl)
+        with parts.crawl.cancel_scope:
+            await _crawl(plan, parts)
+        watching.cancel_scope.cancel()
+
+
+async def _crawl(plan: Plan, parts: Parts) -> None:
+    """Everything between the first request and the last output."""
+    state = parts.state
+    async with trio.open_nursery() as inner:
+        try:
+            await parts.throttle.begin(trio.current_time())
+            state.opened(1)  # start() itself
+            inner.start_soon(parts.reading.run)
+            await parts.dispatcher.run(inner)
+            if state.is_ending:
+                logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.chooser.in_flight)
+                parts.reading.stop()
+                parts.direct.give_up()
+                inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
+            while state.turns or parts.reading.is_running:
+                await state.pulse.wait(math.inf)
+        finally:
+            # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
+            parts.shields.cancel()
+            parts.reading.stop()
+    parts.is_whole = not inner.cancel_scope.cancelled_caught
+
+
+class _Writing:
+    """The sinks' writers: shielded, so that a cancelled crawl still ends on whole records, and limited once it has ended."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scopes: list[trio.CancelScope] = []
+        self.error: FeedError | None = None
+
+    async def write(self, sink: ItemSink, *, task_status: trio.TaskStatus[None]) -> None:
+        """Run one sink's writer; if it fails, the crawl ends with ``feed_error``."""
+        with trio.CancelScope(shield=True) as scope:
+            self._scopes.append(scope)
+            try:
+                await sink.write(task_status=task_status)
+            except FeedError as error:
+                self._failed(error)
+        if scope.cancelled_caught:
+            self._failed(FeedError(f"a feed took more than {CLOSE_GRACE:g} s to be closed: its last records may be missing"))
+
+    def close(self, sinks: Sequence[ItemSink]) -> None:
+        """No more items come: the writers have a limited time to end."""
+        for sink in sinks:
+            sink.close()
+        for scope in self._scopes:
+            scope.deadline = trio.current_time() + CLOSE_GRACE
+
+    def _failed(self, error: FeedError) -> None:
+        self.error = self.error or error
+        logger.error("%s", error)
+        self._parts.crawl.cancel("feed_error")
+
+
+def _reason(parts: Parts, writing: _Writing) -> str:
+    if writing.error is not None:
+        return "feed_error"
+    if parts.state.reason is not None:
+        return parts.state.reason
+    if parts.reading.has_failed:
+        return "start_error"
+    return "finished" if parts.is_whole else "cancelled"
+
+
+async def _closed(spider: Spider, reason: str) -> None:
+    result = spider.closed(reason)
+    if inspect.isawaitable(result):
+        await result
+
+
+async def _closing(what: str, close: Callable[[], Awaitable[None]]) -> None:
+    """One step of closing: shielded, limited, and no failure keeps the next step from being made."""
+    with trio.move_on_after(CLOSE_GRACE, shield=True) as scope:
+        try:
+            await close()
+        except Exception:
+            logger.exception("closing %s failed", what)
+    if scope.cancelled_caught:
+        logger.error("closing %s took more than %g s and was given up", what, CLOSE_GRACE)
