@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trawl.http import Request, fingerprint
@@ -25,6 +25,7 @@ def test_requests_are_the_same_when_method_address_and_body_are(
     assert [len(each) for each in prints] == [FINGERPRINT_BYTES] * 2
 
 
+@settings(max_examples=40)
 @given(
     st.dictionaries(st.text("ab", min_size=1), st.text("ab")),
     st.dictionaries(st.text("ab"), st.integers()),

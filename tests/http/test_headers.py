@@ -80,6 +80,15 @@ def test_a_header_set_to_none_is_not_sent_not_even_by_default() -> None:
         headers["User-Agent"]
 
 
+def test_defaults_fill_only_what_is_not_set() -> None:
+    defaults = Headers({"A": ["1", "2"], "B": "3", "C": "4"})
+    headers = Headers({"b": "5", "C": None})
+    headers.fill(defaults)
+    headers.add("a", "6")
+    assert headers.items_list() == [("b", "5"), ("A", "1"), ("A", "2"), ("A", "6")]
+    assert defaults.getlist("A") == ["1", "2"]
+
+
 @pytest.mark.parametrize("value", ["a\r\nB: c", "a\nb", "a\x00", "\x7f", "\x1b[31m", "\ud800", b"a\rb"])
 @pytest.mark.parametrize(
     "put",

@@ -173,3 +173,12 @@ def test_a_form_sent_by_get_takes_the_place_of_the_query() -> None:
     request = Request.form("http://a.example/s?old=1#f", {"q": "é"}, method="GET")
     assert (request.url, request.body) == ("http://a.example/s?q=%C3%A9", b"")
     assert "Content-Type" not in request.headers
+    assert repr(request.cookies) == repr(Request(request.url).cookies) == "{}"
+
+
+def test_one_key_of_meta_is_read_without_making_a_dictionary() -> None:
+    request = Request("http://a.example/")
+    assert request.meta_get("a", 1) == 1
+    assert request._meta is None
+    request.meta["a"] = 2
+    assert (request.meta_get("a", 1), request.meta_get("b")) == (2, None)

@@ -109,6 +109,13 @@ class Headers(MutableMapping[str, str]):
             self[name] = default
         return self.get(name)
 
+    def fill(self, defaults: Headers) -> None:
+        """Set each field of ``defaults`` as :meth:`setdefault` would, without checking it again."""
+        fields = self._fields
+        for key, field in defaults._fields.items():
+            if key not in fields:
+                fields[key] = field.copy()
+
     def __delitem__(self, name: str) -> None:
         del self._fields[name.lower()]
 
