@@ -1,0 +1,137 @@
+"""A real nginx on loopback, with a configuration and an access log of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+
+BINARY = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+START_WITHIN = 5.0
+"""Seconds."""
+
+CONFIGURATION = """
+daemon off;
+master_process off;
+pid {folder}/pid;
+error_log {folder}/error.log;
+events {{ worker_connections 512; }}
+http {{
+    types {{ text/html html; text/css css; application/javascript js; text/plain txt py; image/png png; }}
+    log_format hits '$msec\t$request_time\t$http_host\t$request_method\t$request_uri\t$status';
+    access_log {folder}/access.log hits;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    keepalive_requests 100000;
+    gzip on;
+    gzip_static on;
+    {extra}
+    server {{
+        listen 127.0.0.1:{port};
+        root {root};
+        {server}
+    }}
+}}
+"""
+
+
+@attrs.frozen
+class Hit:
+    """A request as nginx saw it.
+
+    Attributes:
+        at: When it had come in; seconds since the epoch, to the millisecond.
+        host: The Host field, port included.
+    """
+
+    at: float
+    host: str
+    method: str
+    target: str
+    status: int
+
+
+@attrs.frozen
+class Nginx:
+    """A running nginx."""
+
+    port: int
+    folder: Path
+
+    @property
+    def host(self) -> str:
+        """Address and port."""
+        return f"127.0.0.1:{self.port}"
+
+    def hits(self) -> list[Hit]:
+        """The access log so far, in the order in which the requests came."""
+        lines = (self.folder / "access.log").read_text(encoding="utf-8").splitlines()
+        fields = [line.split("\t") for line in lines]
+        hits = [Hit(float(end) - float(took), host, *rest, int(status)) for end, took, host, *rest, status in fields]
+        return sorted(hits, key=lambda hit: hit.at)
+
+
+def unavailable(what: str, package: str) -> None:
+    """Skip the test, or fail it where continuous integration has promised to install what it needs."""
+    reason = f"{what} is not installed: apt-get install {package}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@contextmanager
+def running(folder: Path, root: Path, *, extra: str = "", server: str = "") -> Iterator[Nginx]:
+    """An nginx that serves ``root``, until the block ends.
+
+    Args:
+        folder: Where its configuration and its logs go.
+        root: The files it serves.
+        extra: Directives of the http block.
+        server: Directives of the server block.
+    """
+    if BINARY is None:
+        unavailable("nginx", "nginx-light")
+    port = free_port()
+    configuration = CONFIGURATION.format(folder=folder, root=root, port=port, extra=extra, server=server)
+    (folder / "nginx.conf").write_text(configuration, encoding="utf-8")
+    command = [str(BINARY), "-e", f"{folder}/error.log", "-p", str(folder), "-c", f"{folder}/nginx.conf"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        try:
+            wait_for(port, process)
+            yield Nginx(port, folder)
+        finally:
+            process.terminate()
+
+
+def free_port() -> int:
+    """A port that was free a moment ago: nginx cannot be told to take any."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return when the port is listened on.
+
+    Raises:
+        RuntimeError: It is not, within START_WITHIN seconds, or nginx has ended; with what nginx said.
+    """
+    deadline = time.monotonic() + START_WITHIN
+    while process.poll() is None and time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    process.terminate()
+    raise RuntimeError(f"nginx did not start: {process.stderr.read().decode() if process.stderr else ''}")

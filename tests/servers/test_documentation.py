@@ -1,0 +1,163 @@
+"""Crawls of about 500 real pages, Debian's package of Python's documentation, served by nginx.
+
+The pages found are compared with an independent walk of the same files, and what was asked for is read from nginx's own
+access log.
+"""
+
+from __future__ import annotations
+
+import socket
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+
+import trawl
+from tests.servers.nginx import Hit, Nginx, running, unavailable
+from tests.servers.walk import reachable
+
+pytestmark = pytest.mark.servers
+
+PAGES = Path("/usr/share/doc/python3.11/html")
+HOSTS = 10
+DELAY = 0.1
+CLOCKS_DIFFER = 0.02
+"""Seconds by which nginx, which reads its clock once a round of its loop, may see a request late."""
+
+
+@pytest.fixture(scope="module")
+def expected() -> set[str]:
+    if not (PAGES / "index.html").is_file():
+        unavailable("Python's documentation", "python3.11-doc")
+    found = reachable(PAGES)
+    assert len(found) > 500
+    return found
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[Nginx]:
+    with running(tmp_path, PAGES) as server:
+        yield server
+
+
+class Documentation(trawl.Spider):
+    """Follows all links to pages; gives the path of each page that there is."""
+
+    name = "documentation"
+    host = ""
+
+    async def start(self) -> Any:
+        yield trawl.Request(f"http://{self.host}/index.html")
+
+    def parse(self, response: trawl.Response) -> Iterator[dict[str, str] | trawl.Request]:
+        yield {"path": urlsplit(response.url).path}
+        for link in response.css("a::attr(href)").getall():
+            if link.partition("#")[0].endswith(".html"):
+                yield self.request_for(response.urljoin(link))
+
+    def request_for(self, url: str) -> trawl.Request:
+        return trawl.Request(url)
+
+
+class SpreadOverHosts(Documentation):
+    """The same pages, each under one of ten names of the server."""
+
+    name = "spread"
+
+    def request_for(self, url: str) -> trawl.Request:
+        port = self.host.rpartition(":")[2]
+        if not url.startswith("http:") or f":{port}/" not in url:
+            return trawl.Request(url)  # another site's: dropped, which the access log of that name would not tell
+        path = urlsplit(url).path
+        return trawl.Request(f"http://{name_of(path)}:{port}{path}")
+
+
+def name_of(path: str) -> str:
+    """Which of the server's names has a page."""
+    return f"docs-{zlib.crc32(path.encode()) % HOSTS}.localhost"
+
+
+class LoopbackNames(trio.abc.HostnameResolver):
+    """Names below ``localhost`` are this machine, as RFC 6761, 6.3 wants it; not every system's resolver knows."""
+
+    asked: set[str]
+
+    def __init__(self) -> None:
+        self.asked = set()
+
+    async def getaddrinfo(
+        self,
+        host: bytes | None,
+        port: bytes | str | int | None,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> Any:
+        name = (host or b"").decode("ascii")
+        self.asked.add(name)
+        if not name.endswith(".localhost"):
+            raise socket.gaierror(socket.EAI_NONAME, f"{name}: only names below localhost are known here")
+        return socket.getaddrinfo("127.0.0.1", port, family, type, proto, flags)
+
+    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
+        raise NotImplementedError
+
+
+def paths(items: Sequence[Any] | None) -> list[str]:
+    return [item["path"] for item in items or ()]
+
+
+def pages_asked_for(hits: Sequence[Hit]) -> Counter[str]:
+    """How often each page was asked for; robots.txt is no page."""
+    return Counter(hit.target for hit in hits if hit.target != "/robots.txt")
+
+
+async def test_a_crawl_at_full_speed_finds_every_page_once(nginx: Nginx, expected: set[str]) -> None:
+    settings = {"DOWNLOAD_DELAY": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
+    result = await trawl.crawl(Documentation, settings, host=nginx.host, allowed_domains=["127.0.0.1"])
+    assert result.reason == "finished"
+    assert sorted(paths(result.items)) == sorted(expected)
+    asked = pages_asked_for(nginx.hits())
+    assert set(asked.values()) == {1}
+    assert {hit.target for hit in nginx.hits() if hit.status == 200} == expected
+    assert {hit.host for hit in nginx.hits()} == {nginx.host}
+    assert [hit.status for hit in nginx.hits() if hit.target == "/robots.txt"] == [404]
+    assert result.stats["offsite_filtered"] > 0
+    assert result.stats["request_count"] == len(nginx.hits())
+    assert result.stats["item_scraped_count"] == len(expected)
+
+
+async def test_a_crawl_of_ten_hosts_keeps_each_ones_delay_and_uses_it(nginx: Nginx, expected: set[str]) -> None:
+    """A01, A05 on a real wire: hosts progress side by side, each with its own spacing; nothing goes elsewhere."""
+    names = LoopbackNames()
+    trio.socket.set_custom_hostname_resolver(names)
+    result = await trawl.crawl(
+        SpreadOverHosts,
+        {"DOWNLOAD_DELAY": DELAY, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "RANDOMIZE_DOWNLOAD_DELAY": False},
+        host=f"{name_of('/index.html')}:{nginx.port}",
+        allowed_domains=["localhost"],
+    )
+    assert result.reason == "finished"
+    assert sorted(paths(result.items)) == sorted(expected)
+    hits = nginx.hits()
+    assert set(pages_asked_for(hits).values()) == {1}
+    assert {hit.host for hit in hits} == {f"docs-{n}.localhost:{nginx.port}" for n in range(HOSTS)}
+    assert names.asked <= {f"docs-{n}.localhost" for n in range(HOSTS)}
+    for times in times_by_host(hits).values():
+        assert min(later - earlier for earlier, later in pairwise(times)) >= DELAY - CLOCKS_DIFFER
+    busiest = max(times_by_host(hits).values(), key=len)
+    assert result.elapsed < 1.25 * DELAY * len(busiest) + 2.0, "hosts waited for one another"
+
+
+def times_by_host(hits: Sequence[Hit]) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = defaultdict(list)
+    for hit in hits:
+        times[hit.host].append(hit.at)
+    return times
