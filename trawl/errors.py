@@ -56,7 +56,13 @@ __all__ = [
 
 
 class TrawlError(Exception):
-    """Everything that trawl itself raises."""
+    """Everything that trawl itself raises.
+
+    Attributes:
+        request: The request that an errback gets this error for; None elsewhere.
+    """
+
+    request: Any = None
 
 
 class UsageError(TrawlError):

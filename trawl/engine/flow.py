@@ -27,7 +27,7 @@ from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State
 from trawl.engine.succession import Succession
 from trawl.engine.turn import Turn, current_turn
-from trawl.errors import CloseSpider, ConnectFailed, HttpError, IgnoreRequest
+from trawl.errors import CloseSpider, ConnectFailed, HttpError, IgnoreRequest, TrawlError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
 from trawl.observe import Stats
 from trawl.scheduler import Entry
@@ -181,7 +181,8 @@ class Flow:
 
     async def _call_back(self, turn: Turn, outcome: Outcome) -> None:
         request = turn.entry.request
-        response, error = outcome.response, outcome.error
+        response = outcome.response
+        error: TrawlError | None = outcome.error
         depth = request.depth
         outputs = Outputs(self._outlet, self._intake, depth + 1)
         if response is not None:

@@ -18,7 +18,7 @@ class Waiter(Protocol):
     """Who gets the outcome of a direct entry, in place of a callback."""
 
     turn: Turn | None
-    entry: Entry
+    entry: Entry | None
 
     def deliver(self, outcome: Outcome) -> None:
         """Take the outcome; must not wait."""

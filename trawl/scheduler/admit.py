@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trawl.http import Request, host_of, scheme_of
+from trawl.http import Request, host_of, normalize_url, scheme_of
 from trawl.scheduler.settings import SchedulerSettings
 
 __all__ = ["Admission"]
 
 FETCHED_SCHEMES = frozenset({"http", "https"})
+
+HOSTS_REMEMBERED = 10_000
+"""Answers kept by host; a crawl of the open web sees more hosts than memory should hold."""
 
 
 class Admission:
@@ -65,14 +68,9 @@ class Admission:
         return offsite and not request.dont_filter and not request.meta_get("allow_offsite")
 
 
-HOSTS_REMEMBERED = 10_000
-"""Answers kept by host; a crawl of the open web sees more hosts than memory should hold."""
-
-
 def _domain(name: str) -> str:
     """An allowed domain in the form hosts have in a normalised URL."""
-    if "/" in name or (":" in name and not name.startswith("[")):
+    plain = name.strip().strip(".")
+    if "/" in plain or (":" in plain and not plain.startswith("[")):
         raise ValueError(f"allowed_domains takes domains such as 'example.com', not {name!r}")
-    if name.startswith("["):
-        return name.lower()
-    return host_of(f"http://{name.strip().strip('.').lower()}/") if not name.isascii() else name.strip().strip(".").lower()
+    return host_of(normalize_url(f"http://{plain}/"))

@@ -60,6 +60,16 @@ class Spider:
         assert self._crawl is not None
         return self._crawl
 
+    def bind(self, crawl: RunningCrawl) -> None:
+        """Called by the engine before :meth:`start`.
+
+        Raises:
+            RuntimeError: The spider runs in another crawl already: make one for each.
+        """
+        if getattr(self, "_crawl", None) is not None:
+            raise RuntimeError(f"{self!r} runs, or ran, in another crawl: make a new spider for each")
+        self._crawl = crawl
+
     @property
     def settings(self) -> Mapping[str, Any]:
         """The crawl's settings by their upper-case names; typed values."""

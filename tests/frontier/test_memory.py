@@ -1,0 +1,93 @@
+"""The frontier in memory keeps the order, the claims and the leases."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trawl.frontier import MemoryFrontier, Record
+from trawl.http import Request
+
+LANE = (("a.example",), "http://a.example")
+
+
+def record(path: str, priority: int = 0, share: float = 0.0) -> Record:
+    return Record(
+        Request(f"http://a.example/{path}", priority=priority), (("a.example", None),), "http://a.example", share=share
+    )
+
+
+def paths(records: list[Record]) -> list[str]:
+    return [one.request.url.rsplit("/", 1)[1] for one in records]
+
+
+async def test_the_oldest_of_equals_is_leased_first() -> None:
+    frontier = MemoryFrontier()
+    await frontier.push_many([record("1"), record("2"), record("3")])
+    assert paths(await frontier.lease_many(LANE, 2)) == ["1", "2"]
+    assert paths(await frontier.lease_many(LANE, 9)) == ["3"]
+    assert await frontier.lease_many(LANE, 1) == []
+
+
+async def test_depth_first_the_newest_of_equals_is_leased_first() -> None:  # F12
+    frontier = MemoryFrontier(depth_first=True)
+    await frontier.push_many([record("1"), record("2"), record("3", priority=-1)])
+    assert paths(await frontier.lease_many(LANE, 3)) == ["2", "1", "3"]
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([0.0, 0.5, 1.0])), max_size=30))
+async def test_priority_then_share_then_age_decide(wanted: list[tuple[int, float]]) -> None:
+    frontier = MemoryFrontier()
+    records = [record(str(i), priority, share) for i, (priority, share) in enumerate(wanted)]
+    await frontier.push_many(records)
+    leased = await frontier.lease_many(LANE, len(records) + 1)
+    assert leased == sorted(records, key=lambda one: (-one.request.priority, -one.share, one.order))
+
+
+async def test_a_released_lease_keeps_its_old_place() -> None:
+    frontier = MemoryFrontier()
+    await frontier.push_many([record("1"), record("2"), record("3")])
+    first, second = await frontier.lease_many(LANE, 2)
+    await frontier.release([second])
+    await frontier.release([first])
+    assert paths(await frontier.lease_many(LANE, 3)) == ["1", "2", "3"]
+
+
+async def test_a_claim_is_new_once_and_again_after_it_is_given_back() -> None:
+    frontier = MemoryFrontier()
+    one, two = b"1" * 16, b"2" * 16
+    assert await frontier.claim_many([one, two, one]) == [True, True, False]
+    assert await frontier.claim_many([one]) == [False]
+    await frontier.disclaim([one])
+    assert await frontier.claim_many([one, two]) == [True, False]
+
+
+async def test_an_acknowledgement_ends_the_lease_and_stores_what_came_of_it() -> None:
+    frontier = MemoryFrontier()
+    await frontier.push_many([record("1")])
+    [lease] = await frontier.lease_many(LANE, 1)
+    await frontier.acknowledge(lease, [record("child")])
+    statistics = frontier.statistics()
+    assert (statistics.pending, statistics.leased, statistics.lanes) == (1, 0, 1)
+    assert paths(await frontier.lease_many(LANE, 1)) == ["child"]
+
+
+async def test_a_replacement_is_leased_at_once_behind_its_equals() -> None:
+    frontier = MemoryFrontier()
+    await frontier.push_many([record("1"), record("2")])
+    [lease] = await frontier.lease_many(LANE, 1)
+    again = record("1")
+    await frontier.replace(lease, again)
+    [second] = await frontier.lease_many(LANE, 1)
+    assert again.order > second.order
+    assert frontier.statistics().leased == 2
+
+
+async def test_the_best_key_tells_what_a_lease_would_give() -> None:
+    frontier = MemoryFrontier()
+    assert frontier.best(LANE) is None
+    await frontier.push_many([record("1"), record("2", priority=5)])
+    assert frontier.best(LANE) == (-5, 0.0, 2)
+    await frontier.lease_many(LANE, 2)
+    assert frontier.best(LANE) is None
+    await frontier.aclose()
