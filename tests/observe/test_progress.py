@@ -11,7 +11,7 @@ def stats_of(**counts: int) -> Stats:
 
 
 def test_progress_reads_the_statistics() -> None:
-    stats = stats_of(response_count=7, item_scraped_count=3, spider_exceptions=1, download_errors=2)
+    stats = stats_of(response_count=7, item_scraped_count=3, spider_exceptions=1, download_error_count=2)
     now = Progress.of(stats, at=2.0, queued=5, in_flight=4)
     assert now == Progress(at=2.0, pages=7, items=3, queued=5, in_flight=4, errors=3)
 

@@ -11,10 +11,16 @@ from trawl.errors import SettingsError
 from trawl.settings.check import checked, nearest
 
 Positive = Annotated[float, Meta(ge=0)]
+Pair = Annotated[list[float], Meta(min_length=2, max_length=2)]
 
 
 class Limits(TypedDict, total=False):
     concurrency: Annotated[int, Meta(ge=1)]
+    delay: Positive
+
+
+class Whole(TypedDict):
+    name: str
     delay: Positive
 
 
@@ -36,6 +42,10 @@ class Strict(Struct):
         (None, str | None, None),
         (SettingsError, object, SettingsError),
         ([0.5, 1], bool | float | list[float], [0.5, 1.0]),
+        ([1, 3], Positive | tuple[Positive, Positive], (1.0, 3.0)),
+        (["a", 1], object, ["a", 1]),
+        ({SettingsError: 300}, dict[Any, int], {SettingsError: 300}),
+        (Strict(), Strict, Strict()),
     ],
 )
 def test_what_fits_is_converted(given_value: object, annotation: Any, value: object) -> None:
@@ -58,6 +68,10 @@ def test_what_fits_is_converted(given_value: object, annotation: Any, value: obj
         ({"codes": ["x"]}, Strict, "NAME['codes'][0] must be a whole number, not 'x'"),
         ({"codes": ["x"]}, bool | Strict, "NAME['codes'][0] must be a whole number, not 'x'"),
         ({"a": {"codes": [1, 2, 3]}}, dict[str, Strict], "NAME['a']: too many codes"),
+        ([1], tuple[float, float], "NAME must be 2 values, not [1]"),
+        ([1, 2, 3], Pair, "NAME must be a list of numbers, 2 of them, not [1.0, 2.0, 3.0]"),
+        ([1, "x"], Positive | tuple[Positive, Positive], "NAME[1] must be a number, at least 0, not 'x'"),
+        ({"delay": 1}, Whole, "NAME lacks the key 'name'"),
         ("x" * 99, int, "NAME must be a whole number, not '" + "x" * 58 + "…"),
     ],
 )

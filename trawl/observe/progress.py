@@ -11,7 +11,14 @@ from trawl.observe.words import number_words, rate_words
 
 __all__ = ["ERROR_KEYS", "Pace", "Progress", "pace", "progress_line", "waiting_words"]
 
-ERROR_KEYS = ("download_errors", "spider_exceptions", "pipeline_exceptions", "scope_errors")
+ERROR_KEYS = (
+    "download_error_count",
+    "spider_exceptions",
+    "item_error_count",
+    "middleware_exceptions",
+    "throttling_errors",
+    "scope_errors",
+)
 """The statistics whose sum a person sees as "errors"."""
 
 

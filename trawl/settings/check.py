@@ -1,7 +1,8 @@
 """One value against one type: what it becomes, or the entry in it that is wrong.
 
-msgspec converts and knows the limits, but says neither which key of a mapping was wrong nor what was given. So a
-mapping or list is walked down to the first part that does not fit, and the refusal names that part (I03).
+msgspec converts and knows the limits, but says neither which key of a mapping was wrong nor what was given. So mappings
+and lists are walked here and msgspec sees single values only; a refusal names the innermost part that is wrong (I03).
+That also keeps a type away from msgspec that crashes it (0.22: a float with limits beside a tuple in one union).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 import msgspec.structs
@@ -34,7 +35,26 @@ def checked(value: object, annotation: Any, path: str) -> Any:
     Raises:
         SettingsError: It does not fit; the sentence names the innermost entry that is wrong.
     """
-    return _refuse_part(value, annotation, path)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SettingsError(f"{path} must be a finite number, not {value}", path)
+    annotation, whole = _member_for(value, annotation), annotation
+    inner, metas = without_meta(annotation)
+    origin, args = get_origin(inner), get_args(inner)
+    fields = _fields(inner)
+    if isinstance(value, Mapping) and fields is not None:
+        return _checked_fields(value, inner, fields, path)
+    if isinstance(value, Mapping) and _is_mapping(origin):
+        return {
+            checked(key, args[0], f"the key {short(key)} of {path}"): checked(part, args[1], f"{path}[{short(key)}]")
+            for key, part in value.items()
+        }
+    if isinstance(value, _LISTS) and origin in _LISTS:
+        return _checked_parts(value, origin, args, metas, path)
+    if fields is not None or _is_mapping(origin) or origin in _LISTS:
+        if isinstance(value, msgspec.Struct) and not is_typeddict(inner) and isinstance(value, origin or inner):
+            return value
+        raise _refusal(value, whole, path)
+    return _converted(value, annotation, whole, path)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -44,48 +64,28 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return by_case[close[0]] if close else ""
 
 
-def _refuse(value: object, annotation: Any, path: str) -> None:
-    """Raise for the innermost part of ``value`` that does not fit, if there is one."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise SettingsError(f"{path} must be a finite number, not {value}", path)
-    annotation = _member_for(value, annotation)
-    inner, _ = without_meta(annotation)
-    origin, args = get_origin(inner), get_args(inner)
-    if isinstance(value, Mapping) and (fields := _fields(inner)) is not None:
-        for key, part in value.items():
-            if key not in fields:
-                raise _unknown_key(str(key), fields, path)
-            _refuse_part(part, fields[key], f"{path}[{key!r}]")
-    elif isinstance(value, Mapping) and _is_mapping(origin):
-        for key, part in value.items():
-            _refuse_part(key, args[0], f"the key {short(key)} of {path}")
-            _refuse_part(part, args[1], f"{path}[{short(key)}]")
-    elif isinstance(value, _LISTS) and origin in _LISTS:
-        item_types = args if origin is tuple and Ellipsis not in args else args[:1] * len(value)
-        for index, (part, item_type) in enumerate(zip(value, item_types, strict=False)):
-            _refuse_part(part, item_type, f"{path}[{index}]")
-
-
-def _refuse_part(value: object, annotation: Any, path: str) -> Any:
-    _refuse(value, annotation, path)
-    try:
-        return msgspec.convert(value, annotation)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
-        if isinstance(error.__cause__, ValueError | TypeError):  # what a section's own check says (__post_init__)
-            raise SettingsError(f"{path}: {error.__cause__}", path) from error
-        raise _refusal(value, annotation, path) from error
-
-
 def _member_for(value: object, annotation: Any) -> Any:
-    """The one member of a union that is a container like ``value``; the union itself where there is no such one."""
+    """Those members of a union that have the shape of ``value``: a mapping, a list, or neither."""
     members = members_of(annotation)
     if len(members) == 1:
         return annotation
-    if isinstance(value, Mapping):
-        fitting = [m for m in members if _fields(without_meta(m)[0]) or _is_mapping(get_origin(without_meta(m)[0]))]
-    else:
-        fitting = [m for m in members if isinstance(value, _LISTS) and get_origin(without_meta(m)[0]) in _LISTS]
-    return fitting[0] if len(fitting) == 1 else annotation
+    shape = _shape_of(value)
+    fitting = tuple(member for member in members if _shape_for(member) in (shape, ""))
+    return Union[fitting] if fitting else annotation  # noqa: UP007  # made of as many members as fit
+
+
+def _shape_of(value: object) -> str:
+    return "mapping" if isinstance(value, Mapping) else "list" if isinstance(value, _LISTS) else "plain"
+
+
+def _shape_for(annotation: Any) -> str:
+    """The shape of a type's values; "" where any will do."""
+    inner, _ = without_meta(annotation)
+    if inner in (Any, object):
+        return ""
+    if _fields(inner) is not None or _is_mapping(get_origin(inner)):
+        return "mapping"
+    return "list" if get_origin(inner) in _LISTS else "plain"
 
 
 def _is_mapping(origin: Any) -> bool:
@@ -101,10 +101,40 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def _unknown_key(key: str, fields: Mapping[str, Any], path: str) -> SettingsError:
-    close = nearest(key, fields)
-    hint = f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"
-    return SettingsError(f"{path} has an unknown key {short(key)}{hint}", f"{path}[{key!r}]")
+def _checked_fields(value: Mapping[Any, object], kind: Any, fields: Mapping[str, Any], path: str) -> Any:
+    parts: dict[str, Any] = {}
+    for key, part in value.items():
+        if key not in fields:
+            close = nearest(str(key), fields)
+            hint = f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"
+            raise SettingsError(f"{path} has an unknown key {short(key)}{hint}", f"{path}[{key!r}]")
+        parts[key] = checked(part, fields[key], f"{path}[{key!r}]")
+    if is_typeddict(kind):
+        if missing := sorted(kind.__required_keys__ - parts.keys()):
+            raise SettingsError(f"{path} lacks the key {missing[0]!r}", path)
+        return parts
+    return _converted(parts, kind, kind, path)
+
+
+def _checked_parts(value: Iterable[Any], origin: Any, args: tuple[Any, ...], metas: tuple[Any, ...], path: str) -> Any:
+    given = list(value)
+    is_fixed = origin is tuple and Ellipsis not in args
+    item_types = args if is_fixed else args[:1] * len(given)
+    if len(item_types) != len(given):
+        raise SettingsError(f"{path} must be {len(item_types)} values, not {short(value)}", path)
+    parts = [checked(part, kind, f"{path}[{i}]") for i, (part, kind) in enumerate(zip(given, item_types, strict=True))]
+    for meta in metas:
+        _converted(parts, Annotated[list[Any], meta], Annotated[origin[args], meta], path)
+    return origin(parts)
+
+
+def _converted(value: object, annotation: Any, whole: Any, path: str) -> Any:
+    try:
+        return msgspec.convert(value, annotation)
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        if isinstance(error.__cause__, ValueError | TypeError):  # what a value's own check says (__post_init__)
+            raise SettingsError(f"{path}: {error.__cause__}", path) from error
+        raise _refusal(value, whole, path) from error
 
 
 def _refusal(value: object, annotation: Any, path: str) -> SettingsError:

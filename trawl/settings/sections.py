@@ -46,7 +46,7 @@ def _landed() -> Iterator[Section]:
     ):
         try:
             yield Section(title, getattr(import_module(module), name))
-        except (ModuleNotFoundError, AttributeError):
+        except (ImportError, AttributeError):
             continue
 
 

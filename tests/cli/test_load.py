@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trawl.cli.load import load_spider
+from trawl.errors import SpiderLoadError
+
+ONE = "import trawl.spiders\nclass One(trawl.spiders.Spider):\n    name = 'one'\n"
+TWO = f"{ONE}class Two(trawl.spiders.Spider):\n    name = 'two'\n"
+
+
+@pytest.fixture(autouse=True)
+def _own_modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def write(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+def refusal(target: str) -> str:
+    with pytest.raises(SpiderLoadError) as caught:
+        load_spider(target)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_the_one_spider_of_a_file_is_loaded(tmp_path: Path) -> None:
+    assert load_spider(write(tmp_path / "a" / "myone.py", ONE)).name == "one"
+
+
+def test_a_relative_file_is_found(tmp_path: Path) -> None:
+    write(tmp_path / "myone.py", ONE)
+    assert load_spider("myone.py").name == "one"
+
+
+def test_a_class_is_named_after_a_colon(tmp_path: Path) -> None:
+    assert load_spider(write(tmp_path / "mytwo.py", TWO) + ":Two").name == "two"
+
+
+def test_a_module_on_the_path_is_loaded_by_name(tmp_path: Path) -> None:
+    write(tmp_path / "mypackage" / "__init__.py", "")
+    write(tmp_path / "mypackage" / "inner.py", TWO)
+    assert load_spider("mypackage.inner:One").name == "one"
+
+
+def test_what_lies_beside_a_spider_can_be_imported(tmp_path: Path) -> None:
+    write(tmp_path / "far" / "beside.py", "NAME = 'beside'\n")
+    spider = write(tmp_path / "far" / "myimporter.py", f"import beside\n{ONE.replace(repr('one'), 'beside.NAME')}")
+    assert load_spider(spider).name == "beside"
+
+
+def test_a_file_named_like_a_known_module_hides_it_from_nobody(tmp_path: Path) -> None:
+    known = sys.modules["json"]
+    assert load_spider(write(tmp_path / "json.py", ONE)).__module__ == "spider_json"
+    assert sys.modules["json"] is known
+
+
+def test_an_imported_spider_and_a_nameless_base_are_not_counted(tmp_path: Path) -> None:
+    write(tmp_path / "mybase.py", ONE)
+    text = "from mybase import One\nclass Base(One):\n    name = ''\nclass Real(Base):\n    name = 'real'\n"
+    assert load_spider(write(tmp_path / "myreal.py", text)).name == "real"
+
+
+def test_no_such_file() -> None:
+    assert refusal("nowhere.py") == "nowhere.py: no such file"
+    assert refusal("no/such/dir/x.py:Cls") == "no/such/dir/x.py: no such file"
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    assert refusal(f"{tmp_path}/") == f"{tmp_path}: not a file"
+
+
+def test_a_syntax_error_is_told_with_its_line(tmp_path: Path) -> None:
+    told = refusal(write(tmp_path / "mybroken.py", f"{ONE}    def parse(self, response)\n        pass\n"))
+    assert told == "mybroken.py, line 4: SyntaxError: expected ':'"
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mybytes.py").write_bytes(b"\xff\xfe\x00x")
+    assert refusal("mybytes.py").startswith("mybytes.py")
+
+
+def test_an_error_while_importing_is_told_with_the_line_of_the_file(tmp_path: Path) -> None:
+    told = refusal(write(tmp_path / "myfailing.py", "import json\n\njson.loads('{')\n"))
+    assert told.startswith("myfailing.py, line 3: JSONDecodeError: ")
+
+
+def test_a_missing_import_is_told(tmp_path: Path) -> None:
+    told = refusal(write(tmp_path / "mymissing.py", "import no_such_module\n"))
+    assert told == "mymissing.py, line 1: ModuleNotFoundError: No module named 'no_such_module'"
+
+
+def test_a_missing_import_of_a_module_is_told_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path / "mymodule.py", "\nimport no_such_module\n")
+    assert refusal("mymodule").startswith("mymodule.py, line 2: ModuleNotFoundError")
+
+
+def test_a_file_that_exits_is_refused(tmp_path: Path) -> None:
+    assert refusal(write(tmp_path / "myexit.py", "raise SystemExit('bye')")) == "myexit.py, line 1: SystemExit: bye"
+
+
+def test_no_module_of_that_name(tmp_path: Path) -> None:
+    assert refusal("no_such_module") == "no file and no module is named 'no_such_module'"
+    assert refusal("no_such.module:X") == "no file and no module is named 'no_such.module'"
+
+
+def test_what_is_neither_file_nor_module_is_refused() -> None:
+    assert (
+        refusal("my-spider")
+        == "'my-spider' is neither a file nor the name of a module: say FILE.py, MODULE or MODULE:CLASS"
+    )
+
+
+def test_no_spider_in_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "mynone.py", "class Plain: pass\n")
+    assert refusal(path) == f"{path}: no spider in it: define a class that derives from trawl.Spider"
+
+
+def test_several_spiders_are_named_and_how_to_choose(tmp_path: Path) -> None:
+    path = write(tmp_path / "mytwo.py", TWO)
+    assert refusal(path) == f"{path}: several spiders in it (One, Two): say which, as in {path}:One"
+
+
+def test_an_unknown_class_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    path = write(tmp_path / "mytwo.py", TWO)
+    assert refusal(f"{path}:Tow") == f"{path}: no class 'Tow' in it; did you mean Two?"
+    assert refusal(f"{path}:Xyzzy") == f"{path}: no class 'Xyzzy' in it; it has One, Two"
+
+
+def test_a_class_that_is_no_spider_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "myplain.py", f"{ONE}class Plain: pass\n")
+    assert refusal(f"{path}:Plain") == f"{path}: Plain is not a spider: it must derive from trawl.Spider"
+
+
+def test_a_spider_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "mynameless.py", ONE.replace("'one'", "''"))
+    assert refusal(path) == f"{path}: One has no name: give the class an attribute `name`"

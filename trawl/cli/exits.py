@@ -1,0 +1,26 @@
+"""What the command's exit status says."""
+
+from __future__ import annotations
+
+__all__ = ["FAILED", "INTERRUPTED", "OK", "USAGE", "status_of"]
+
+OK = 0
+"""The crawl ended by itself."""
+
+FAILED = 1
+"""It ended on an error, or could not begin: start failed, a feed failed, the spider could not be loaded."""
+
+USAGE = 2
+"""Wrong usage or wrong settings: nothing was started."""
+
+INTERRUPTED = 130
+"""Stopped by Ctrl-C: 128 and the number of SIGINT, as shells say it."""
+
+
+def status_of(reason: str) -> int:
+    """The exit status for the reason that a crawl ended for."""
+    if reason in ("start_error", "feed_error"):
+        return FAILED
+    if reason in ("shutdown", "cancelled"):
+        return INTERRUPTED
+    return OK

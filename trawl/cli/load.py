@@ -1,0 +1,144 @@
+"""Finds the spider that a person names: ``FILE.py``, ``FILE.py:CLASS``, ``MODULE`` or ``MODULE:CLASS``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from trawl.errors import SpiderLoadError
+from trawl.settings.check import nearest
+from trawl.spiders import Spider
+
+__all__ = ["load_spider"]
+
+
+def load_spider(target: str) -> type[Spider]:
+    """The spider class that ``target`` names; its module is imported.
+
+    A file's own directory (for a module the working directory) goes to the front of ``sys.path``, so that what lies
+    beside the spider can be imported.
+
+    Raises:
+        SpiderLoadError: One line that says what is wrong: no such file, a syntax error and its line, an error while it
+            is imported, no spider in it, or several.
+    """
+    place, colon, class_name = target.rpartition(":")
+    if not colon or not class_name.isidentifier():
+        place, class_name = target, ""
+    module = _from_file(Path(place)) if _is_file(place) else _from_name(place)
+    return _spider_in(module, place, class_name)
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place or "\\" in place or Path(place).is_file()
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.exists():
+        raise SpiderLoadError(f"{path}: no such file")
+    if not path.is_file():
+        raise SpiderLoadError(f"{path}: not a file")
+    path = path.resolve()
+    _first_on_path(path.parent)
+    name = path.stem
+    if name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier():
+        name = f"spider_{''.join(c if c.isalnum() else '_' for c in path.stem)}"  # hides nobody else's module
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None:
+        raise SpiderLoadError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look a class's module up there
+    try:
+        with _told(path.name):
+            loader.exec_module(module)
+    except SpiderLoadError:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise SpiderLoadError(
+            f"{name!r} is neither a file nor the name of a module: say FILE.py, MODULE or MODULE:CLASS"
+        )
+    _first_on_path(Path.cwd())
+    try:
+        with _told(name):
+            return importlib.import_module(name)
+    except SpiderLoadError as error:
+        missing = error.__cause__
+        if isinstance(missing, ModuleNotFoundError) and missing.name and f"{name}.".startswith(f"{missing.name}."):
+            beside = f"{name.replace('.', '/')}.py"
+            hint = f" (there is a file {beside})" if Path(beside).is_file() else ""
+            raise SpiderLoadError(f"no file and no module is named {name!r}{hint}") from missing
+        raise
+
+
+def _first_on_path(directory: Path) -> None:
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Turn whatever an import raises into one line that names the file and the line at fault."""
+    try:
+        yield
+    except SyntaxError as error:
+        file = Path(error.filename).name if error.filename else name
+        raise SpiderLoadError(f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        lines = traceback.extract_tb(error.__traceback__)
+        # The innermost line of the user's own code says more than where in a library it ended.
+        own = [line for line in lines if not line.filename.startswith("<frozen") and line.filename != __file__]
+        last = next((line for line in reversed(own) if Path(line.filename).name == Path(name).name), None)
+        last = last or (own[-1] if own else None)
+        where = f"{Path(last.filename).name}, line {last.lineno}" if last else name
+        raise SpiderLoadError(f"{where}: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+def _spider_in(module: ModuleType, place: str, class_name: str) -> type[Spider]:
+    found = {
+        value.__name__: value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Spider) and value.__module__ == module.__name__
+    }
+    if class_name:
+        return _named(module, place, class_name, found)
+    spiders = {name: spider for name, spider in found.items() if spider.name} or found
+    if not spiders:
+        raise SpiderLoadError(f"{place}: no spider in it: define a class that derives from trawl.Spider")
+    if len(spiders) > 1:
+        names = ", ".join(sorted(spiders))
+        first = min(spiders)
+        raise SpiderLoadError(f"{place}: several spiders in it ({names}): say which, as in {place}:{first}")
+    return _checked(next(iter(spiders.values())), place)
+
+
+def _named(module: ModuleType, place: str, class_name: str, found: dict[str, type[Spider]]) -> type[Spider]:
+    value = getattr(module, class_name, None)
+    if value is None:
+        close = nearest(class_name, found)
+        known = f"; did you mean {close}?" if close else f"; it has {', '.join(sorted(found)) or 'no spiders'}"
+        raise SpiderLoadError(f"{place}: no class {class_name!r} in it{known}")
+    if not (isinstance(value, type) and issubclass(value, Spider)):
+        raise SpiderLoadError(f"{place}: {class_name} is not a spider: it must derive from trawl.Spider")
+    return _checked(value, place)
+
+
+def _checked(spider: type[Spider], place: str) -> type[Spider]:
+    if not spider.name or not isinstance(spider.name, str):
+        raise SpiderLoadError(f"{place}: {spider.__name__} has no name: give the class an attribute `name`")
+    return spider

@@ -1,0 +1,159 @@
+"""Sets logging up for the command: safe text, tracebacks only where they help, colours only on a terminal.
+
+Programs that call trawl keep their own logging: only the command comes here.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.logging import RichHandler
+
+from trawl.errors import TrawlError, UsageError
+from trawl.observe import ObserveSettings, printable
+
+__all__ = ["Logs", "SafeFormatter", "is_expected"]
+
+_CHATTY = ("httpx", "httpcore", "hpack")
+_TERMINAL_FORMAT = "[%(name)s] %(message)s"
+_TERMINAL_TIME = "%H:%M:%S"
+
+
+class SafeFormatter(logging.Formatter):
+    """A formatter whose lines hold no control characters, however hostile the page that is logged.
+
+    Lines after the first are indented, so that a page can't forge an entry.
+
+    Args:
+        shows_all: Show the tracebacks of expected errors too.
+    """
+
+    def __init__(self, fmt: str, datefmt: str, *, shows_all: bool) -> None:
+        super().__init__(fmt, datefmt)
+        self._shows_all = shows_all
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not self._shows_all and is_expected(error):
+            record = copy.copy(record)
+            record.msg, record.args = f"{record.getMessage()}: {one_line(error)}", None
+            record.exc_info = record.exc_text = None
+        return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record), keeps_lines=True).replace("\n", "\n    ")
+
+    def formatException(
+        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+    ) -> str:
+        return printable(super().formatException(ei), keeps_lines=True)
+
+
+def is_expected(error: BaseException) -> bool:
+    """Whether an error is told well enough in one line: trawl raised it, about input or the network.
+
+    A ValueError counts where trawl's own HTTP values raised it: they refuse a wrong URL, method or header so.
+    """
+    if isinstance(error, TrawlError):
+        return True
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, ValueError) and bool(frames) and _module_of(frames[-1]).startswith("trawl.http")
+
+
+def one_line(error: BaseException) -> str:
+    """An error as one line, with the line of the user's own code that it came from, if it came through any."""
+    text = f"{error}".strip() or type(error).__name__
+    own = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if _module_of(frame).partition(".")[0] not in ("trawl", "trio", "outcome")
+    ]
+    return f"{text} ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else text
+
+
+def _module_of(frame: object) -> str:
+    return str(getattr(frame, "f_globals", {}).get("__name__", ""))
+
+
+class Logs:
+    """The command's log, from its first line to its last; a context manager that leaves logging as it was."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._handler: logging.Handler | None = None
+        self._levels: dict[str, int] = {}
+        self.is_debug = False
+
+    def __enter__(self) -> Logs:
+        self._levels = {name: logging.getLogger(name).level for name in ("", *_CHATTY)}
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._drop()
+        for name, level in self._levels.items():
+            logging.getLogger(name).setLevel(level)
+
+    def apply(self, settings: ObserveSettings, *, is_quiet: bool = False) -> None:
+        """Log as ``settings`` say from here on.
+
+        Args:
+            settings: The level, the file, the shape.
+            is_quiet: Only warnings and worse reach standard error; a log file gets all.
+
+        Raises:
+            UsageError: The level is no level, the log file can't be opened, or LOG_FORMAT is no format.
+        """
+        level = _level(settings.log_level)
+        self.is_debug = level <= logging.DEBUG
+        handler = self._made(settings)
+        if is_quiet and settings.log_file is None:
+            level = max(level, logging.WARNING)
+        self._drop()
+        self._handler = handler
+        handler.setLevel(level)
+        root = logging.getLogger()
+        root.addHandler(handler)
+        root.setLevel(level)
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
+
+    def _made(self, settings: ObserveSettings) -> logging.Handler:
+        if not settings.log_enabled:
+            return logging.NullHandler()
+        shape, time_shape = settings.log_format, settings.log_dateformat
+        handler: logging.Handler
+        if settings.log_file is not None:
+            mode = "a" if settings.log_file_append else "w"
+            try:
+                handler = logging.FileHandler(settings.log_file, mode, settings.log_encoding, errors="backslashreplace")
+            except (OSError, LookupError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                raise UsageError(f"the log file {settings.log_file!r} can't be written: {reason}") from error
+        elif self._console.is_terminal and shape == ObserveSettings().log_format:
+            handler = RichHandler(
+                console=self._console, show_path=False, markup=False, log_time_format=_TERMINAL_TIME, highlighter=None
+            )
+            shape, time_shape = _TERMINAL_FORMAT, _TERMINAL_TIME
+        else:
+            handler = logging.StreamHandler(self._console.file)
+        try:
+            handler.setFormatter(SafeFormatter(shape, time_shape, shows_all=self.is_debug))
+        except ValueError as error:
+            handler.close()
+            raise UsageError(f"LOG_FORMAT is no format of a log line: {error}") from error
+        return handler
+
+    def _drop(self) -> None:
+        if self._handler is not None:
+            logging.getLogger().removeHandler(self._handler)
+            self._handler.close()
+            self._handler = None
+
+
+def _level(level: str | int) -> int:
+    return level if isinstance(level, int) else logging.getLevelNamesMapping()[level]

@@ -1,0 +1,147 @@
+"""The command ``trawl crawl``: from what was typed to an exit status."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Mapping
+
+import attrs
+import trio
+from rich.console import Console
+
+from trawl.cli.exits import FAILED, INTERRUPTED, USAGE, status_of
+from trawl.cli.load import load_spider
+from trawl.cli.logs import Logs
+from trawl.cli.minutes import log_watcher
+from trawl.cli.panel import can_show, panel_watcher
+from trawl.cli.summary import scopes_table, summary_table
+from trawl.cli.targets import STANDARD_OUTPUT, feeds_layer, spider_arguments
+from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
+from trawl.errors import TrawlError, UsageError
+from trawl.observe import ObserveSettings, printable
+from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
+from trawl.spiders import Spider
+from trawl.throttling import ScopeReport
+
+__all__ = ["Order", "crawl_command", "log_layer", "stderr_console"]
+
+_WIDTH_OF_A_FILE = 120
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """What a person asked for on the command line, as it was typed.
+
+    Attributes:
+        target: The spider: ``FILE.py``, ``MODULE``, either with ``:CLASS``.
+        arguments: ``-a``: texts ``NAME=VALUE``.
+        settings: ``-s``: texts ``NAME=VALUE``.
+        appended: ``-o``.
+        overwritten: ``-O``.
+        log_level: ``--log-level``.
+        log_file: ``--log-file``.
+        is_quiet: ``--quiet``.
+    """
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    appended: tuple[str, ...] = ()
+    overwritten: tuple[str, ...] = ()
+    log_level: str | None = None
+    log_file: str | None = None
+    is_quiet: bool = False
+
+
+def stderr_console() -> Console:
+    """The console on standard error: colours only on a terminal, and none where NO_COLOR is set."""
+    is_terminal = sys.stderr.isatty()
+    width = None if is_terminal else _WIDTH_OF_A_FILE
+    return Console(stderr=True, force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
+
+
+def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
+    """Run the crawl that ``order`` asks for; the exit status.
+
+    Expected errors end in one line on standard error; with ``--log-level DEBUG`` their traceback comes first.
+    """
+    with Logs(console) as logs:
+        try:
+            # Before the spider's settings are known, so that its import is logged too.
+            logs.apply(load(log_layer(order.log_level, order.log_file)).of(ObserveSettings), is_quiet=order.is_quiet)
+            arguments = spider_arguments(order.arguments)
+            typed = (
+                assignments(order.settings),
+                feeds_layer(order.appended, order.overwritten),
+                log_layer(order.log_level, order.log_file),
+            )
+            spider = load_spider(order.target)
+            settings = load(*ambient(), of_spider(spider), *typed)
+            logs.apply(settings.of(ObserveSettings), is_quiet=order.is_quiet)
+            return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
+        except TrawlError as error:
+            return _refused(error, console, is_debug=logs.is_debug)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+
+
+def log_layer(level: str | None, file: str | None) -> Layer:
+    """What ``--log-level`` and ``--log-file`` stand for."""
+    values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": file}
+    return Layer("--log-level" if level else "--log-file", {name: text for name, text in values.items() if text})
+
+
+def _run(
+    spider: type[Spider],
+    settings: Settings,
+    arguments: Mapping[str, str],
+    is_quiet: bool,
+    crawl_with: CrawlWith,
+    console: Console,
+) -> int:
+    seen: list[CrawlView] = []
+
+    async def keep(crawl: CrawlView) -> None:
+        seen.append(crawl)
+        await trio.lowlevel.checkpoint()
+
+    async def main() -> tuple[CrawlResult, list[ScopeReport]]:
+        result = await crawl_with(
+            spider,
+            settings,
+            spider_args=arguments,
+            watchers=[keep, *_watchers(settings, is_quiet, console)],
+            handle_signals=True,
+        )
+        return result, list(seen[0].report()) if seen else []
+
+    result, reports = trio.run(main)
+    if not is_quiet:
+        _tell(result, reports, console)
+    return status_of(result.reason)
+
+
+def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watcher]:
+    if is_quiet:
+        return []
+    items_on_terminal = STANDARD_OUTPUT in {str(path) for path in settings.get("FEEDS", ())} and sys.stdout.isatty()
+    if can_show(console) and not items_on_terminal:
+        return [panel_watcher(console)]
+    interval = settings.of(ObserveSettings).logstats_interval
+    return [log_watcher(interval)] if interval else []
+
+
+def _tell(result: CrawlResult, reports: list[ScopeReport], console: Console) -> None:
+    console.print(summary_table(result.reason, result.elapsed, result.stats))
+    table = scopes_table(reports)
+    if table is not None:
+        console.print(table)
+
+
+def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
+    if is_debug:
+        text = "".join(traceback.format_exception(error))
+        console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
+    console.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
+    return USAGE if isinstance(error, UsageError) else FAILED

@@ -1,0 +1,71 @@
+"""The command ``trawl settings``: every setting, its value here, and where that value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trawl.errors import SettingsError
+from trawl.observe import clipped, printable
+from trawl.settings import DEFAULT, Settings, definitions
+from trawl.settings.check import nearest
+
+__all__ = ["print_all", "print_one", "spelled"]
+
+_VALUE_CHARACTERS = 70
+
+
+def spelled(value: object) -> str:
+    """A setting's value as ``-s`` would take it: JSON, classes by their import path."""
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value, enc_hook=_path_of).decode()
+
+
+def print_one(settings: Settings, name: str, console: Console) -> None:
+    """Print the value of one setting, alone on its line, for scripts.
+
+    Raises:
+        SettingsError: There is no such setting.
+    """
+    if name not in settings:
+        close = nearest(name, settings)
+        raise SettingsError(f"unknown setting {name}{f'; did you mean {close}?' if close else ''}", name)
+    console.print(printable(spelled(settings[name])), soft_wrap=True)
+
+
+def print_all(settings: Settings, console: Console) -> None:
+    """Print every setting: on a terminal in a table, elsewhere one a line as ``NAME=VALUE`` and its source."""
+    if not console.is_terminal:
+        for name in settings:
+            console.print(f"{name}={printable(spelled(settings[name]))}  # {settings.source(name)}", soft_wrap=True)
+        return
+    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    for title in ("setting", "value", "unit", "from"):
+        table.add_column(title, overflow="fold", no_wrap=title == "setting")
+    section = ""
+    for definition in definitions():
+        if definition.section != section:
+            section = definition.section
+            table.add_row(Text(section, style="bold"))
+        source = settings.source(definition.name)
+        style = "" if source == DEFAULT else "green"
+        cells: Iterable[str] = (
+            definition.name,
+            clipped(spelled(settings[definition.name]), _VALUE_CHARACTERS),
+            definition.unit,
+            "" if source == DEFAULT else source,
+        )
+        table.add_row(*(Text(cell, style=style) for cell in cells))
+    console.print(table)
+
+
+def _path_of(value: object) -> str:
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    return repr(value)
