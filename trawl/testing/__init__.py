@@ -1,0 +1,68 @@
+"""A simulated web and a virtual clock: to prove what a spider does to servers, exactly and in milliseconds.
+
+Names are loaded when they are first asked for: pytest imports this package in every run, also where nothing is
+simulated.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trawl.testing.guard import TouchedTheWorld
+    from trawl.testing.laws import LogNormal, Uniform
+    from trawl.testing.limits import RateLimit
+    from trawl.testing.outages import Outage
+    from trawl.testing.responses import SimulatedResponse
+    from trawl.testing.running import simulate
+    from trawl.testing.sends import Send
+    from trawl.testing.simulation import Simulation
+    from trawl.testing.stretches import Stretch
+    from trawl.testing.web import SimulatedWeb
+    from trawl.testing.webfile import load_web
+    from trawl.testing.wire import SimulatedTransport
+
+__all__ = [
+    "LogNormal",
+    "Outage",
+    "RateLimit",
+    "Send",
+    "SimulatedResponse",
+    "SimulatedTransport",
+    "SimulatedWeb",
+    "Simulation",
+    "Stretch",
+    "TouchedTheWorld",
+    "Uniform",
+    "load_web",
+    "simulate",
+]
+
+_HOMES = {
+    "LogNormal": "laws",
+    "Outage": "outages",
+    "RateLimit": "limits",
+    "Send": "sends",
+    "SimulatedResponse": "responses",
+    "SimulatedTransport": "wire",
+    "SimulatedWeb": "web",
+    "Simulation": "simulation",
+    "Stretch": "stretches",
+    "TouchedTheWorld": "guard",
+    "Uniform": "laws",
+    "load_web": "webfile",
+    "simulate": "running",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

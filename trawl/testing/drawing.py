@@ -1,0 +1,213 @@
+"""The sends of a run as a picture: one lane a scope, one row a slot, a bar from each send to its end.
+
+What closed a scope is shaded behind its bars: delays, backoff, what servers asked for, quotas, robots.txt. The picture
+is SVG and is a function of its arguments alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from trawl.testing.lanes import Lane, lanes_of
+from trawl.testing.scale import Scale, marks
+from trawl.testing.sends import Send
+from trawl.testing.stretches import Kind, Stretch, merged
+from trawl.testing.svg import document, group, line, rectangle, text
+
+__all__ = ["draw"]
+
+SHADES: dict[Kind, tuple[str, str]] = {
+    "delay": ("#dbe2ea", "delay"),
+    "delay_per_slot": ("#fef3c7", "delay per slot"),
+    "robots": ("#bae6fd", "robots.txt crawl-delay"),
+    "backoff": ("#fecaca", "backoff"),
+    "hint": ("#fed7aa", "asked for by the server"),
+    "quota": ("#ddd6fe", "quota spent"),
+}
+BARS: dict[str, tuple[str, str]] = {
+    "good": ("#2563eb", "2xx"),
+    "moved": ("#0d9488", "3xx"),
+    "refused": ("#dc2626", "429 or 503"),
+    "failed": ("#d97706", "other 4xx, 5xx"),
+    "error": ("#111827", "no answer"),
+}
+INK, FAINT, GRID = "#111827", "#6b7280", "#e5e7eb"
+TOP, BOTTOM, RIGHT, LANE_GAP, LANE_PAD = 86.0, 48.0, 28.0, 10.0, 5.0
+LETTER, BOLD_LETTER = 6.9, 7.7  # the width of a letter of 12 px, about
+NARROWEST_BAR, NARROWEST_LABEL = 2.5, 26.0
+
+
+@attrs.frozen
+class _Place:
+    """A lane and where it is."""
+
+    lane: Lane
+    y: float
+    row: float
+
+    @property
+    def height(self) -> float:
+        return self.lane.rows * self.row + 2 * LANE_PAD
+
+
+def draw(
+    sends: Sequence[Send],
+    stretches: Iterable[Stretch] = (),
+    *,
+    title: str = "Sends",
+    width: float = 1200.0,
+    start: float = 0.0,
+    end: float | None = None,
+    scopes: Iterable[str] | None = None,
+) -> str:
+    """An SVG picture of ``sends``.
+
+    Args:
+        sends: What was sent, in order.
+        stretches: When which scope was closed, and why.
+        title: What stands above.
+        width: In pixels.
+        start: The first second to show.
+        end: The last second to show; None: until the last send has ended.
+        scopes: The scopes to show, in this order; None: all, the most used at the top.
+    """
+    shown_until = max([send.finished for send in sends], default=1.0) if end is None else end
+    if shown_until <= start:
+        shown_until = start + 1.0
+    seen = [send for send in sends if send.finished >= start and send.time <= shown_until]
+    lanes, left_out = lanes_of(seen, scopes)
+    left = 72.0 + BOLD_LETTER * max([len(lane.label) for lane in lanes], default=8)
+    scale = Scale(start, shown_until, left, width - RIGHT)
+    places, bottom = _placed(lanes)
+    closed = [each for each in merged(stretches) if scale.shows(each.start, each.end)]
+    shapes = [*_heading(title, seen, scale), *_legend(seen, closed)]
+    shapes += [_band(place, scale) for place in places]
+    shapes += [group(_shading(place, closed, scale)) for place in places]
+    shapes += _axis(scale, bottom)
+    shapes += [group([*_labels(place, scale), *_bars(place, scale)]) for place in places]
+    if left_out:
+        shapes.append(text(24.0, bottom + 34, f"and {left_out} more scopes", fill=FAINT, font_size=11.0))
+    return document(width, bottom + BOTTOM, shapes, title)
+
+
+def _placed(lanes: Sequence[Lane]) -> tuple[list[_Place], float]:
+    """Lanes from top to bottom, and where the last one ends."""
+    places: list[_Place] = []
+    y = TOP
+    for lane in lanes:
+        place = _Place(lane, y, 18.0 if lane.rows <= 12 else 10.0 if lane.rows <= 40 else 5.0)
+        places.append(place)
+        y += place.height + LANE_GAP
+    return places, y
+
+
+def _heading(title: str, sends: Sequence[Send], scale: Scale) -> list[str]:
+    told = f"{len(sends)} sends from {scale.start:g} s to {scale.end:.6g} s"
+    refused = sum(send.status in {429, 503} for send in sends)
+    if refused:
+        told += f", {refused} of them refused"
+    return [
+        text(24.0, 30.0, title, font_size=17.0, font_weight="600", fill=INK),
+        text(24.0, 50.0, told, fill=FAINT),
+    ]
+
+
+def _legend(sends: Sequence[Send], closed: Sequence[Stretch]) -> list[str]:
+    """What each colour that occurs means."""
+    there = {_kind_of(send) for send in sends}
+    entries = [(colour, words, 1.0) for kind, (colour, words) in BARS.items() if kind in there]
+    kinds = {stretch.kind for stretch in closed}
+    entries += [(colour, words, 0.0) for kind, (colour, words) in SHADES.items() if kind in kinds]
+    shapes: list[str] = []
+    x = 24.0
+    for colour, words, is_bar in entries:
+        height = 10.0 if is_bar else 14.0
+        rounding = 2.0 if is_bar else 0.0
+        shapes.append(rectangle(x, 70.0 - height / 2, 22.0, height, fill=colour, rx=rounding))
+        shapes.append(text(x + 28.0, 74.0, words, fill=INK))
+        x += 28.0 + LETTER * len(words) + 22.0
+    return shapes
+
+
+def _band(place: _Place, scale: Scale) -> str:
+    return rectangle(scale.left, place.y, scale.right - scale.left, place.height, fill="#f8fafc")
+
+
+def _shading(place: _Place, closed: Iterable[Stretch], scale: Scale) -> list[str]:
+    shapes = []
+    for stretch in closed:
+        if stretch.scope != place.lane.scope:
+            continue
+        x, to = scale.x(stretch.start), scale.x(stretch.end)
+        source = f"\n{stretch.source}" if stretch.source else ""
+        tip = f"{SHADES[stretch.kind][1]}: {stretch.start:.6g} to {stretch.end:.6g} s{source}"
+        colour = SHADES[stretch.kind][0]
+        y, height = place.y, place.height
+        if stretch.slot:
+            y, height = place.y + LANE_PAD + (stretch.slot - 1) * place.row, place.row
+        shapes.append(rectangle(x, y, max(to - x, 0.5), height, fill=colour, tip=tip))
+    return shapes
+
+
+def _axis(scale: Scale, bottom: float) -> list[str]:
+    shapes = []
+    floor = bottom - LANE_GAP + 4
+    for at, label in marks(scale.start, scale.end):
+        x = scale.x(at)
+        shapes.append(line(x, TOP - 2, x, floor, stroke=GRID, stroke_width=1.0))
+        shapes.append(line(x, floor, x, floor + 5, stroke=FAINT, stroke_width=1.0))
+        shapes.append(text(x, floor + 18, label, text_anchor="middle", fill=INK, font_size=11.0))
+    shapes.append(line(scale.left, floor, scale.right, floor, stroke=FAINT, stroke_width=1.0))
+    middle = (scale.left + scale.right) / 2
+    words = "seconds since the crawl began"
+    shapes.append(text(middle, floor + 34, words, text_anchor="middle", fill=FAINT, font_size=11.0))
+    return shapes
+
+
+def _labels(place: _Place, scale: Scale) -> list[str]:
+    lane = place.lane
+    middle = place.y + place.height / 2 + 4
+    shapes = [text(24.0, middle, lane.label, fill=INK, font_weight="600")]
+    every = 1 if place.row >= 10.0 else 5
+    for row, name in enumerate(lane.row_names):
+        if row % every == 0:
+            y = place.y + LANE_PAD + row * place.row + place.row / 2 + 3.5
+            shapes.append(text(scale.left - 8, y, name, text_anchor="end", fill=FAINT, font_size=10.0))
+    return shapes
+
+
+def _bars(place: _Place, scale: Scale) -> list[str]:
+    shapes = []
+    height = place.row - (4.0 if place.row > 10.0 else 2.0)
+    for row, send in place.lane.bars:
+        x = scale.x(send.time)
+        wide = max(scale.x(send.finished) - x, NARROWEST_BAR)
+        y = place.y + LANE_PAD + row * place.row + (place.row - height) / 2
+        colour = BARS[_kind_of(send)][0]
+        corner = min(2.0, wide / 2)
+        shapes.append(
+            rectangle(x, y, wide, height, fill=colour, rx=corner, stroke="#ffffff", stroke_width=0.6, tip=_tip(send))
+        )
+        if wide >= NARROWEST_LABEL and place.row >= 18.0:
+            words = str(send.status or "error")
+            centre = x + wide / 2
+            shapes.append(
+                text(centre, y + height / 2 + 3.6, words, fill="#ffffff", font_size=10.0, text_anchor="middle")
+            )
+    return shapes
+
+
+def _tip(send: Send) -> str:
+    scopes = ", ".join(f"{scope} ({amount:g})" for scope, amount in send.scopes.items())
+    answer = send.status if send.status is not None else send.error or "cut off"
+    return f"{send.method} {send.url}\n{send.time:.6g} to {send.finished:.6g} s: {answer}\n{scopes}"
+
+
+def _kind_of(send: Send) -> str:
+    if send.status is None:
+        return "error"
+    if send.status in {429, 503}:
+        return "refused"
+    return {2: "good", 3: "moved"}.get(send.status // 100, "failed")

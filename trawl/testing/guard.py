@@ -1,0 +1,142 @@
+"""No real socket, thread or process in a simulated crawl.
+
+Under a clock that jumps whenever all tasks wait, real I/O would not only be slow: while a thread works for 20 ms an
+hour of virtual time passes, and every time measured is wrong. So a simulated crawl that reaches for the world ends at
+once, with an error that says what it reached for.
+
+Two nets, both open only to code that runs in the context of a simulated crawl (its tasks, and threads that Trio starts
+for them): an audit hook of the interpreter, which sees sockets, name look-ups, new threads and new processes from
+whatever library (Python, "Audit events table"), and ``trio.to_thread.run_sync``, because Trio keeps threads for use
+again. An audit hook can't be taken away; it is installed with the first simulation of a process and does nothing
+outside of one.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import trio
+import trio.to_thread
+
+__all__ = ["Guard", "TouchedTheWorld", "guarded"]
+
+_EVENTS = {
+    "socket.__new__": "a real socket",
+    "socket.connect": "a real connection",
+    "socket.bind": "a real socket",
+    "socket.getaddrinfo": "a real name look-up",
+    "socket.gethostbyname": "a real name look-up",
+    "socket.gethostbyaddr": "a real name look-up",
+    "_thread.start_new_thread": "a real thread",
+    "subprocess.Popen": "a real process",
+    "os.fork": "a real process",
+    "os.posix_spawn": "a real process",
+    "os.system": "a real process",
+}
+
+_active: ContextVar[Guard | None] = ContextVar("trawl_simulation_guard", default=None)
+_wrapped: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("trawl_guards", 0)
+
+
+class TouchedTheWorld(RuntimeError):
+    """A simulated crawl reached for a real socket, thread or process."""
+
+
+class Guard:
+    """What one simulated crawl reached for.
+
+    Attributes:
+        scope: Cancelled at the first touch: the crawl must not go on at wrong times.
+        error: The first touch; None while there was none.
+    """
+
+    __slots__ = ("error", "scope")
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.error: TouchedTheWorld | None = None
+
+    def refuse(self, what: str, detail: str = "") -> TouchedTheWorld:
+        """The error to raise where the touch happens; ends the crawl too, whatever catches the error there."""
+        told = f"a simulated crawl would use {what}{f' ({detail})' if detail else ''}"
+        error = TouchedTheWorld(
+            f"{told}: on the virtual clock everything must be simulated; put it on the SimulatedWeb"
+        )
+        if self.error is None:
+            self.error = error
+            if trio.lowlevel.in_trio_task():
+                self.scope.cancel()
+        return error
+
+
+@contextmanager
+def guarded() -> Iterator[Guard]:
+    """Refuse the world to what runs, and is started, inside the block. In a Trio program.
+
+    Raises:
+        TouchedTheWorld: At the end, if something was touched, whatever became of the error where it happened.
+    """
+    _install_hook()
+    guard = Guard()
+    token = _active.set(guard)
+    try:
+        with _threads_refused(), guard.scope:
+            yield guard
+    except BaseException as error:
+        if guard.error is not None and isinstance(error, Exception):
+            raise guard.error from error
+        raise
+    finally:
+        _active.reset(token)
+    if guard.error is not None:
+        raise guard.error
+
+
+@functools.cache
+def _install_hook() -> None:
+    sys.addaudithook(_audit)
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    what = _EVENTS.get(event)
+    if what is None or (guard := _active.get()) is None:
+        return
+    address = next((each for each in arguments if isinstance(each, str | bytes | tuple) and each), "")
+    raise guard.refuse(what, str(address) if event.startswith(("socket.connect", "socket.get")) else "")
+
+
+@contextmanager
+def _threads_refused() -> Iterator[None]:
+    """Wrap ``trio.to_thread.run_sync`` while a guard of this Trio run is active; the last one unwraps it."""
+    depth = _wrapped.get()
+    _wrapped.set(depth + 1)
+    was = trio.to_thread.run_sync
+    if not depth:
+        trio.to_thread.run_sync = _refusing(was)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        left = _wrapped.get() - 1
+        _wrapped.set(left)
+        if not left:
+            trio.to_thread.run_sync = _unwrapped(trio.to_thread.run_sync)  # type: ignore[assignment]
+
+
+def _refusing(run_sync: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run_sync)
+    async def refusing(sync_fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        guard = _active.get()
+        if guard is None:
+            return await run_sync(sync_fn, *args, **options)
+        raise guard.refuse("a real thread", getattr(sync_fn, "__qualname__", repr(sync_fn)))
+
+    return refusing
+
+
+def _unwrapped(run_sync: Callable[..., Any]) -> Callable[..., Any]:
+    return getattr(run_sync, "__wrapped__", run_sync)

@@ -1,0 +1,141 @@
+"""A server's rate limit, as a token bucket.
+
+Theory of operation: a bucket holds at most ``burst`` tokens and is full when the run starts. Tokens come in at ``rate``
+a second. A request takes one; where there is not a whole one it is refused and takes nothing. The value is frozen; each
+run makes a bucket of its own from it, so that a web serves several runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from email.utils import format_datetime
+
+import attrs
+from attrs import validators
+
+from trawl.testing.dialects import DIALECTS, Standing
+
+__all__ = ["Bucket", "RateLimit"]
+
+NEARLY = 1e-9
+"""How much of a token may be missing: sends at exactly ``1 / rate`` must not fail by a rounding error."""
+
+
+def _as_changes(changes: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    return tuple(sorted((float(at), float(rate)) for at, rate in changes))
+
+
+@attrs.frozen
+class RateLimit:
+    """At most ``burst`` requests at once and ``rate`` a second in the long run; more are refused.
+
+    Attributes:
+        rate: Tokens that come in a second; 0 refuses all after the first ``burst``.
+        burst: Tokens that the bucket holds, from 1 up.
+        status: The status of a refusal.
+        retry_after: The ``Retry-After`` of a refusal (RFC 9110, 10.2.3): a number or text is sent as it is, True is the
+            whole seconds until the next token, ``"date"`` the same as an HTTP date, None is no such field.
+        headers: A dialect's name (``"draft-03"``, ``"draft-07"``, ``"draft-10"``, ``"x-ratelimit"``,
+            ``"x-ratelimit-epoch"``, ``"x-rate-limit"``), which every answer then speaks, or fields for refusals.
+        latency: Seconds that a refusal takes; None: what the host's latency says.
+        body: The body of a refusal.
+        changes: When the rate changes: pairs of seconds since the crawl began and the rate from then on.
+
+    Raises:
+        ValueError: A number out of its range, or an unknown dialect.
+    """
+
+    rate: float = attrs.field(converter=float, validator=[validators.ge(0.0), validators.lt(math.inf)])
+    burst: float = attrs.field(default=1.0, converter=float, validator=[validators.ge(1.0), validators.lt(math.inf)])
+    status: int = attrs.field(default=429, validator=[validators.ge(200), validators.le(599)])
+    retry_after: float | str | bool | None = None
+    headers: str | Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
+    latency: float | None = attrs.field(default=None, kw_only=True, validator=validators.optional(validators.ge(0)))
+    body: str = attrs.field(default="", kw_only=True)
+    changes: tuple[tuple[float, float], ...] = attrs.field(default=(), kw_only=True, converter=_as_changes)
+
+    @headers.validator
+    def _is_dialect(self, attribute: object, headers: object) -> None:
+        if isinstance(headers, str) and headers not in DIALECTS:
+            raise ValueError(f"{headers!r} is no dialect of rate limit headers: known are {', '.join(DIALECTS)}")
+
+    @changes.validator
+    def _are_rates(self, attribute: object, changes: tuple[tuple[float, float], ...]) -> None:
+        if any(at < 0 or rate < 0 for at, rate in changes):
+            raise ValueError(f"changes are pairs of a time and a rate, both from 0 up, not {changes!r}")
+
+
+class Bucket:
+    """The tokens of one limit in one run. Instants are seconds since the crawl began and never go back."""
+
+    __slots__ = ("_at", "_changes", "_tokens", "limit", "rate")
+
+    def __init__(self, limit: RateLimit) -> None:
+        self.limit = limit
+        self.rate = limit.rate
+        self._tokens = float(limit.burst)
+        self._at = 0.0
+        self._changes = list(reversed(limit.changes))
+
+    def take(self, now: float) -> bool:
+        """Take one token at ``now`` if there is a whole one."""
+        if not self.has_one(now):
+            return False
+        self._tokens = max(0.0, self._tokens - 1.0)
+        return True
+
+    def has_one(self, now: float) -> bool:
+        """Whether there is a whole token at ``now``."""
+        self._fill(now)
+        return self._tokens >= 1.0 - NEARLY
+
+    def wait(self, now: float) -> float:
+        """Seconds from ``now`` until there is a whole token, at the rate in force; ``inf`` if there never will be."""
+        self._fill(now)
+        missing = 1.0 - self._tokens
+        if missing <= NEARLY:
+            return 0.0
+        return missing / self.rate if self.rate else math.inf
+
+    def fields(self, now: float, now_utc: datetime, *, is_refusal: bool) -> dict[str, str]:
+        """The header fields that tell of this limit in an answer at ``now``."""
+        limit = self.limit
+        told: dict[str, str] = {}
+        if isinstance(limit.headers, str):
+            told.update(DIALECTS[limit.headers](self._standing(now, now_utc)))
+        elif limit.headers is not None and is_refusal:
+            told.update(limit.headers)
+        if is_refusal and limit.retry_after is not None and limit.retry_after is not False:
+            told["Retry-After"] = self._retry_after(now, now_utc)
+        return told
+
+    def _retry_after(self, now: float, now_utc: datetime) -> str:
+        asked = self.limit.retry_after
+        if asked is not True and asked != "date":
+            return str(asked)
+        whole = max(1, math.ceil(min(self.wait(now), 31_536_000.0) - NEARLY))
+        if asked is True:
+            return str(whole)
+        seconds = math.ceil(now_utc.timestamp() + whole - NEARLY)
+        return format_datetime(datetime.fromtimestamp(seconds, now_utc.tzinfo), usegmt=True)
+
+    def _standing(self, now: float, now_utc: datetime) -> Standing:
+        self._fill(now)
+        remaining = math.floor(self._tokens + NEARLY)
+        full = (self.limit.burst - self._tokens) / self.rate if self.rate else math.inf
+        window = self.limit.burst / self.rate if self.rate else math.inf
+        return Standing(int(self.limit.burst), remaining, window, full if remaining else self.wait(now), now_utc)
+
+    def _fill(self, now: float) -> None:
+        while self._changes and self._changes[-1][0] <= now:
+            at, rate = self._changes.pop()
+            self._pour(at)
+            self.rate = rate
+        self._pour(now)
+
+    def _pour(self, now: float) -> None:
+        if now > self._at:
+            self._tokens = min(float(self.limit.burst), self._tokens + (now - self._at) * self.rate)
+            self._at = now

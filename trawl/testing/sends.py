@@ -1,0 +1,103 @@
+"""What went over the simulated wire, send by send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
+
+from trawl.http import host_scope
+
+__all__ = ["Ledger", "Row", "Send", "shown"]
+
+DIGITS = 12
+"""Times are rounded to the picosecond: what 0.1 + 0.2 adds to 0.3 must not fail a test that says ``== 0.3``."""
+
+
+def shown(at: float) -> float:
+    """A time in seconds, without what binary fractions add to it."""
+    return round(at, DIGITS) + 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Send:
+    """One request on the wire.
+
+    Attributes:
+        time: Seconds since the crawl began, at the moment of the send.
+        finished: Seconds since the crawl began, when the last byte had been read, or the error came.
+        url: What was asked for.
+        method: How.
+        host: The host, written as its scope is.
+        slot: Which slot of its host's scope carried it, from 1; 0: it took none (``dont_throttle``, or other scopes).
+        scopes: What it was charged to: scope to amount.
+        slots: Which slot of each of these scopes carried it.
+        status: The status of the answer; None without a whole answer.
+        error: What went wrong, by the name of its class; None if nothing did.
+    """
+
+    time: float
+    finished: float
+    url: str
+    host: str
+    slot: int = 1
+    scopes: Mapping[str, float] = MappingProxyType({})
+    status: int | None = 200
+    method: str = "GET"
+    slots: Mapping[str, int] = MappingProxyType({})
+    error: str | None = None
+
+
+class Row:
+    """A send while it is on the wire; instants are those of the run's clock."""
+
+    __slots__ = ("ended_at", "error", "method", "scopes", "sent_at", "slots", "status", "url")
+
+    def __init__(self, url: str, method: str, sent_at: float) -> None:
+        self.url = url
+        self.method = method
+        self.sent_at = sent_at
+        self.ended_at: float | None = None
+        self.status: int | None = None
+        self.error: str | None = None
+        self.scopes: tuple[tuple[str, float | None], ...] = ()
+        self.slots: tuple[int, ...] = ()
+
+    def to_send(self, begun_at: float, now: float) -> Send:
+        """This row as a value; one that is still on the wire is cut off at ``now``."""
+        host = host_scope(self.url)
+        slots = dict(zip([scope for scope, _ in self.scopes], self.slots, strict=False))
+        ended_at = now if self.ended_at is None else self.ended_at
+        return Send(
+            time=shown(self.sent_at - begun_at),
+            finished=shown(ended_at - begun_at),
+            url=self.url,
+            host=host,
+            slot=slots.get(host, 0),
+            scopes=MappingProxyType({scope: 1.0 if amount is None else amount for scope, amount in self.scopes}),
+            status=self.status,
+            method=self.method,
+            slots=MappingProxyType(slots),
+            error=self.error,
+        )
+
+
+class Ledger:
+    """All sends of one run, in order.
+
+    Attributes:
+        rows: One a send.
+        sending: The row of the send that is being reported right now: whoever hears of a send while its ``on_sent`` is
+            called finds it here.
+    """
+
+    __slots__ = ("rows", "sending")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.sending: Row | None = None
+
+    def sends(self, begun_at: float, now: float) -> tuple[Send, ...]:
+        """Every send as a value, times counted from the instant ``begun_at``."""
+        return tuple([row.to_send(begun_at, now) for row in self.rows])

@@ -1,0 +1,220 @@
+"""A web of simulated hosts: what a spider is tested against.
+
+The web is only a description. A run makes its own transport from it, with buckets that are full, no connection open and
+generators at their start, so that a web serves any number of runs and each sees the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from trawl.errors import NameNotResolved
+from trawl.http import Request, host_scope, normalize_url
+from trawl.testing.hosts import Handler, Host, scope_of_name
+from trawl.testing.laws import Law
+from trawl.testing.limits import RateLimit
+from trawl.testing.outages import Outage
+from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, page_of, redirect_to
+from trawl.testing.wire import SimulatedTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from trawl.spiders import Spider
+    from trawl.testing.simulation import Simulation
+    from trawl.transport import TransportSettings
+
+__all__ = ["SimulatedWeb"]
+
+
+class SimulatedWeb:
+    """Hosts and pages that exist on the virtual clock only.
+
+    Attributes:
+        latest: The latest run on this web, if there was one.
+    """
+
+    def __init__(self) -> None:
+        self.latest: Simulation | None = None
+        self._hosts: dict[str, Host] = {}
+        self._pages: dict[str, SimulatedResponse] = {}
+
+    def add_host(
+        self,
+        host: str,
+        *,
+        latency: Law = 0.0,
+        connect: Law = 0.0,
+        keep_alive: float = 75.0,
+        limit: RateLimit | Iterable[RateLimit] | None = None,
+        handler: Handler | None = None,
+        robots: str | bytes | SimulatedResponse | None = None,
+        status: int = 200,
+        body: str | bytes = EMPTY_PAGE,
+        headers: Mapping[str, str] | None = None,
+        connect_error: Failure | Callable[[Request], Failure | None] | None = None,
+        outages: Iterable[Outage | tuple[float, float]] = (),
+    ) -> None:
+        """Put a host on the web: any path answers 200 with an empty HTML page unless something else is said.
+
+        Args:
+            host: Its name, with a port where only that port is meant; matched as throttling scopes are (E19): by
+                ``host:port``, then by ``host``.
+            latency: Seconds from the send to the last byte, or a function of the request, or a distribution.
+            connect: Seconds that a new connection takes before the send; idle connections are used again.
+            keep_alive: Seconds that an idle connection stays open.
+            limit: What it refuses, or several limits that have to allow a request together.
+            handler: Answers every request for which there is no page and that is not for ``/robots.txt``; it gets the
+                request (``url``, ``method``, ``headers``, ``body``) at the send, and may be async.
+            robots: The text of ``/robots.txt``, or its whole answer; None is a 404.
+            status: The status of any path without a page or handler.
+            body: The body there.
+            headers: The fields there.
+            connect_error: What goes wrong with connecting, or a function of the request that gives it or None.
+            outages: When it is down: outages, or pairs of start and end, in seconds since the crawl began.
+
+        Raises:
+            ValueError: The host is there already, or a value is out of range.
+            TypeError: A value is of the wrong kind.
+        """
+        name = scope_of_name(host)
+        if name in self._hosts and not self._hosts[name].is_implied:
+            raise ValueError(f"the host {name} is on this web already")
+        self._hosts[name] = Host(
+            name=name,
+            latency=latency,
+            connect=connect,
+            keep_alive=keep_alive,
+            limit=limit,
+            handler=handler,
+            robots=robots,
+            answer=SimulatedResponse(status, body, headers),
+            connect_error=connect_error,
+            outages=outages,
+        )
+
+    def add_page(
+        self,
+        url: str,
+        links: Iterable[str] = (),
+        *,
+        title: str = "",
+        body: str | bytes | None = None,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        latency: float = 0.0,
+        first_byte: float | None = None,
+        error: Failure | None = None,
+    ) -> None:
+        """Put a page on the web: HTML with these links, unless there is a ``body``. Its host is added if need be.
+
+        Args:
+            url: Its address; scheme and query count, the fragment does not.
+            links: The targets of its links, as they are written in the page.
+            title: Its title.
+            body: The whole body in place of links and title.
+            status: Its status.
+            headers: Its fields.
+            latency: Seconds from the send to the last byte; 0.0: as its host.
+            first_byte: Seconds from the send to the headers, for a slow body.
+            error: What comes in place of the last byte.
+
+        Raises:
+            ValueError: The URL is none, or a value is out of range.
+        """
+        page = page_of(links, title) if body is None else body
+        self._put(url, SimulatedResponse(status, page, headers, latency, first_byte=first_byte, error=error))
+
+    def add_redirect(self, url: str, to: str, *, status: int = 302, headers: Mapping[str, str] | None = None) -> None:
+        """Put a redirect on the web: ``url`` answers ``status`` with ``Location: to``. Its host is added if need be."""
+        self._put(url, redirect_to(to, status, headers))
+
+    def add_site(self, host: str, pages: int, *, links: int = 10, **options: Any) -> None:
+        """Put a host with ``pages`` linked pages on the web: ``/``, ``/1``, ``/2``, a tree with ``links`` links a page.
+
+        Args:
+            host: Its name.
+            pages: How many pages.
+            links: How many links a page has.
+            options: As :meth:`add_host` takes them.
+        """
+        self.add_host(host, **options)
+        for number in range(pages):
+            below = range(number * links + 1, min((number + 1) * links + 1, pages))
+            self.add_page(f"http://{host}/{number or ''}", [f"/{each}" for each in below], title=f"Page {number}")
+
+    def host_of(self, url: str) -> Host | None:
+        """The host that answers for a URL in normal form: by ``host:port``, then by ``host``; None: no such name."""
+        scope = host_scope(url)
+        return self._hosts.get(scope) or self._hosts.get(_without_port(scope))
+
+    def page_at(self, url: str) -> SimulatedResponse | None:
+        """The page at a URL in normal form, if one was added."""
+        return self._pages.get(url.partition("#")[0])
+
+    def transport(
+        self,
+        settings: TransportSettings | None = None,
+        *,
+        seed: int | str = 0,
+        begun_at: float | None = None,
+        wall_start_utc: datetime | None = None,
+    ) -> SimulatedTransport:
+        """The wire of one run: a transport on the clock of the Trio program that uses it.
+
+        Args:
+            settings: Timeouts and the largest body; the defaults if None.
+            seed: For what is drawn.
+            begun_at: The instant on the run's clock that outages and limits count from; None: that of the first send.
+            wall_start_utc: The wall time at that instant; 2025-01-01T00:00:00Z if None.
+        """
+        return SimulatedTransport(self, settings, seed=seed, begun_at=begun_at, wall_start_utc=wall_start_utc)
+
+    async def crawl(
+        self,
+        spider_cls: type[Spider],
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        **spider_args: object,
+    ) -> Simulation:
+        """Run a spider against this web inside a Trio program on a virtual clock (``autojump_clock``). A checkpoint.
+
+        The same as :func:`trawl.testing.simulate` but for who starts Trio. Cancelling cancels the crawl.
+
+        Args:
+            spider_cls: The spider's class.
+            settings: What ``-s`` would set.
+            seed: For everything that is drawn.
+            spider_args: As ``-a`` gives them.
+
+        Raises:
+            RuntimeError: The clock of this Trio program is a real one.
+            TouchedTheWorld: The crawl would have used a real socket, thread or process.
+            SettingsError: A setting is unknown or out of range.
+        """
+        from trawl.testing.running import crawl_web  # noqa: PLC0415 a description needs no engine
+
+        return await crawl_web(spider_cls, self, settings, seed, spider_args)
+
+    def unresolved(self, request: Request) -> NameNotResolved:
+        """The error of a request to a host that is not on this web."""
+        known = ", ".join(sorted(self._hosts)[:5]) or "none"
+        cause = f"no host of the simulated web is named {host_scope(request.url)!r} (known: {known})"
+        return NameNotResolved(cause, url=request.url, method=request.method)
+
+    def _put(self, url: str, page: SimulatedResponse) -> None:
+        address = normalize_url(url).partition("#")[0]
+        if self.host_of(address) is None:
+            name = host_scope(address)
+            self._hosts[name] = Host(name=name, is_implied=True)
+        self._pages[address] = page
+
+    def __repr__(self) -> str:
+        return f"<SimulatedWeb of {len(self._hosts)} hosts and {len(self._pages)} pages>"
+
+
+def _without_port(scope: str) -> str:
+    host, colon, port = scope.rpartition(":")
+    return host if colon and port.isdigit() and (not host.startswith("[") or host.endswith("]")) else scope

@@ -1,0 +1,313 @@
+"""The simulated wire: a transport whose servers are described by a web, on the run's own clock.
+
+Theory of operation of one exchange, each step with the time it takes::
+
+    connect (new connection only) ──► send: on_sent, limits, handler ──► headers ──► last byte
+       or a connect error                or refused                       or an error in its place
+
+All that is known when the request is sent (how long, whether a timeout cuts it off) is worked out then, and one sleep
+covers it: a request costs one timer, no task. Only an async handler takes more. A connection that ended well goes back
+to the idle ones of its origin and is used again while it is kept alive; the latest first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+import trio
+
+from trawl.clock import WallClock
+from trawl.errors import (
+    BodyTooLarge,
+    ConnectTimeout,
+    DownloadError,
+    ReadTimeout,
+    ResponseBroken,
+    UnsupportedScheme,
+)
+from trawl.http import Outcome, Request, Response, origin_of
+from trawl.testing.hosts import Host
+from trawl.testing.laws import seconds
+from trawl.testing.limits import Bucket
+from trawl.testing.outages import Outage
+from trawl.testing.patience import Patience
+from trawl.testing.responses import Failure, SimulatedResponse, failure_of
+from trawl.testing.sends import Ledger, Row
+
+if TYPE_CHECKING:
+    from trawl.testing.web import SimulatedWeb
+    from trawl.transport import TransportSettings
+
+__all__ = ["WALL_START_UTC", "SimulatedTransport"]
+
+WALL_START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
+"""The wall time at which every simulation begins."""
+
+
+class _Site:
+    """One host in one run: its buckets, its open connections and its generator."""
+
+    __slots__ = ("buckets", "host", "idle", "random")
+
+    def __init__(self, host: Host, seed: int | str) -> None:
+        self.host = host
+        self.buckets = [Bucket(limit) for limit in host.limit]
+        self.idle: dict[str, list[float]] = {}  # origin -> when each idle connection was last used
+        self.random = random.Random(f"{seed}:{host.name}")
+
+    def reuse(self, origin: str, now: float) -> bool:
+        """Take an idle connection to ``origin``, if one is still open."""
+        idle = self.idle.get(origin)
+        if not idle:
+            return False
+        if now - idle.pop() <= self.host.keep_alive:
+            return True
+        idle.clear()  # the latest was used last: all others are closed too
+        return False
+
+    def keep(self, origin: str, now: float) -> None:
+        """Put a connection back."""
+        if self.host.keep_alive > 0.0:
+            self.idle.setdefault(origin, []).append(now)
+
+
+class _Exchange:
+    """One request on its way."""
+
+    __slots__ = ("deadline", "origin", "patience", "request", "row", "sent_at", "site", "started_at")
+
+    def __init__(self, request: Request, site: _Site, patience: Patience, now: float) -> None:
+        self.request = request
+        self.site = site
+        self.patience = patience
+        self.origin = origin_of(request.url)
+        self.started_at = now
+        self.deadline = now + patience.whole
+        self.sent_at: float | None = None
+        self.row: Row | None = None
+
+    def failed(self, failure: Failure, cause: str, now: float) -> Outcome:
+        """The outcome of an exchange that ended at ``now`` without a response."""
+        error = failure_of(failure, cause, self.request.url, self.request.method)
+        if self.row is not None:
+            self.row.ended_at = now
+            self.row.error = type(error).__name__
+        return Outcome(self.request, error=error, started_at=self.started_at, sent_at=self.sent_at, ended_at=now)
+
+
+class SimulatedTransport:
+    """Sends requests over a simulated web. For one run: it holds the buckets, the connections and what was sent.
+
+    Attributes:
+        ledger: What was sent.
+        begun_at: The instant of the run's clock at which the run began; None before the first send.
+    """
+
+    def __init__(
+        self,
+        web: SimulatedWeb,
+        settings: TransportSettings | None = None,
+        *,
+        seed: int | str = 0,
+        begun_at: float | None = None,
+        wall_start_utc: datetime | None = None,
+    ) -> None:
+        self.ledger = Ledger()
+        self.begun_at = begun_at
+        self._web = web
+        self._patience = Patience.of(settings)
+        self._seed = seed
+        self._wall_start_utc = wall_start_utc or WALL_START_UTC
+        self._sites: dict[str, _Site] = {}
+
+    async def send(self, request: Request, on_sent: Callable[[], None]) -> Outcome:
+        """Send ``request`` over the simulated web. What its servers do wrong is an error in the outcome. A checkpoint.
+
+        Raises:
+            TypeError: A handler gave something that is no answer. What a handler raises, other than a download error,
+                is raised here too: it is a bug in the test.
+        """
+        now = trio.current_time()
+        if self.begun_at is None:
+            self.begun_at = now
+        site = self._site(request)
+        if isinstance(site, DownloadError):
+            await trio.lowlevel.checkpoint()
+            return Outcome(request, error=site, started_at=now, ended_at=now)
+        exchange = _Exchange(request, site, self._patience.for_request(request), now)
+        if not site.reuse(exchange.origin, now):
+            failed = await self._connect(exchange)
+            if failed is not None:
+                return failed
+        row = self._report(exchange, on_sent)
+        try:
+            return await self._answered(exchange)
+        finally:
+            if row.ended_at is None:  # cancelled, or a handler's bug
+                row.ended_at = trio.current_time()
+
+    async def aclose(self) -> None:
+        """Close the simulated connections. A checkpoint."""
+        for site in self._sites.values():
+            site.idle.clear()
+        await trio.lowlevel.checkpoint()
+
+    def _site(self, request: Request) -> _Site | DownloadError:
+        url = request.url
+        if not url.startswith(("http://", "https://")):
+            scheme = url.partition(":")[0]
+            return UnsupportedScheme(f"the scheme {scheme!r} is not fetched", url=url, method=request.method)
+        host = self._web.host_of(url)
+        if host is None:
+            return self._web.unresolved(request)
+        site = self._sites.get(host.name)
+        if site is None:
+            site = self._sites[host.name] = _Site(host, self._seed)
+        return site
+
+    def _since_begin(self, now: float) -> float:
+        assert self.begun_at is not None
+        return now - self.begun_at
+
+    async def _connect(self, exchange: _Exchange) -> Outcome | None:
+        """Open a new connection; the outcome if there will be none. A checkpoint only where it takes time or fails."""
+        host, request = exchange.site.host, exchange.request
+        duration = seconds(host.connect, request, exchange.site.random)
+        failure = host.connect_error
+        if failure is not None and not isinstance(failure, DownloadError | type):
+            failure = failure(request)
+        outage = host.outage(self._since_begin(exchange.started_at))
+        if outage is not None and outage.is_connecting:
+            failure = outage.error
+            duration = duration if outage.latency is None else outage.latency
+        cause = "the simulated host refuses connections"
+        limit = min(exchange.patience.connect, exchange.patience.whole)
+        if duration > limit:
+            failure, cause, duration = ConnectTimeout, f"no connection within {limit:g} s", limit
+        if duration > 0.0:
+            await trio.sleep_until(exchange.started_at + duration)
+        elif failure is not None:
+            await trio.lowlevel.checkpoint()
+        return None if failure is None else exchange.failed(failure, cause, trio.current_time())
+
+    def _report(self, exchange: _Exchange, on_sent: Callable[[], None]) -> Row:
+        """Note the send, and say so."""
+        exchange.sent_at = now = trio.current_time()
+        exchange.row = row = Row(exchange.request.url, exchange.request.method, now)
+        self.ledger.rows.append(row)
+        self.ledger.sending = row
+        on_sent()
+        self.ledger.sending = None
+        return row
+
+    async def _answered(self, exchange: _Exchange) -> Outcome:
+        assert exchange.sent_at is not None
+        answer, latency, fields = self._refusal(exchange, exchange.sent_at)
+        if answer is None:
+            answer = await self._content(exchange)
+            if answer is None:
+                return exchange.failed(*exchange.patience.cut(exchange.started_at, trio.current_time()))
+        now = trio.current_time()  # a handler may have taken its time
+        if latency is None:
+            latency = answer.latency or seconds(exchange.site.host.latency, exchange.request, exchange.site.random)
+        first_byte = latency if answer.first_byte is None else min(answer.first_byte, latency)
+        error, cause, until = self._fate(exchange, answer, now, first_byte, latency)
+        await trio.sleep_until(until)
+        ended_at = trio.current_time()
+        if error is not None:
+            return exchange.failed(error, cause, ended_at)
+        return self._whole(exchange, answer, fields, now + first_byte, ended_at)
+
+    def _refusal(
+        self, exchange: _Exchange, sent_at: float
+    ) -> tuple[SimulatedResponse | None, float | None, dict[str, str]]:
+        """The answer of an outage or a limit, if one of them answers; its own latency; what limits say in headers."""
+        site = exchange.site
+        if not site.buckets and not site.host.outages:
+            return None, None, {}
+        since_begin = self._since_begin(sent_at)
+        outage = site.host.outage(since_begin)
+        if outage is not None:
+            return _down(outage), outage.latency, {}
+        refusing = next((bucket for bucket in site.buckets if not bucket.has_one(since_begin)), None)
+        if refusing is None:
+            for bucket in site.buckets:
+                bucket.take(since_begin)
+        fields: dict[str, str] = {}
+        now_utc = WallClock(self._wall_start_utc, self.begun_at or 0.0).to_utc(sent_at)
+        for bucket in site.buckets:
+            fields.update(bucket.fields(since_begin, now_utc, is_refusal=bucket is refusing))
+        if refusing is None:
+            return None, None, fields
+        limit = refusing.limit
+        return SimulatedResponse(limit.status, limit.body), limit.latency, fields
+
+    async def _content(self, exchange: _Exchange) -> SimulatedResponse | None:
+        """What the host has for the request; None: its handler took longer than the client waits."""
+        web, host, request = self._web, exchange.site.host, exchange.request
+        page = web.page_at(request.url)
+        if page is not None:
+            return page
+        if request.url.endswith("/robots.txt") and request.url == f"{exchange.origin}/robots.txt":
+            return host.robots
+        if host.handler is None:
+            return host.answer
+        try:
+            answer = host.handler(request)
+            if inspect.isawaitable(answer):
+                with trio.move_on_at(min(exchange.deadline, trio.current_time() + exchange.patience.read)):
+                    return _checked(await answer, host)
+                return None
+        except DownloadError as error:
+            return SimulatedResponse(error=error)
+        return _checked(answer, host)
+
+    def _fate(
+        self, exchange: _Exchange, answer: SimulatedResponse, now: float, first_byte: float, latency: float
+    ) -> tuple[Failure | None, str, float]:
+        """How an answer ends that starts at ``now``: an error or None, its cause, and when."""
+        patience = exchange.patience
+        error, cause, until = answer.error, "the simulated server broke off", now + latency
+        if answer.error is None and len(answer.body) > patience.most_bytes and exchange.request.method != "HEAD":
+            until = now + first_byte
+            cause = f"the body of {len(answer.body)} bytes passes the limit of {patience.most_bytes}"
+            error = BodyTooLarge
+        if first_byte > patience.read and until > now + patience.read:
+            error, cause, until = ReadTimeout, f"nothing came for {patience.read:g} s", now + patience.read
+        if until > exchange.deadline:
+            return patience.cut(exchange.started_at, exchange.deadline)
+        return error, cause, until
+
+    def _whole(
+        self, exchange: _Exchange, answer: SimulatedResponse, fields: dict[str, str], first_byte_at: float, now: float
+    ) -> Outcome:
+        request, row = exchange.request, cast("Row", exchange.row)
+        headers = answer.headers.copy()
+        for name, value in fields.items():
+            headers[name] = value
+        row.ended_at = now
+        row.status = answer.status
+        latency = first_byte_at - exchange.started_at
+        body = b"" if request.method == "HEAD" else answer.body
+        response = Response(request.url, answer.status, headers, body, request, latency=latency, protocol="HTTP/1.1")
+        exchange.site.keep(exchange.origin, now)
+        return Outcome(request, response, None, exchange.started_at, exchange.sent_at, first_byte_at, now)
+
+
+def _down(outage: Outage) -> SimulatedResponse:
+    headers = None if outage.retry_after is None else {"Retry-After": str(outage.retry_after)}
+    error: Failure | None = outage.error
+    if error is not None and outage.is_connecting:  # the connection was open already
+        error = ResponseBroken("the simulated server closed the connection")
+    return SimulatedResponse(outage.status, "", headers, error=error)
+
+
+def _checked(answer: object, host: Host) -> SimulatedResponse:
+    if isinstance(answer, SimulatedResponse):
+        return answer
+    name = getattr(host.handler, "__qualname__", repr(host.handler))
+    raise TypeError(f"the handler {name} of {host.name} gave {answer!r}: it has to give a SimulatedResponse")
