@@ -38,11 +38,12 @@ class SafeFormatter(logging.Formatter):
         self._shows_all = shows_all
 
     def format(self, record: logging.LogRecord) -> str:
+        record = copy.copy(record)
+        record.exc_text = None  # another handler may have put the traceback there, as the page wrote it
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not self._shows_all and is_expected(error):
-            record = copy.copy(record)
             record.msg, record.args = f"{record.getMessage()}: {one_line(error)}", None
-            record.exc_info = record.exc_text = None
+            record.exc_info = None
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -135,9 +136,7 @@ class Logs:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise UsageError(f"the log file {settings.log_file!r} can't be written: {reason}") from error
         elif self._console.is_terminal and shape == ObserveSettings().log_format:
-            handler = RichHandler(
-                console=self._console, show_path=False, markup=False, log_time_format=_TERMINAL_TIME, highlighter=None
-            )
+            handler = RichHandler(console=self._console, show_path=False, markup=False, log_time_format=_TERMINAL_TIME)
             shape, time_shape = _TERMINAL_FORMAT, _TERMINAL_TIME
         else:
             handler = logging.StreamHandler(self._console.file)

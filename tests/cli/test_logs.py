@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from rich.console import Console
+
+from trawl.cli.logs import Logs, is_expected
+from trawl.errors import DownloadError, UsageError
+from trawl.http import Request
+from trawl.observe import ObserveSettings
+
+logger = logging.getLogger("test.logs")
+PLAIN = "%(levelname)s %(message)s"
+
+
+@pytest.fixture
+def stream() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def logs(stream: io.StringIO) -> Iterator[Logs]:
+    with Logs(Console(file=stream, force_terminal=False)) as logs:
+        logs.apply(ObserveSettings(log_format=PLAIN))
+        yield logs
+
+
+def test_control_characters_of_a_page_never_reach_the_log(logs: Logs, stream: io.StringIO) -> None:
+    logger.info("title: %s", "\x1b[2J\x1b]0;owned\x07\r\u202eevil")
+    assert stream.getvalue() == "INFO title: \\x1b[2J\\x1b]0;owned\\x07\\r\\u202eevil\n"
+
+
+def test_a_page_cannot_forge_an_entry(logs: Logs, stream: io.StringIO) -> None:
+    logger.info("%s", "x\nERROR all is lost")
+    assert stream.getvalue() == "INFO x\n    ERROR all is lost\n"
+
+
+@pytest.mark.usefixtures("logs")
+def test_a_bug_in_a_callback_keeps_its_traceback(stream: io.StringIO) -> None:
+    try:
+        raise RuntimeError("a \x1b[31mbug")
+    except RuntimeError:
+        logger.exception("callback failed")
+    assert "Traceback (most recent call last)" in stream.getvalue()
+    assert stream.getvalue().endswith("RuntimeError: a \\x1b[31mbug\n")
+
+
+@pytest.mark.usefixtures("logs")
+def test_an_expected_error_is_one_line(stream: io.StringIO) -> None:
+    try:
+        raise DownloadError("timed out", url="http://a.example/")
+    except DownloadError as error:
+        logger.error("given up", exc_info=error)  # as the engine does
+    line = re.sub(r"line \d+", "line N", stream.getvalue())
+    assert line == "ERROR given up: GET http://a.example/: timed out (test_logs.py, line N)\n"
+
+
+def test_an_expected_error_has_its_traceback_at_debug(logs: Logs, stream: io.StringIO) -> None:
+    logs.apply(ObserveSettings(log_format=PLAIN, log_level="DEBUG"))
+    assert logs.is_debug
+    logger.error("given up", exc_info=DownloadError("timed out"))
+    assert stream.getvalue() == "ERROR given up\ntrawl.errors.DownloadError: timed out\n"
+
+
+def test_a_refused_url_is_expected_and_other_value_errors_are_not() -> None:
+    with pytest.raises(ValueError, match="no url") as caught:
+        Request("no url")
+    assert is_expected(caught.value)
+    with pytest.raises(ValueError, match="invalid literal") as other:
+        int("x")
+    assert not is_expected(other.value)
+
+
+def test_quiet_lets_warnings_through_only(logs: Logs, stream: io.StringIO) -> None:
+    logs.apply(ObserveSettings(log_format=PLAIN), is_quiet=True)
+    logger.info("one")
+    logger.warning("two")
+    assert stream.getvalue() == "WARNING two\n"
+
+
+def test_a_log_file_takes_the_place_of_standard_error(logs: Logs, stream: io.StringIO, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    logs.apply(ObserveSettings(log_format=PLAIN, log_file=str(path)), is_quiet=True)
+    logger.info("héllo \ud800")
+    logs.apply(ObserveSettings())
+    assert path.read_text("utf-8") == "before\nINFO héllo \\ud800\n"
+    assert stream.getvalue() == ""
+    logs.apply(ObserveSettings(log_format=PLAIN, log_file=str(path), log_file_append=False))
+    logs.apply(ObserveSettings())
+    assert path.read_text() == ""
+
+
+def test_a_log_can_be_switched_off(logs: Logs, stream: io.StringIO) -> None:
+    logs.apply(ObserveSettings(log_enabled=False))
+    logger.error("nobody hears this")
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            ObserveSettings(log_file="/no/such/dir/log"),
+            "the log file '/no/such/dir/log' can't be written: No such file",
+        ),
+        (ObserveSettings(log_file="x", log_encoding="utf-99"), "the log file 'x' can't be written: unknown encoding"),
+        (ObserveSettings(log_format="%(nonsense"), "LOG_FORMAT is no format of a log line"),
+    ],
+)
+def test_a_log_that_cannot_be_written_is_refused(
+    logs: Logs, settings: ObserveSettings, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=sentence):
+        logs.apply(settings)
+
+
+def test_a_terminal_gets_times_and_colours_but_no_markup() -> None:
+    colours: Literal["standard"] | None
+    for colours in ("standard", None):
+        stream = io.StringIO()
+        with Logs(Console(file=stream, force_terminal=True, color_system=colours, width=100)) as logs:
+            logs.apply(ObserveSettings())
+            logger.warning("[red]not markup[/red] http://a.example/")
+        assert ("\x1b[" in stream.getvalue()) == bool(colours)
+    assert "WARNING  [test.logs] [red]not markup[/red] http://a.example/" in stream.getvalue()
+
+
+def test_logging_is_left_as_it_was_found() -> None:
+    root = logging.getLogger()
+    before = (list(root.handlers), root.level, logging.getLogger("httpx").level)
+    with Logs(Console(file=io.StringIO())) as logs:
+        logs.apply(ObserveSettings(log_level=5))
+        assert root.level == 5
+    assert (list(root.handlers), root.level, logging.getLogger("httpx").level) == before

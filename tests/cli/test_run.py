@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.cli.fake_crawl import FakeCrawl, FakeEngine
+from trawl.cli import main
+from trawl.cli.run import Order, crawl_command
+from trawl.cli.summary import scopes_table
+from trawl.errors import FeedError
+from trawl.observe import Stats
+from trawl.throttling import ScopeReport
+
+SPIDER = "import trawl.spiders\nclass One(trawl.spiders.Spider):\n    name = 'one'\n"
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("TRAWL_LOG_LEVEL", "TRAWL_LOG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "myone.py").write_text(SPIDER)
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def run(engine: FakeEngine, *arguments: str) -> int:
+    return main(["crawl", *arguments], crawl_with=engine)
+
+
+def test_a_crawl_is_given_everything_that_was_typed() -> None:
+    engine = FakeEngine()
+    status = run(
+        engine,
+        "myone.py",
+        "-a",
+        "tag=x=y",
+        "-s",
+        "LOGSTATS_INTERVAL=5",
+        "-o",
+        "a.jsonl",
+        "-O",
+        "-:csv",
+        "--log-level",
+        "debug",
+    )
+    assert status == 0
+    assert engine.spider_cls is not None
+    assert engine.settings is not None
+    assert engine.spider_cls.name == "one"
+    assert engine.spider_args == {"tag": "x=y"}
+    assert engine.handles_signals
+    assert engine.settings["FEEDS"] == {"a.jsonl": {"overwrite": False}, "-": {"overwrite": True, "format": "csv"}}
+    assert (engine.settings["LOGSTATS_INTERVAL"], engine.settings["LOG_LEVEL"]) == (5.0, "DEBUG")
+
+
+def test_custom_settings_are_weaker_than_s_and_stronger_than_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    custom = "    custom_settings = {'LOG_FORMAT': '%(name)s', 'LOG_DATEFORMAT': 'custom'}\n"
+    (tmp_path / "myone.py").write_text(SPIDER + custom)
+    monkeypatch.setenv("TRAWL_LOG_DATEFORMAT", "environ")
+    monkeypatch.setenv("TRAWL_LOGSTATS_INTERVAL", "7")
+    engine = FakeEngine()
+    assert run(engine, "myone.py", "-s", "LOG_FORMAT=%(message)s") == 0
+    assert engine.settings is not None
+    values = [engine.settings[name] for name in ("LOG_FORMAT", "LOG_DATEFORMAT", "LOGSTATS_INTERVAL")]
+    assert values == ["%(message)s", "custom", 7.0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("finished", 0), ("enough", 0), ("start_error", 1), ("feed_error", 1), ("shutdown", 130), ("cancelled", 130)],
+)
+def test_the_exit_status_says_how_the_crawl_ended(reason: str, status: int) -> None:
+    assert run(FakeEngine(reason=reason), "myone.py") == status
+
+
+def test_ctrl_c_before_signals_are_handled_is_an_interruption() -> None:
+    assert run(FakeEngine(error=KeyboardInterrupt()), "myone.py") == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        (["nowhere.py"], 1, "trawl: nowhere.py: no such file"),
+        (["myone.py:Two"], 1, "trawl: myone.py: no class 'Two' in it; it has One"),
+        (
+            ["myone.py", "-s", "LOG_FILEE=1"],
+            2,
+            "trawl: unknown setting LOG_FILEE (in -s); did you mean LOG_FILE?",
+        ),
+        (
+            ["myone.py", "-s", "LOGSTATS_INTERVAL=x"],
+            2,
+            "trawl: LOGSTATS_INTERVAL must be a number, at least 0, not 'x' (in -s)",
+        ),
+        (["myone.py", "-s", "LOG_FILE"], 2, "trawl: -s takes NAME=VALUE, not 'LOG_FILE'"),
+        (["myone.py", "-a", "x"], 2, "trawl: -a takes NAME=VALUE, not 'x'"),
+        (["myone.py", "-o", "a", "-o", "a"], 2, "trawl: the feed 'a' is given twice"),
+        (
+            ["myone.py", "--log-level", "loud"],
+            2,
+            "trawl: LOG_LEVEL must be one of CRITICAL, ERROR, WARNING, INFO, DEBUG or a whole number, not 'LOUD'"
+            " (in --log-level)",
+        ),
+        (
+            ["myone.py", "--log-file", "no/log"],
+            2,
+            "trawl: the log file 'no/log' can't be written: No such file or directory",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_on_standard_error(
+    arguments: list[str], status: int, line: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """I03, and the table of bad input."""
+    assert run(FakeEngine(), *arguments) == status
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", f"{line}\n")
+
+
+def test_a_feed_that_cannot_be_opened_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(FakeEngine(error=FeedError("the feed '/x' can't be written: \x1b[31mno", "/x")), "myone.py") == 2
+    assert capfd.readouterr().err == "trawl: the feed '/x' can't be written: \\x1b[31mno\n"
+
+
+def test_at_debug_bad_input_has_its_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mybroken.py").write_text("def f(:\n")
+    assert run(FakeEngine(), "mybroken.py", "--log-level", "DEBUG") == 1
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "trawl: mybroken.py, line 1: SyntaxError: invalid syntax"
+
+
+def test_wrong_usage_ends_with_status_2(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["crawl"]) == 2
+    assert main(["crawl", "myone.py", "--nonsense"]) == 2
+    assert main(["nonsense"]) == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_the_summary_goes_to_standard_error_without_colours(capfd: pytest.CaptureFixture[str]) -> None:
+    stats = Stats()
+    stats.inc("response_count", 120)
+    crawl = FakeCrawl(
+        stats=stats, elapsed=60.0, reports=(ScopeReport(scope="a.example", sends=120, rate=2.0, allowed=2.5),)
+    )
+    assert run(FakeEngine(crawl=crawl), "myone.py") == 0
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "\x1b" not in err
+    words = [line.split() for line in err.splitlines()]
+    assert ["ended", "finished"] in words
+    assert ["rate", "2.0/s"] in words
+    assert ["a.example", "120", "2.0/s", "2.5/s", "0", "0"] in words
+
+
+def test_quiet_says_nothing_at_all(capfd: pytest.CaptureFixture[str]) -> None:
+    engine = FakeEngine()
+    assert run(engine, "myone.py", "--quiet") == 0
+    assert capfd.readouterr() == ("", "")
+    assert engine.watchers == 1
+
+
+def test_no_progress_is_logged_where_its_interval_is_0() -> None:
+    engine = FakeEngine()
+    assert run(engine, "myone.py", "-s", "LOGSTATS_INTERVAL=0") == 0
+    assert engine.watchers == 1
+    assert run(engine, "myone.py") == 0
+    assert engine.watchers == 2
+
+
+def test_on_a_terminal_the_panel_gives_way_to_the_summary(tmp_path: Path) -> None:
+    console = Console(
+        file=io.StringIO(), force_terminal=True, color_system="standard", width=80, _environ={"TERM": "xterm"}
+    )
+    assert crawl_command(Order(target="myone.py"), FakeEngine(), console) == 0
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert text.index("quotes") < text.index("finished")
+    assert "\x1b[1;32mfinished" in text
+
+
+def test_the_busiest_scopes_are_shown_and_the_others_counted() -> None:
+    reports = [
+        ScopeReport(
+            scope=f"{n}.example",
+            sends=100 - n,
+            limited={"delay": 90.0, "concurrency": 1.0, "quota": 0.5},
+            hints=2,
+            last_hint="Retry-After: 7 of \x1b/x",
+        )
+        for n in range(20)
+    ]
+    table = scopes_table(reports)
+    assert table is not None
+    console = Console(file=io.StringIO(), width=150)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "0.example" in text
+    assert "15.example" not in text
+    assert "and 5 more" in text
+    assert "delay 1 min 30 s, concurrency 1.0 s" in text
+    assert "2: Retry-After: 7 of \\x1b/x" in text
+    assert scopes_table([ScopeReport(scope="idle")]) is None

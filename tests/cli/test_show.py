@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from trawl.cli import main
+from trawl.cli.show import print_all, spelled
+from trawl.settings import assignments, definitions, load
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def test_every_setting_is_printed_with_its_source(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.trawl]\nLOG_FILE = 'x'\n")
+    monkeypatch.setenv("TRAWL_LOG_ENABLED", "false")
+    assert main(["settings", "-s", "LOGSTATS_INTERVAL=5"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.partition("=")[0] for line in lines] == [definition.name for definition in definitions()]
+    assert f"LOG_FILE=x  # {tmp_path / 'pyproject.toml'}" in lines
+    assert "LOG_ENABLED=false  # TRAWL_LOG_ENABLED" in lines
+    assert "LOGSTATS_INTERVAL=5.0  # -s" in lines
+    assert "LOG_LEVEL=INFO  # default" in lines
+
+
+def test_one_setting_is_printed_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "--get", "LOGSTATS_INTERVAL"]) == 0
+    assert capfd.readouterr() == ("60.0\n", "")
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "--get", "LOGSTATS_INTERVL"]) == 2
+    assert capfd.readouterr() == ("", "trawl: unknown setting LOGSTATS_INTERVL; did you mean LOGSTATS_INTERVAL?\n")
+
+
+def test_a_spiders_own_settings_are_counted_in(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    spider = "import trawl.spiders\nclass One(trawl.spiders.Spider):\n    name = 'one'\n"
+    (tmp_path / "myshown.py").write_text(f"{spider}    custom_settings = {{'LOG_FILE': 'y'}}\n")
+    assert main(["settings", "myshown.py", "--get", "LOG_FILE"]) == 0
+    assert capfd.readouterr().out == "y\n"
+    assert main(["settings", "nowhere.py"]) == 1
+
+
+def test_a_terminal_gets_a_table_by_section() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=140)
+    print_all(load(assignments(["LOG_FILE=x"])), console)
+    assert isinstance(console.file, io.StringIO)
+    rows = [line.split() for line in console.file.getvalue().splitlines()]
+    assert ["LOG_FILE", "x", "-s"] in rows
+    assert ["LOGSTATS_INTERVAL", "60.0", "s"] in rows
+    assert ["Log", "and", "progress"] in rows
+
+
+def test_values_are_spelled_as_s_takes_them() -> None:
+    assert spelled("text") == "text"
+    assert spelled(None) == "null"
+    assert spelled((1, 2)) == "[1,2]"
+    assert spelled({"a": Path}) == '{"a":"pathlib.Path"}'
+    assert spelled([len]) == '["<built-in function len>"]'
+
+
+def test_the_version_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capfd.readouterr().out.startswith("trawl 0.")
