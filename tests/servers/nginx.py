@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import attrs
 import pytest
@@ -77,12 +78,16 @@ class Nginx:
     def hits(self) -> list[Hit]:
         """The access log so far, in the order in which the requests came."""
         lines = (self.folder / "access.log").read_text(encoding="utf-8").splitlines()
-        fields = [line.split("\t") for line in lines]
-        hits = [Hit(float(end) - float(took), host, *rest, int(status)) for end, took, host, *rest, status in fields]
-        return sorted(hits, key=lambda hit: hit.at)
+        return sorted((read_hit(line) for line in lines), key=lambda hit: hit.at)
 
 
-def unavailable(what: str, package: str) -> None:
+def read_hit(line: str) -> Hit:
+    """A line of the access log."""
+    ended, took, host, method, target, status = line.split("\t")
+    return Hit(float(ended) - float(took), host, method, target, int(status))
+
+
+def unavailable(what: str, package: str) -> NoReturn:
     """Skip the test, or fail it where continuous integration has promised to install what it needs."""
     reason = f"{what} is not installed: apt-get install {package}"
     if os.environ.get("CI") == "true":
