@@ -1,0 +1,141 @@
+"""From a host's name to a connected socket: look the name up, try its addresses in a staggered race (RFC 8305).
+
+Look-ups run in threads of our own limiter. ``getaddrinfo`` can hang for minutes on a name server that is gone; under
+Trio's default limiter forty such names would stop every other thread in the program, and a look-up that can't be
+abandoned would hold up each timeout and the end of the crawl. So a cancelled look-up is left to its thread.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
+from itertools import chain, zip_longest
+from typing import Any
+
+import attrs
+import trio
+
+__all__ = ["Address", "Resolve", "ThreadResolver", "dial", "interleaved"]
+
+ATTEMPT_DELAY = 0.25
+"""Seconds that an address has before the next one is tried beside it (RFC 8305, 5)."""
+
+LOOKUP_THREADS = 16
+"""Names looked up at once."""
+
+
+@attrs.frozen
+class Address:
+    """Where to connect to.
+
+    Attributes:
+        family: ``socket.AF_INET`` or ``socket.AF_INET6``.
+        sockaddr: As the socket module has it for this family.
+    """
+
+    family: int
+    sockaddr: tuple[Any, ...]
+
+
+Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
+"""The addresses of a host and port, best first. Raises ``socket.gaierror`` when there is none."""
+
+
+class ThreadResolver:
+    """Looks names up as the system does, in threads of its own limiter. Addresses need no look-up."""
+
+    def __init__(self, threads: int = LOOKUP_THREADS) -> None:
+        self._limiter = trio.CapacityLimiter(threads)
+
+    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+        """The addresses of ``host``. Cancelling leaves the look-up to its thread. Always a checkpoint.
+
+        Raises:
+            OSError: ``socket.gaierror``: the name has no address.
+        """
+        literal = _literal(host, port)
+        if literal is not None:
+            await trio.lowlevel.checkpoint()
+            return [literal]
+        found = await trio.to_thread.run_sync(_look_up, host, port, limiter=self._limiter, abandon_on_cancel=True)
+        return list(dict.fromkeys(found))
+
+
+def _literal(host: str, port: int) -> Address | None:
+    try:
+        version = ip_address(host).version
+    except ValueError:
+        return None
+    return Address(socket.AF_INET6, (host, port, 0, 0)) if version == 6 else Address(socket.AF_INET, (host, port))
+
+
+def _look_up(host: str, port: int) -> list[Address]:
+    # Bytes, so that Python's own IDNA (2003) does not touch a host that is in ASCII form already.
+    found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
+    return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
+
+
+def interleaved(addresses: Sequence[Address]) -> list[Address]:
+    """The addresses with their families taking turns, the first one's first (RFC 8305, 4)."""
+    if not addresses:
+        return []
+    first = [address for address in addresses if address.family == addresses[0].family]
+    others = [address for address in addresses if address.family != addresses[0].family]
+    return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
+
+
+async def dial(host: str, port: int, resolve: Resolve) -> trio.SocketStream:
+    """A connection to ``host``; every address is tried. Cancelling closes what was opened. Always a checkpoint.
+
+    Raises:
+        OSError: ``socket.gaierror`` if the name has no address, else the first address's refusal.
+    """
+    addresses = interleaved(await resolve(host, port))
+    if not addresses:
+        raise socket.gaierror(socket.EAI_NONAME, "no address")
+    if len(addresses) == 1:
+        return await _connected(addresses[0])
+    return await _race(addresses)
+
+
+async def _connected(address: Address) -> trio.SocketStream:
+    sock = trio.socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        await sock.connect(address.sockaddr)
+        return trio.SocketStream(sock)
+    except BaseException:
+        sock.close()
+        raise
+
+
+async def _race(addresses: Sequence[Address]) -> trio.SocketStream:
+    won: list[trio.SocketStream] = []
+    failures: list[OSError] = []
+
+    async def attempt(address: Address, failed: trio.Event) -> None:
+        try:
+            stream = await _connected(address)
+        except OSError as error:
+            failures.append(error)
+            failed.set()
+        else:
+            won.append(stream)
+            nursery.cancel_scope.cancel()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                failed = trio.Event()
+                nursery.start_soon(attempt, address, failed)
+                with trio.move_on_after(ATTEMPT_DELAY):
+                    await failed.wait()
+    except BaseException:
+        for stream in won:
+            stream.socket.close()
+        raise
+    for stream in won[1:]:  # two arrived in the same instant
+        stream.socket.close()
+    if not won:
+        raise failures[0]
+    return won[0]

@@ -1,0 +1,425 @@
+"""The transport over httpx's connections: the one module that imports httpx or its core.
+
+Theory of operation: ``httpcore`` (what httpx itself sends with) speaks HTTP/1.1 and keeps connections; httpx's client,
+requests and URLs are left out, because they cost more than a page and write URLs anew. What httpcore reads from and
+writes to is a stream of ours, and that gives four things it has no option for: names are looked up by our own resolver,
+connecting and the handshake share one time limit, a body that is refused ends by the stream refusing to be read (so no
+generator is left half-read), and a connection on which too much came is never used again.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+import httpcore
+import httpx
+import trio
+
+from trawl.errors import (
+    BodyTooLarge,
+    ConnectFailed,
+    ConnectTimeout,
+    DownloadError,
+    DownloadTimeout,
+    NameNotResolved,
+    ReadTimeout,
+    ResponseBroken,
+    TLSFailed,
+    UnsupportedScheme,
+)
+from trawl.http import Headers, Outcome, Request, Response, scheme_of
+from trawl.transport.base import OnSent
+from trawl.transport.decoding import Body, accept_encoding, codings_of
+from trawl.transport.dial import Resolve, ThreadResolver, dial
+from trawl.transport.settings import TransportSettings
+from trawl.transport.target import Target, wire_fields
+
+__all__ = ["HttpxTransport"]
+
+logger = logging.getLogger("trawl.transport")
+
+IDLE_CONNECTIONS = 100
+"""Connections beyond which an idle one is closed at once, so that a crawl of many hosts does not run out of files."""
+
+MOST_WORDS = 200
+"""Characters of a foreign error's text that are kept: it may quote what the server sent."""
+
+_HTTPCORE_ERRORS = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.UnsupportedProtocol,
+    httpcore.ProxyError,
+)
+
+_MAPPED: tuple[tuple[type[Exception], type[DownloadError], str], ...] = (
+    (httpcore.ConnectTimeout, ConnectTimeout, "no connection within {connect:g} s"),
+    (httpcore.ReadTimeout, ReadTimeout, "nothing came for {read:g} s"),
+    (httpcore.WriteTimeout, ReadTimeout, "the server took nothing for {read:g} s"),
+    (httpcore.TimeoutException, DownloadTimeout, "timed out"),
+    (httpcore.ConnectError, ConnectFailed, "no connection: {cause}"),
+    (httpcore.NetworkError, ResponseBroken, "the connection broke: {cause}"),
+    (httpcore.LocalProtocolError, DownloadError, "it can't be sent: {cause}"),
+    (httpcore.RemoteProtocolError, ResponseBroken, "{protocol}"),
+)
+"""httpcore's error, ours, and what it says. The first that fits counts."""
+
+_HTTP = b"HTTP/"
+"""What every answer begins with (RFC 9112, 4)."""
+
+_PROTOCOL_WORDS = (
+    ("without sending a response", "the server closed the connection without an answer"),
+    ("complete message body", "its body ended early: {cause}"),
+    ("Receive buffer too long", "its headers have no end"),
+    ("_SWITCH_", "the server changed to another protocol without being asked"),
+    ("illegal", "the answer is not HTTP: {cause}"),
+)
+
+
+class HttpxTransport:
+    """Sends requests over HTTP/1.1, with TLS verified, within the limits of ``settings``.
+
+    Args:
+        settings: Limits.
+        resolve: Looks names up; None: as the system does, in threads.
+        ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names, made
+            when the first ``https`` URL is asked for.
+    """
+
+    def __init__(
+        self, settings: TransportSettings, *, resolve: Resolve | None = None, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        self._settings = settings
+        self._backend = _Backend(resolve or ThreadResolver())
+        self._ssl_context = ssl_context
+        self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
+        self._accept_encoding = accept_encoding() if settings.compression_enabled else None
+
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
+        """Send ``request`` once and read the whole response; what goes wrong is the outcome's error.
+
+        Cancelling drops the connection. Always a checkpoint.
+        """
+        outcome = Outcome(request, started_at=trio.current_time())
+        limit = float(request.meta_get("download_timeout") or self._settings.download_timeout)
+        failure: DownloadError | None = None
+        with trio.move_on_after(limit) as whole:
+            try:
+                outcome.response = await self._exchange(request, outcome, on_sent)
+            except DownloadError as error:
+                failure = error
+            except _HTTPCORE_ERRORS as error:
+                failure = self._mapped(error, Target.of(request.url))
+        if whole.cancelled_caught:
+            failure = DownloadTimeout(f"not done within {limit:g} s")
+        if failure is not None:
+            failure.url, failure.method = request.url, request.method
+            outcome.error = failure
+        outcome.ended_at = trio.current_time()
+        return outcome
+
+    async def aclose(self) -> None:
+        """Close every connection. Safe to call twice; does not wait for the peers."""
+        for pool in self._pools.values():
+            await pool.aclose()
+        await trio.lowlevel.checkpoint()
+
+    async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent) -> Response:
+        if scheme_of(request.url) not in {"http", "https"}:
+            await trio.lowlevel.checkpoint()
+            raise UnsupportedScheme(f"the scheme {scheme_of(request.url)!r} is not fetched")
+        target = Target.of(request.url)
+        settings = self._settings
+        times = {"connect": settings.download_connect_timeout, "read": settings.download_read_timeout}
+        answer = await self._pool(target.scheme).handle_async_request(
+            httpcore.Request(
+                request.method,
+                httpcore.URL(
+                    scheme=target.scheme.encode(),
+                    host=target.host.encode("ascii"),
+                    port=target.port,
+                    target=target.path.encode("ascii"),
+                ),
+                headers=wire_fields(request, target, self._accept_encoding),
+                content=request.body,
+                extensions={
+                    "timeout": {**times, "write": times["read"]},
+                    "trace": _Trace(outcome, on_sent),
+                    "sni_hostname": target.host.rstrip("."),
+                },
+            )
+        )
+        try:
+            return await _Reading(request, answer, outcome, settings).response()
+        finally:
+            await answer.aclose()
+
+    def _pool(self, scheme: str) -> httpcore.AsyncConnectionPool:
+        """The connections of one scheme. Nothing caps how many there are: throttling does."""
+        pool = self._pools.get(scheme)
+        if pool is None:
+            if scheme == "https" and self._ssl_context is None:
+                self._ssl_context = httpx.create_ssl_context(verify=self._settings.download_verify_certificates)
+            pool = self._pools[scheme] = httpcore.AsyncConnectionPool(
+                ssl_context=self._ssl_context,
+                max_connections=None,
+                max_keepalive_connections=IDLE_CONNECTIONS,
+                keepalive_expiry=self._settings.download_keepalive_timeout,
+                network_backend=self._backend,
+            )
+        return pool
+
+    def _mapped(self, error: Exception, target: Target) -> DownloadError:
+        """The one place where foreign errors become ours."""
+        cause = _system_error(error)
+        words = str(getattr(cause, "strerror", None) or cause)[:MOST_WORDS] or type(cause).__name__
+        if isinstance(cause, socket.gaierror):
+            mapped: DownloadError = NameNotResolved(f"the name {target.host!r} has no address ({words})")
+        elif isinstance(cause, ssl.SSLError) and isinstance(error, httpcore.ConnectError):
+            mapped = _tls_failure(cause)
+        else:
+            kind, text = next((ours, text) for theirs, ours, text in _MAPPED if isinstance(error, theirs))
+            protocol = next((text for sign, text in _PROTOCOL_WORDS if sign in words), "the answer is broken: {cause}")
+            mapped = kind(
+                text.replace("{protocol}", protocol).format(
+                    cause=words,
+                    connect=self._settings.download_connect_timeout,
+                    read=self._settings.download_read_timeout,
+                )
+            )
+        mapped.__cause__ = error
+        return mapped
+
+
+def _system_error(error: BaseException) -> BaseException:
+    """What the system said behind an error of httpcore's; the error itself where that is what the server did."""
+    found: BaseException | None = None if isinstance(error, httpcore.ProtocolError) else error
+    while found is not None and not isinstance(found, OSError):
+        found = found.__cause__ or found.__context__  # httpcore's pool drops the cause and leaves the context
+    return found or error
+
+
+def _tls_failure(error: ssl.SSLError) -> DownloadError:
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return ConnectFailed("the server closed the connection during the TLS handshake")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TLSFailed(f"its certificate is refused: {error.verify_message}")
+    return TLSFailed(f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}")
+
+
+class _Trace:
+    """Notes the instants of one exchange, and tells that the request goes to the wire."""
+
+    __slots__ = ("_is_new", "_on_sent", "_outcome")
+
+    def __init__(self, outcome: Outcome, on_sent: OnSent) -> None:
+        self._outcome = outcome
+        self._on_sent = on_sent
+        self._is_new = False
+
+    async def __call__(self, event: str, details: dict[str, Any]) -> None:
+        """Called by httpcore as things happen."""
+        outcome = self._outcome
+        if event == "connection.connect_tcp.started":
+            self._is_new = True
+            outcome.started_at = trio.current_time()
+        elif event == "http11.send_request_headers.started":
+            outcome.sent_at = trio.current_time()
+            if not self._is_new:
+                outcome.started_at = outcome.sent_at
+            self._on_sent()
+        elif event == "http11.receive_response_headers.complete":
+            outcome.first_byte_at = trio.current_time()
+
+
+class _Reading:
+    """One response from its headers to its end."""
+
+    def __init__(
+        self, request: Request, answer: httpcore.Response, outcome: Outcome, settings: TransportSettings
+    ) -> None:
+        self._request = request
+        self._answer = answer
+        self._outcome = outcome
+        self._headers = Headers.from_wire(answer.headers)
+        self._max_bytes = int(_first(request.meta_get("download_maxsize"), settings.download_maxsize))
+        self._warn_bytes = int(_first(request.meta_get("download_warnsize"), settings.download_warnsize))
+        self._is_strict = bool(
+            _first(request.meta_get("download_fail_on_dataloss"), settings.download_fail_on_dataloss)
+        )
+        codings = codings_of(self._headers.getlist("Content-Encoding")) if settings.compression_enabled else []
+        self._body = Body(codings, self._max_bytes)
+        self._has_body = request.method != "HEAD" and answer.status not in {204, 304}
+
+    async def response(self) -> Response:
+        """Read the body and make the response."""
+        answer, request, headers = self._answer, self._request, self._headers
+        length = headers.get("Content-Length", "")
+        if self._has_body and length.isdecimal() and 0 < self._max_bytes < int(length):
+            raise BodyTooLarge(f"its body of {int(length)} bytes passes {self._max_bytes}")
+        stream = answer.extensions["network_stream"]
+        loss = await self._read(stream) or self._excess(stream, length) or self._body.loss()
+        if loss is not None and self._is_strict:
+            raise loss
+        body = self._body.finish()
+        if 0 < self._warn_bytes < len(body):
+            logger.warning("%r: its body has %d bytes (DOWNLOAD_WARNSIZE is %d)", request, len(body), self._warn_bytes)
+        return Response(
+            request.url,
+            answer.status,
+            headers,
+            body,
+            request,
+            ("dataloss",) if loss is not None else (),
+            self._outcome.latency,
+            ip_address=stream.get_extra_info("server_addr"),
+            protocol=answer.extensions.get("http_version", b"HTTP/1.1").decode("ascii"),
+        )
+
+    async def _read(self, stream: _Stream) -> DownloadError | None:
+        """Read the body to its end; return what is wrong with its end."""
+        refused: DownloadError | None = None
+        try:
+            async for chunk in self._answer.aiter_stream():
+                if refused is None:
+                    try:
+                        self._body.feed(chunk)
+                    except DownloadError as error:
+                        refused = error
+                        stream.refuse()
+        except (httpcore.ProtocolError, httpcore.ReadError) as error:
+            if refused is None:
+                if self._is_strict:
+                    raise
+                return ResponseBroken(str(error))
+        if refused is not None:
+            raise refused
+        return None
+
+    def _excess(self, stream: _Stream, length: str) -> DownloadError | None:
+        """Note that more came than the response's framing says; the connection is then dropped (RFC 9112, 6.3).
+
+        httpcore shows what its parser has left to nobody, and would read it as the next response.
+        """
+        connection: Any = getattr(getattr(self._answer.stream, "_stream", None), "_connection", None)
+        left, _ = connection._h11_state.trailing_data
+        if not left:
+            return None
+        stream.is_spoilt = True
+        if self._has_body and length and left.strip(b"\r\n"):
+            return ResponseBroken(f"more came than its Content-Length of {length} bytes")
+        return None
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
+
+
+class _Backend(httpcore.AsyncNetworkBackend):
+    """Opens our streams for httpcore."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        deadline = trio.current_time() + (inf if timeout is None else timeout)
+        try:
+            with trio.fail_at(deadline):
+                stream = await dial(host, port, self._resolve)
+            peer: str = stream.socket.getpeername()[0]
+        except trio.TooSlowError as error:
+            raise httpcore.ConnectTimeout from error
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        return _Stream(stream, stream.socket, peer, deadline)
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection as httpcore wants it, closed without waiting for the peer."""
+
+    def __init__(self, stream: trio.abc.Stream, sock: trio.socket.SocketType, peer: str, deadline: float) -> None:
+        self._stream = stream
+        self._socket = sock
+        self._peer = peer
+        self._deadline = deadline
+        self._is_refused = False
+        self._is_start = False
+        self.is_spoilt = False
+
+    def refuse(self) -> None:
+        """Read nothing more: the rest of the response is not wanted."""
+        self._is_refused = True
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._is_refused:
+            await trio.lowlevel.checkpoint()
+            raise httpcore.ReadError("refused")
+        try:
+            with trio.fail_after(inf if timeout is None else timeout):
+                data = bytes(await self._stream.receive_some(max_bytes))
+        except trio.TooSlowError as error:
+            raise httpcore.ReadTimeout from error
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise httpcore.ReadError(str(error)) from error
+        if self._is_start:
+            self._is_start = False
+            if data and not data.startswith(_HTTP[: len(data)]):
+                # The parser would wait for the end of the headers, which another protocol may never send.
+                raise httpcore.RemoteProtocolError(f"illegal start: {data[:50]!r}")
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not buffer:
+            return
+        self._is_start = True
+        try:
+            with trio.fail_after(inf if timeout is None else timeout):
+                await self._stream.send_all(buffer)
+        except trio.TooSlowError as error:
+            raise httpcore.WriteTimeout from error
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise httpcore.WriteError(str(error)) from error
+
+    async def aclose(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        # https_compatible: no wait for the peer's goodbye, which web servers don't send.
+        secure = trio.SSLStream(self._stream, ssl_context, server_hostname=server_hostname, https_compatible=True)
+        try:
+            with trio.fail_at(self._deadline):
+                await secure.do_handshake()
+        except BaseException as error:
+            await self.aclose()
+            if isinstance(error, trio.TooSlowError):
+                raise httpcore.ConnectTimeout from error
+            if isinstance(error, trio.BrokenResourceError):
+                raise httpcore.ConnectError(str(error)) from error
+            raise
+        return _Stream(secure, self._socket, self._peer, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":  # asked before reuse: readable means closed, or that something came unasked
+            return self.is_spoilt or self._socket.is_readable()
+        if info == "ssl_object":
+            return self._stream if isinstance(self._stream, trio.SSLStream) else None
+        if info == "server_addr":
+            return self._peer
+        return None

@@ -1,0 +1,63 @@
+"""What a user may set about the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+__all__ = ["TransportSettings"]
+
+
+class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
+    """Time limits, sizes, TLS, compression."""
+
+    download_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            title="s",
+            description="The longest that one request may take, from connecting to the last byte; meta "
+            "`download_timeout` goes before it.",
+        ),
+    ] = 180.0
+    download_connect_timeout: Annotated[
+        float, Meta(gt=0, title="s", description="The longest that a connection, with its TLS handshake, may take.")
+    ] = 30.0
+    download_read_timeout: Annotated[
+        float, Meta(gt=0, title="s", description="The longest silence of a server that owes us bytes, or takes none.")
+    ] = 60.0
+    download_maxsize: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="bytes",
+            description="The largest body, as sent and once decompressed; a larger one is an error. 0 means no limit; "
+            "meta `download_maxsize` goes before it.",
+        ),
+    ] = 1_073_741_824
+    download_warnsize: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="bytes",
+            description="A larger body is logged; 0 means none is. Meta `download_warnsize` goes before it.",
+        ),
+    ] = 33_554_432
+    download_fail_on_dataloss: Annotated[
+        bool,
+        Meta(
+            description="A body that ends early is an error; if False it comes as it is with the flag `dataloss`. Meta "
+            "`download_fail_on_dataloss` goes before it."
+        ),
+    ] = True
+    download_verify_certificates: Annotated[
+        bool,
+        Meta(description="Refuse a server whose TLS certificate is expired, another host's, or signed by nobody known."),
+    ] = True
+    download_keepalive_timeout: Annotated[
+        float, Meta(ge=0, title="s", description="How long an idle connection is kept for the next request.")
+    ] = 30.0
+    compression_enabled: Annotated[
+        bool, Meta(description="Ask for compressed bodies and decompress them; if False they come as they were sent.")
+    ] = True
