@@ -18,12 +18,11 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
 from trawl.scheduler.claims import PASSES
 from trawl.scheduler.gates import OriginGate
-from trawl.scheduler.lanes import PAGE, PASSING, READY, Entry, Lane, LaneId, SortKey
+from trawl.scheduler.lanes import PAGE, PASSING, READY, Entry, Lane, LaneId, Refused, SortKey
 from trawl.scheduler.later import Later
+from trawl.scheduler.outlook import waiting, why
 from trawl.scheduler.waiting import BACKOFF_PATIENCE, Board, Room
 
 if TYPE_CHECKING:
@@ -36,19 +35,6 @@ PageLane: TypeAlias = "tuple[tuple[str, ...], str]"
 """A lane of pages, as the frontier names it: scope ids, sorted, and the origin."""
 
 
-@attrs.frozen
-class Refused:
-    """An entry that may not go at all; it has left its lane and took nothing.
-
-    Attributes:
-        entry: What may not go.
-        reason: Why, as ``vet`` said.
-    """
-
-    entry: Entry
-    reason: str
-
-
 class Chooser:
     """Lanes, scopes and places of one crawl.
 
@@ -56,7 +42,7 @@ class Chooser:
         scope_of: The scope of an id, made on demand at an instant.
         places: Requests in flight at most, over all; ``inf`` for no limit. May be set while the crawl runs.
         depth_first: Inside a lane the newest goes first, in place of the oldest.
-        vet: Asked once for an entry that could go: why it may not at all, or None.
+        vet: Says why an entry may not go at all, or None; asked when it is first looked at, and when it is to go.
 
     Attributes:
         places: Requests in flight at most.
@@ -65,21 +51,25 @@ class Chooser:
         in_flight: Entries that were granted and not given back.
         grants: Entries ever granted.
         looks: Lanes ever looked at.
+        board: Who is ready and who waits where: for explanations and tests, to be read only; so are the next three.
+        lanes: The lanes that have something pending.
+        later: What waits for a time of its own.
+        closed: The closed gates, by origin.
     """
 
     __slots__ = (
-        "_board",
-        "_closed",
-        "_lanes",
-        "_later",
         "_next_order",
         "_next_turn",
         "_now",
         "_scope_of",
         "_sign",
         "_vet",
+        "board",
+        "closed",
         "grants",
         "in_flight",
+        "lanes",
+        "later",
         "looks",
         "pending",
         "pending_direct",
@@ -102,10 +92,10 @@ class Chooser:
         self._next_order = count(1).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
-        self._board = Board()
-        self._lanes: dict[LaneId, Lane] = {}
-        self._later = Later()
-        self._closed: dict[str, OriginGate] = {}
+        self.board = Board()
+        self.lanes: dict[LaneId, Lane] = {}
+        self.later = Later()
+        self.closed: dict[str, OriginGate] = {}
 
     # -- requests come and go
 
@@ -118,6 +108,7 @@ class Chooser:
         if entry.is_pending or entry.is_in_flight:
             raise ValueError(f"{entry!r} is here already")
         entry.is_pending = True
+        entry.is_vetted = False
         entry.lane = None
         entry.sent_at = None
         entry.not_before = not_before
@@ -125,7 +116,7 @@ class Chooser:
         self.pending_direct += entry.is_direct
         order = self._sign * self._next_order()
         if not_before > now:
-            self._later.add(entry, not_before, order)
+            self.later.add(entry, not_before, order)
         else:
             self._line_up(entry, order, now)
 
@@ -137,10 +128,10 @@ class Chooser:
         if self.in_flight >= self.places:
             return None
         self._now = now
-        self._board.let_time_pass(now)
-        for entry, order in self._later.due(now):
+        self.board.let_time_pass(now)
+        for entry, order in self.later.due(now):
             self._line_up(entry, order, now)
-        ready = self._board.ready
+        ready = self.board.ready
         while ready:
             ticket = ready[0]
             lane = ticket[5]
@@ -162,10 +153,8 @@ class Chooser:
         entry.sent_at = self._now = now
         lane = entry.lane
         assert lane is not None
-        for index, (scope, slot) in enumerate(zip(lane.scopes, entry.slots, strict=True)):
-            scope.sent(slot, now, entry.amount(index))
-            if scope.waiting is not None:
-                self._board.wake(scope.waiting, now)
+        lane.sent(entry, now)
+        self._wake(lane, now)
 
     def give_back(self, entry: Entry, now: float) -> None:
         """Give the places of ``entry`` back: its body is read, or it failed. Safe to call twice."""
@@ -176,12 +165,8 @@ class Chooser:
         self._now = now
         lane = entry.lane
         assert lane is not None
-        was_sent = entry.sent_at is not None
-        for index, (scope, slot) in enumerate(zip(lane.scopes, entry.slots, strict=True)):
-            scope.give(slot, was_sent=was_sent, amount=entry.amount(index))
-        for scope in lane.scopes:
-            if scope.waiting is not None:
-                self._board.wake(scope.waiting, now)
+        lane.give_back(entry)
+        self._wake(lane, now)
 
     def withdraw(self, entry: Entry, now: float | None = None) -> bool:
         """Take a pending entry out again (its waiter was cancelled); whether it was pending."""
@@ -204,31 +189,31 @@ class Chooser:
         if room is not None:
             room.baton = None
             room.refills = -1
-            self._board.wake(room, now)
+            self.board.wake(room, now)
 
     def gate_of(self, origin: str) -> OriginGate | None:
         """The closed gate of ``origin``; None when it is open."""
-        return self._closed.get(origin)
+        return self.closed.get(origin)
 
     def close_gate(self, origin: str, reason: Reason | None = None) -> None:
         """Let nothing of ``origin`` go but direct entries that pass it; ``reason`` is what those who wait are told."""
-        gate = self._closed.setdefault(origin, OriginGate(origin))
+        gate = self.closed.setdefault(origin, OriginGate(origin))
         if reason is not None:
             gate.reason = reason
-        claimant = self._board.claims.claimant
+        claimant = self.board.claims.claimant
         if claimant is not None and claimant.origin == origin and claimant.kind != PASSING:
-            self._board.end_claim(claimant, self._now)
+            self.board.end_claim(claimant, self._now)
 
     def open_gate(self, origin: str, now: float) -> None:
         """Let what waits for ``origin`` go on, in the order of coming. Safe to call when it is open."""
         self._now = now
-        gate = self._closed.pop(origin, None)
+        gate = self.closed.pop(origin, None)
         for lane in gate.waiting() if gate is not None else ():
-            self._board.enter(lane, now)
+            self.board.enter(lane, now)
 
     def best_waiting(self, origin: str) -> int:
         """The best priority that waits for the gate of ``origin``; 0 when nothing does."""
-        gate = self._closed.get(origin)
+        gate = self.closed.get(origin)
         return 0 if gate is None else gate.best_priority()
 
     # -- what can be asked
@@ -240,57 +225,50 @@ class Chooser:
         """
         if self.in_flight >= self.places:
             return inf
-        return min(self._board.next_timer(), self._later.next_at())
+        return min(self.board.next_timer(), self.later.next_at())
 
     def buffered(self, lane: PageLane) -> int:
         """How many pages wait in a lane; those that were pushed with a later time are not among them yet."""
-        found = self._lanes.get((*lane, PAGE))
+        found = self.lanes.get((*lane, PAGE))
         return 0 if found is None else len(found.queue)
 
     def head(self, lane: PageLane) -> SortKey | None:
         """The key of the best page that waits in a lane; None when none does."""
-        found = self._lanes.get((*lane, PAGE))
+        found = self.lanes.get((*lane, PAGE))
         return None if found is None else found.queue[0][:3]
 
-    @property
-    def board(self) -> Board:
-        """Who is ready and who waits where: for explanations and tests, to be read only."""
-        return self._board
+    def why(self, subject: object, now: float) -> Reason | None:
+        """Why a pending entry, its request, or a scope (by its id) waits; None when nothing is in the way."""
+        return why(self, subject, now)
 
-    @property
-    def lanes(self) -> dict[LaneId, Lane]:
-        """The lanes that have something pending: for explanations and tests, to be read only."""
-        return self._lanes
-
-    @property
-    def later(self) -> Later:
-        """What waits for a time of its own: to be read only."""
-        return self._later
+    def waiting(self, now: float, most: int) -> list[tuple[int, Reason]]:
+        """What pending entries wait for, the largest groups first, at most ``most`` of them, each with its number."""
+        return waiting(self, now, most)
 
     # -- inside
 
     def _line_up(self, entry: Entry, order: int, now: float) -> None:
         lane_id = entry.lane_id()
-        lane = self._lanes.get(lane_id)
+        lane = self.lanes.get(lane_id)
         if lane is None:
             scope_of = self._scope_of
-            lane = self._lanes[lane_id] = Lane(lane_id, tuple([scope_of(id, now) for id in lane_id[0]]))
+            lane = self.lanes[lane_id] = Lane(lane_id, tuple([scope_of(id, now) for id in lane_id[0]]))
             for scope in lane.scopes:
                 scope.lanes += 1
             lane.add(entry, order)
             lane.take_turn(self._next_turn())
             if not self._is_stopped(lane):
-                self._board.enter(lane, now)
+                self.board.enter(lane, now)
         elif lane.add(entry, order) and not isinstance(lane.where, OriginGate):
-            self._board.enter(lane, now)  # a better head: to be looked at again
+            self.board.enter(lane, now)  # a better head: to be looked at again
             if lane.where is not READY:
-                self._board.pass_on(lane, now)
+                self.board.pass_on(lane, now)
 
     def _is_stopped(self, lane: Lane) -> bool:
         """Whether the gate of a lane's origin is closed; the lane then waits there."""
-        if not self._closed or lane.kind == PASSING:
+        if not self.closed or lane.kind == PASSING:
             return False
-        gate = self._closed.get(lane.origin)
+        gate = self.closed.get(lane.origin)
         if gate is None:
             return False
         lane.version += 1
@@ -300,23 +278,33 @@ class Chooser:
 
     def _look(self, lane: Lane, now: float) -> Entry | Refused | None:
         """Grant a ready lane's best entry, or send the lane to wait."""
-        board = self._board
+        board = self.board
         if self._is_stopped(lane):
             board.end_claim(lane, now)
             board.pass_on(lane, now)
             return None
         entry = lane.queue[0][3]
+        is_vetted = entry.is_vetted
+        if not is_vetted and (reason := self._objection(entry)) is not None:
+            return self._refuse(lane, entry, reason, now)
         room, until = self._obstacle(lane, entry, now)
         if room is not None:
             board.block(lane, room, until, now)
             board.pass_on(lane, now)
             return None
-        if self._vet is not None and not entry.passes_gate and (reason := self._vet(entry)) is not None:
-            self._leave(entry)
-            lane.drop_head()
-            self._settle(lane, now)
-            return Refused(entry, reason)
+        if is_vetted and (reason := self._objection(entry)) is not None:  # rules may have changed while it waited
+            return self._refuse(lane, entry, reason, now)
         return self._take(lane, entry, now)
+
+    def _objection(self, entry: Entry) -> str | None:
+        entry.is_vetted = True
+        return None if self._vet is None or entry.passes_gate else self._vet(entry)
+
+    def _refuse(self, lane: Lane, entry: Entry, reason: str, now: float) -> Refused:
+        self._leave(entry)
+        lane.drop_head()
+        self._settle(lane, now)
+        return Refused(entry, reason)
 
     def _obstacle(self, lane: Lane, entry: Entry, now: float) -> tuple[Room | None, float]:
         """The room that ``lane`` has to wait in, and the instant its scope opens; no room: it may go.
@@ -328,26 +316,26 @@ class Chooser:
         worst = now
         is_contention = True
         for index, scope in enumerate(lane.scopes):
-            amount = entry.amount(index)
+            amount = 1.0 if scope.quota is None else entry.amount(index)
             until = scope.gate(now, amount)
             if until > now:
-                if len(lane.scopes) > 1 and scope.is_shut(now, amount, BACKOFF_PATIENCE):
+                if lane.bases is not None and scope.is_shut(now, amount, BACKOFF_PATIENCE):
                     is_contention = False
                 if until > worst:
                     worst = until
-                    at = self._board.room(scope)
+                    at = self.board.room(scope)
             elif at is None and scope.waiting is not None and scope.waiting.keeps_off(lane):
                 at = scope.waiting
         if at is not None and lane.bases is not None:
             if not is_contention:
-                self._board.end_claim(lane, now)
+                self.board.end_claim(lane, now)
             elif not lane.is_claiming and lane.passes() >= PASSES:
-                self._board.claim(lane)
+                self.board.claim(lane)
         return at, worst
 
     def _take(self, lane: Lane, entry: Entry, now: float) -> Entry:
-        board = self._board
-        rank = lane.rank()
+        board = self.board
+        rank = lane.rank() if board.claims.claimant is not None else None
         self._leave(entry)
         lane.drop_head()
         lane.version += 1
@@ -356,23 +344,30 @@ class Chooser:
         self.grants += 1
         entry.is_in_flight = True
         entry.granted_at = now
-        scopes = lane.scopes
+        lane.take_scopes(entry, now)
         if entry.is_exempt:
             entry.steps = tuple([self._scope_of(id, now).step for id, _ in entry.scopes])
-        else:
-            entry.steps = tuple([scope.step for scope in scopes])
-        entry.slots = tuple([scope.take(now, entry.amount(index)) for index, scope in enumerate(scopes)])
         if lane.is_claiming or lane.is_starving:
             board.end_claim(lane, now)
-        elif board.claims.claimant is not None:
+        elif rank is not None:
             board.yield_claim(lane, rank, now)
         if lane.queue:
             lane.take_turn(self._next_turn())
-        self._settle(lane, now)
-        for scope in scopes:
-            if scope.waiting is not None:
-                board.wake(scope.waiting, now)
+            board.enter(lane, now)
+        else:
+            self._retire(lane, now)
+        for scope in lane.scopes:
+            room = scope.waiting
+            if room is not None:
+                if room.baton is lane:  # it has a new turn, others may be before it now
+                    room.baton = None
+                board.wake(room, now)
         return entry
+
+    def _wake(self, lane: Lane, now: float) -> None:
+        for scope in lane.scopes:
+            if scope.waiting is not None:
+                self.board.wake(scope.waiting, now)
 
     def _leave(self, entry: Entry) -> None:
         entry.is_pending = False
@@ -381,7 +376,7 @@ class Chooser:
 
     def _settle(self, lane: Lane, now: float) -> None:
         """Put a lane that has lost its head where it belongs, and pass its batons on: its rank is another."""
-        board = self._board
+        board = self.board
         if not lane.queue:
             self._retire(lane, now)
         elif not isinstance(lane.where, OriginGate):
@@ -390,10 +385,10 @@ class Chooser:
 
     def _retire(self, lane: Lane, now: float) -> None:
         """Forget an empty lane, and the rooms that nobody needs any more."""
-        board = self._board
+        board = self.board
         lane.version += 1
         lane.where = None
-        del self._lanes[lane.id]
+        del self.lanes[lane.id]
         board.end_claim(lane, now)
         for scope in lane.scopes:
             scope.lanes -= 1

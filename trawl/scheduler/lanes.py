@@ -11,12 +11,14 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import attrs
+
 if TYPE_CHECKING:
     from trawl.scheduler.gates import OriginGate
     from trawl.scheduler.waiting import Room
     from trawl.throttling.scope import Scope
 
-__all__ = ["PAGE", "READY", "Entry", "Lane", "LaneId", "Rank", "SortKey"]
+__all__ = ["PAGE", "PASSING", "READY", "Entry", "Lane", "LaneId", "Rank", "Refused", "SortKey"]
 
 Rank: TypeAlias = "tuple[bool, int, int]"
 """What orders lanes, the least first: direct before page, then minus priority, then the turn."""
@@ -61,6 +63,7 @@ class Entry:
         sent_at: When it went to the wire; None if it did not (yet).
         is_pending: Pushed, and neither granted, refused nor withdrawn.
         is_in_flight: Granted, and not given back.
+        is_vetted: Whether it was asked already if it may go at all.
     """
 
     __slots__ = (
@@ -69,6 +72,7 @@ class Entry:
         "is_exempt",
         "is_in_flight",
         "is_pending",
+        "is_vetted",
         "lane",
         "lease",
         "not_before",
@@ -118,6 +122,7 @@ class Entry:
         self.sent_at: float | None = None
         self.not_before = 0.0
         self.is_pending = False
+        self.is_vetted = False
         self.is_in_flight = False
 
     def amount(self, index: int) -> float:
@@ -137,6 +142,19 @@ class Entry:
 
     def __repr__(self) -> str:
         return f"<Entry {self.request!r} priority={self.priority} scopes={[scope for scope, _ in self.scopes]}>"
+
+
+@attrs.frozen
+class Refused:
+    """An entry that may not go at all; it has left its lane and took nothing.
+
+    Attributes:
+        entry: What may not go.
+        reason: Why, as ``vet`` said.
+    """
+
+    entry: Entry
+    reason: str
 
 
 class Lane:
@@ -207,6 +225,29 @@ class Lane:
         heappop(queue)
         while queue and not queue[0][3].is_pending:
             heappop(queue)
+
+    def take_scopes(self, entry: Entry, now: float) -> None:
+        """Occupy a place in each of its scopes for ``entry``."""
+        scopes = self.scopes
+        if len(scopes) == 1:  # most lanes have one scope: the loops below cost twice as much
+            scope = scopes[0]
+            entry.steps = (scope.step,)
+            entry.slots = (scope.take(now, 1.0 if scope.quota is None else entry.amount(0)),)
+        else:
+            entry.steps = tuple([scope.step for scope in scopes])
+            entry.slots = tuple([scope.take(now, entry.amount(index)) for index, scope in enumerate(scopes)])
+
+    def sent(self, entry: Entry, now: float) -> None:
+        """Tell its scopes that ``entry`` went to the wire."""
+        for index, scope in enumerate(self.scopes):
+            scope.sent(entry.slots[index], now, 1.0 if scope.quota is None else entry.amount(index))
+
+    def give_back(self, entry: Entry) -> None:
+        """Free the places that ``entry`` has."""
+        was_sent = entry.sent_at is not None
+        for index, scope in enumerate(self.scopes):
+            amount = 1.0 if scope.quota is None else entry.amount(index)
+            scope.give(entry.slots[index], was_sent=was_sent, amount=amount)
 
     def take_turn(self, turn: int) -> None:
         """Go to the end of the line of equals."""

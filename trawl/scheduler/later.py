@@ -40,5 +40,6 @@ class Later:
             heappop(heap)
         return heap[0][0] if heap else inf
 
-    def __len__(self) -> int:
-        return sum(entry.is_pending for _, _, entry in self._heap)
+    def pending(self) -> list[Entry]:
+        """Those that wait here, soonest first."""
+        return [entry for _, _, entry in sorted(self._heap, key=lambda item: item[:2]) if entry.is_pending]

@@ -1,0 +1,100 @@
+"""What it costs to choose the next request: ``python -m benchmarks.choose``.
+
+For 10, 1,000 and 50,000 lanes it prints the microseconds of a push and of a grant with its ``sent`` and ``give_back``, and the
+lanes looked at per grant, after the first look at each. The last row is the case that is known to grow: two shared scopes that
+are closed in turn, so that lanes move between two rooms.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from time import perf_counter
+
+from trawl.scheduler.choose import Chooser
+from trawl.scheduler.lanes import Entry
+from trawl.throttling.limits import Limits
+from trawl.throttling.scope import Scope
+
+ENTRIES = 60_000
+PLACES = 64
+LATENCY = 0.01
+OPEN = Limits()
+ONE = Limits(concurrency=1)
+
+Scopes = tuple[tuple[str, float | None], ...]
+
+
+def own(host: int) -> Scopes:
+    """A host and nothing else."""
+    return ((f"h{host}", None),)
+
+
+def shared(host: int) -> Scopes:
+    """A host and two scopes that all share."""
+    return ((f"h{host}", None), ("x", None), ("y", None))
+
+
+def seesaw(host: int) -> Scopes:
+    """Two shared scopes; every third lane needs both, the others one of them."""
+    return ((f"h{host}", None), *((("x", None), ("y", None)) if host % 3 == 0 else ((("x", "y")[host % 2], None),)))
+
+
+CASES: dict[str, tuple[Callable[[int], Scopes], dict[str, Limits], Limits]] = {
+    "1 scope, concurrency 8": (own, {}, Limits(concurrency=8)),
+    "1 scope, delay 1.0": (own, {}, Limits(concurrency=1, delay=1.0)),
+    "3 scopes, shared ones open": (shared, {}, Limits(concurrency=8)),
+    "3 scopes, shared one full (10)": (shared, {"x": Limits(concurrency=10)}, Limits(concurrency=8)),
+    "3 scopes, shared one delayed (0.01)": (shared, {"x": Limits(delay=0.01)}, Limits(concurrency=8)),
+    "2 shared scopes closed in turn": (seesaw, {"x": Limits(concurrency=5), "y": Limits(concurrency=5)}, ONE),
+}
+
+
+def run(hosts: int, scopes_of: Callable[[int], Scopes], shared: dict[str, Limits], own: Limits) -> tuple[float, float, float]:
+    """Microseconds a push, microseconds a grant and its end, and looks a grant after the first look at each lane."""
+    known: dict[str, Scope] = {}
+
+    def scope(id: str, now: float) -> Scope:
+        if id not in known:
+            known[id] = Scope(id, shared.get(id, OPEN if id in "xy" else own))
+        return known[id]
+
+    chooser = Chooser(scope, places=PLACES)
+    entries = [Entry(None, scopes_of(number % hosts), origin=f"o{number % hosts}") for number in range(ENTRIES)]
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    started = perf_counter()
+    for entry in entries:
+        chooser.push(entry, 0.0)
+    pushed = perf_counter()
+    now, on_wire, most = 0.0, deque[tuple[float, Entry]](), min(ENTRIES, 20_000)
+    first_looks = 0
+    while chooser.grants < most:
+        while isinstance(granted := chooser.grant(now), Entry):
+            chooser.sent(granted, now)
+            on_wire.append((now + LATENCY, granted))
+            first_looks = first_looks or chooser.looks - 1
+        now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)
+        while on_wire and on_wire[0][0] <= now:
+            chooser.give_back(on_wire.popleft()[1], now)
+    ended = perf_counter()
+    gc.enable()
+    gc.unfreeze()
+    looks = (chooser.looks - min(hosts, chooser.looks)) / chooser.grants
+    return (pushed - started) / ENTRIES * 1e6, (ended - pushed) / chooser.grants * 1e6, looks
+
+
+def main() -> None:
+    """Print the table."""
+    print(f"{'':36} {'lanes':>7} {'push us':>8} {'grant us':>9} {'looks':>6}")
+    for name, (scopes_of, shared_limits, own_limits) in CASES.items():
+        for hosts in (10, 1_000, 50_000):
+            push, grant, looks = min((run(hosts, scopes_of, shared_limits, own_limits) for _ in range(2)), key=sum)
+            print(f"{name:36} {hosts:7,} {push:8.2f} {grant:9.2f} {looks:6.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

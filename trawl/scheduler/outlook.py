@@ -1,0 +1,95 @@
+"""Why something waits, read off where it waits (I11). Costs the choice nothing: it is worked out when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import nlargest
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+from trawl.scheduler.gates import OriginGate
+from trawl.scheduler.lanes import READY, Entry, Lane
+from trawl.throttling.explain import Reason
+
+if TYPE_CHECKING:
+    from trawl.scheduler.choose import Chooser
+    from trawl.scheduler.waiting import Room
+
+__all__ = ["Group", "waiting", "why"]
+
+Group: TypeAlias = "tuple[int, Reason]"
+"""How many entries wait, and for what."""
+
+_NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
+
+
+def why(chooser: Chooser, subject: object, now: float) -> Reason | None:
+    """Why a pending entry, its request, or a scope (by its id) waits at ``now``; None when nothing is in the way.
+
+    An entry behind others of its lane waits for what the first of them waits for. A request is searched for among all
+    that are pending; a scope that is not in use has nothing in the way.
+    """
+    if isinstance(subject, str):
+        return _why_scope(chooser, subject, now)
+    entry = subject if isinstance(subject, Entry) else _entry_of(chooser, subject)
+    if entry is None or not entry.is_pending:
+        return None
+    if entry.lane is None:
+        return Reason("", "not_before", entry.not_before, "the request's own delay")
+    return _why_lane(chooser, entry.lane, now)
+
+
+def waiting(chooser: Chooser, now: float, most: int) -> list[Group]:
+    """What pending entries wait for, the largest groups first, at most ``most`` of them."""
+    return nlargest(most, _groups(chooser, now), key=lambda group: group[0])
+
+
+def _groups(chooser: Chooser, now: float) -> Iterator[Group]:
+    for room in chooser.board.rooms.values():
+        lanes = room.lanes()
+        if lanes:
+            yield sum(len(lane.queue) for lane in lanes), _why_room(room, lanes[0], now)
+    for gate in chooser.closed.values():
+        count = sum(len(lane.queue) for lane in gate.waiting())
+        if count:
+            yield count, gate.reason
+    later = chooser.later.pending()
+    if later:
+        yield len(later), Reason("", "not_before", later[0].not_before, "the request's own delay")
+    if chooser.in_flight >= chooser.places:
+        ready = sum(len(lane.queue) for lane in chooser.lanes.values() if lane.where is READY)
+        if ready:
+            yield ready, _NO_PLACE
+
+
+def _why_lane(chooser: Chooser, lane: Lane, now: float) -> Reason | None:
+    where = lane.where
+    if isinstance(where, OriginGate):
+        return where.reason
+    if where is READY:
+        return _NO_PLACE if chooser.in_flight >= chooser.places else None
+    return None if where is None or isinstance(where, str) else _why_room(where, lane, now)
+
+
+def _why_room(room: Room, lane: Lane, now: float) -> Reason:
+    reason = room.scope.reason(now, lane.amount_in(room.scope))
+    if not reason.limit and room.withholds(lane):
+        return Reason(room.scope.id, "claim", inf, "a request of several scopes goes first")
+    return reason
+
+
+def _why_scope(chooser: Chooser, scope_id: str, now: float) -> Reason | None:
+    for lane in chooser.lanes.values():
+        for scope in lane.scopes:
+            if scope.id == scope_id:
+                reason = scope.reason(now)
+                return reason if reason.limit else None
+    return None
+
+
+def _entry_of(chooser: Chooser, request: object) -> Entry | None:
+    for lane in chooser.lanes.values():
+        for item in lane.queue:
+            if item[3].request is request:
+                return item[3]
+    return next((entry for entry in chooser.later.pending() if entry.request is request), None)
