@@ -128,6 +128,21 @@ def test_bad_input_is_one_line_on_standard_error(
     assert (out, err) == ("", f"{line}\n")
 
 
+def test_an_argument_that_the_spider_does_not_take_is_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "myone.py").write_text(f"{SPIDER}    def __init__(self, tag): super().__init__()\n")
+    assert run(FakeEngine(), "myone.py", "-a", "tga=1") == 2
+    assert capfd.readouterr().err == "trawl: -a does not suit One: missing a required argument: 'tag'\n"
+
+
+def test_a_bug_on_the_way_is_told_with_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(FakeEngine(error=RuntimeError("a \x1b[31mbug")), "myone.py") == 1
+    err = capfd.readouterr().err
+    assert "CRITICAL: the crawl failed\nTraceback" in err
+    assert err.endswith("RuntimeError: a \\x1b[31mbug\n")
+
+
 def test_a_feed_that_cannot_be_opened_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(FakeEngine(error=FeedError("the feed '/x' can't be written: \x1b[31mno", "/x")), "myone.py") == 2
     assert capfd.readouterr().err == "trawl: the feed '/x' can't be written: \\x1b[31mno\n"

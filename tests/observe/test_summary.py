@@ -28,8 +28,8 @@ def test_the_summary_tells_what_occurred() -> None:
     rows = dict(summary_rows("finished", 10.0, stats))
     assert rows["rate"] == "10.0/s"
     assert rows["statuses"] == "200: 90, 404: 10"
-    assert rows["filtered"] == "1,200 seen before, 3 refused by robots.txt"
-    assert rows["errors"] == "2 callbacks"
+    assert rows["filtered"] == "seen before: 1,200, refused by robots.txt: 3"
+    assert rows["errors"] == "callbacks: 2"
     assert rows["retries"] == "4"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import sys
 import traceback
 from collections.abc import Mapping
@@ -27,6 +29,7 @@ from trawl.throttling import ScopeReport
 __all__ = ["Order", "crawl_command", "log_layer", "stderr_console"]
 
 _WIDTH_OF_A_FILE = 120
+logger = logging.getLogger("trawl")
 
 
 @attrs.frozen(kw_only=True)
@@ -79,17 +82,28 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
             spider = load_spider(order.target)
             settings = load(*ambient(), of_spider(spider), *typed)
             logs.apply(settings.of(ObserveSettings), is_quiet=order.is_quiet)
+            _check_arguments(spider, arguments)
             return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
         except TrawlError as error:
             return _refused(error, console, is_debug=logs.is_debug)
         except KeyboardInterrupt:
             return INTERRUPTED
+        except Exception as error:  # of the spider's constructor, say: its author needs the traceback
+            logger.critical("the crawl failed", exc_info=error)
+            return FAILED
 
 
 def log_layer(level: str | None, file: str | None) -> Layer:
     """What ``--log-level`` and ``--log-file`` stand for."""
     values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": file}
     return Layer("--log-level" if level else "--log-file", {name: text for name, text in values.items() if text})
+
+
+def _check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
+    try:
+        inspect.signature(spider).bind(**arguments)
+    except TypeError as error:
+        raise UsageError(f"-a does not suit {spider.__name__}: {error}") from error
 
 
 def _run(

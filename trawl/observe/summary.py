@@ -72,7 +72,7 @@ def _parts(stats: Mapping[str, object], keys: tuple[tuple[str, str], ...]) -> It
             if len(below) > _DETAILS:
                 yield f"{len(below) - _DETAILS} other kinds"
         elif n := _count(stats, key):
-            yield f"{number_words(n)} {words}".rstrip()
+            yield f"{words}: {number_words(n)}" if words else number_words(n)
 
 
 def _count(stats: Mapping[str, object], key: str) -> float:
