@@ -1,0 +1,181 @@
+"""Direct fetches: a throttled response in the middle of a callback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from trawl.exceptions import IgnoreRequest, NameNotResolved, UnsupportedScheme
+from trawl.http import Request, Response
+from trawl.testing import SimulatedResponse, SimulatedWeb
+
+FREE = {"DOWNLOAD_DELAY": 0.0, "ROBOTSTXT_OBEY": False}
+
+
+class Asks(trawl.Spider):
+    name = "asks"
+    start_urls = tuple(f"http://a.example/{i}" for i in range(4))
+
+    async def parse(self, response: Response, **kwargs: Any) -> Any:
+        detail = await self.fetch(Request(response.url + "/detail"))
+        return {"url": response.url, "detail": detail.url}
+
+
+def web(latency: float = 0.1) -> SimulatedWeb:
+    made = SimulatedWeb()
+    made.add_host("a.example", latency=latency)
+    return made
+
+
+async def test_a_callback_may_fetch_at_concurrency_one(autojump_clock: MockClock) -> None:
+    run = await web().crawl(Asks, settings={**FREE, "CONCURRENT_REQUESTS": 1, "CONCURRENT_CALLBACKS": 1})
+    assert run.reason == "finished"
+    assert sorted(item["detail"] for item in run.items) == [f"http://a.example/{i}/detail" for i in range(4)]
+
+
+async def test_a_flood_of_direct_fetches_keeps_to_the_limit(autojump_clock: MockClock) -> None:  # P2 F09
+    class Floods(trawl.Spider):
+        name = "floods"
+        start_urls = ("http://a.example/",)
+        done = 0
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            async with trio.open_nursery() as nursery:
+                for i in range(8):
+                    nursery.start_soon(self.one, i)
+            return {"done": self.done}
+
+        async def one(self, i: int) -> None:
+            await self.fetch(Request(f"http://a.example/{i}"))
+            self.done += 1
+
+    run = await web(1.0).crawl(Floods, settings={**FREE, "CONCURRENT_REQUESTS_PER_DOMAIN": 2})
+    assert run.items == [{"done": 8}]
+    on_wire = [
+        sum(other.time <= send.time < other.finished for other in run.sends) for send in run.sends
+    ]
+    assert max(on_wire) == 2
+    assert run.elapsed == pytest.approx(1 + 8 / 2, abs=0.1)
+
+
+async def test_running_callbacks_are_bounded_and_direct_fetches_are_not_stopped_by_it(autojump_clock: MockClock) -> None:
+    running, most = 0, 0
+
+    class Slow(Asks):
+        start_urls = tuple(f"http://a.example/{i}" for i in range(12))
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await trio.sleep(5)
+            await self.fetch(Request(response.url + "/detail"))
+            running -= 1
+
+    run = await web(0.0).crawl(
+        Slow, settings={**FREE, "CONCURRENT_CALLBACKS": 3, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    )
+    assert run.stats["response_count"] == 24
+    assert most <= 3 + 1  # what was in flight when the bound was reached
+
+
+async def test_its_redirects_are_followed_and_its_errors_raised(autojump_clock: MockClock) -> None:
+    seen: list[object] = []
+
+    class Direct(trawl.Spider):
+        name = "direct"
+        start_urls = ("http://a.example/",)
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            seen.append((await self.fetch(Request("http://a.example/moved"))).url)
+            seen.append((await self.fetch(Request("http://a.example/missing"))).status)
+            for url in ("http://nowhere.example/", "mailto:a@a.example"):
+                try:
+                    await self.fetch(Request(url))
+                except trawl.exceptions.DownloadError as error:
+                    seen.append(type(error))
+
+    def answer(request: Request) -> SimulatedResponse:
+        if request.url.endswith("/moved"):
+            return SimulatedResponse(status=301, headers={"Location": "/there"})
+        return SimulatedResponse(status=404 if request.url.endswith("/missing") else 200)
+
+    made = SimulatedWeb()
+    made.add_host("a.example", handler=answer)
+    run = await made.crawl(Direct, settings=FREE)
+    assert seen == ["http://a.example/there", 404, NameNotResolved, UnsupportedScheme]
+    assert run.reason == "finished"
+    assert run.stats["redirect_count"] == 1
+
+
+async def test_a_cancelled_fetch_gives_its_turn_back(autojump_clock: MockClock) -> None:  # R15
+    class Cancels(trawl.Spider):
+        name = "cancels"
+        start_urls = ("http://a.example/", "http://a.example/next")
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            if response.url.endswith("/"):
+                with trio.move_on_after(1):  # while it waits for its turn
+                    await self.fetch(Request("http://a.example/a"))
+                with trio.move_on_after(4):  # while it is on the wire
+                    await self.fetch(Request("http://a.example/b"))
+            return {"url": response.url}
+
+    made = SimulatedWeb()
+    made.add_host("a.example", latency=2.0)
+    run = await made.crawl(Cancels, settings={**FREE, "CONCURRENT_REQUESTS_PER_DOMAIN": 1, "DOWNLOAD_DELAY": 4.0})
+    assert run.reason == "finished"
+    assert len(run.items) == 2
+    assert not [send for send in run.sends if send.url.endswith("/a")]
+
+
+async def test_what_robots_forbids_is_refused(autojump_clock: MockClock) -> None:
+    class Forbidden(trawl.Spider):
+        name = "forbidden"
+        start_urls = ("http://a.example/",)
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            with pytest.raises(IgnoreRequest, match="robots forbidden"):
+                await self.fetch(Request("http://a.example/private"))
+            return {"url": response.url}
+
+    made = SimulatedWeb()
+    made.add_host("a.example", robots="User-agent: *\nDisallow: /private")
+    run = await made.crawl(Forbidden)
+    assert len(run.items) == 1
+
+
+async def test_so_many_waiting_at_once_are_warned_about_once(  # F10
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Floods(trawl.Spider):
+        name = "floods"
+        start_urls = ("http://a.example/",)
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            async with trio.open_nursery() as nursery:
+                for i in range(20):
+                    nursery.start_soon(self.fetch, Request(f"http://a.example/{i}"))
+
+    with caplog.at_level(logging.WARNING):
+        await web().crawl(Floods, settings={**FREE, "DELAYED_REQUESTS_WARN_THRESHOLD": 10})
+    warnings = [record for record in caplog.records if "DELAYED_REQUESTS_WARN_THRESHOLD" in record.getMessage()]
+    assert len(warnings) == 1
+
+
+async def test_start_may_fetch_too(autojump_clock: MockClock) -> None:
+    class Starts(trawl.Spider):
+        name = "starts"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            response = await self.fetch(Request("http://a.example/list"))
+            yield {"url": response.url}
+
+    run = await web().crawl(Starts, settings=FREE)
+    assert run.items == [{"url": "http://a.example/list"}]

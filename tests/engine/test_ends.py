@@ -1,0 +1,198 @@
+"""How crawls end: drained, cancelled, failed; and what a second crawl in the same program notices of it: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from trawl.engine import Crawl
+from trawl.errors import FeedError
+from trawl.http import Request, Response
+from trawl.settings import Layer, load
+from trawl.testing import SimulatedWeb
+
+FREE = {"DOWNLOAD_DELAY": 0.0, "ROBOTSTXT_OBEY": False}
+
+
+class Slow(trawl.Spider):
+    """Three pages of ten seconds, one after the other."""
+
+    name = "slow"
+    closed_with: str | None = None
+    start_urls = ("http://a.example/1", "http://a.example/2", "http://a.example/3")
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+
+    def closed(self, reason: str) -> None:
+        type(self).closed_with = reason
+
+
+def slow_web() -> SimulatedWeb:
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=10.0)
+    return web
+
+
+async def test_a_shutdown_sends_nothing_new_and_waits_for_what_is_in_flight(autojump_clock: MockClock) -> None:
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(15)
+        crawl.shutdown()
+
+    run = await slow_web().crawl(Slow, settings=FREE, watchers=[stop])
+    assert run.reason == "shutdown"
+    assert [item["url"] for item in run.items] == ["http://a.example/1", "http://a.example/2"]
+    assert run.elapsed == pytest.approx(20, abs=0.1)
+    assert Slow.closed_with == "shutdown"
+
+
+async def test_a_shutdown_waits_no_longer_than_its_limit(autojump_clock: MockClock) -> None:
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(11)
+        crawl.shutdown()
+
+    run = await slow_web().crawl(Slow, settings={**FREE, "SHUTDOWN_TIMEOUT": 2.0}, watchers=[stop])
+    assert run.reason == "shutdown"
+    assert len(run.items) == 1
+    assert run.elapsed == pytest.approx(13, abs=0.1)
+
+
+async def test_a_second_stop_cancels_at_once(autojump_clock: MockClock) -> None:
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(11)
+        crawl.shutdown()
+        await trio.sleep(1)
+        crawl.cancel()
+
+    run = await slow_web().crawl(Slow, settings=FREE, watchers=[stop])
+    assert run.reason == "cancelled"
+    assert len(run.items) == 1
+    assert run.elapsed == pytest.approx(12, abs=0.1)
+    assert Slow.closed_with == "cancelled"
+
+
+async def test_stopping_during_a_long_delay_is_quick(autojump_clock: MockClock) -> None:  # P18
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(20)
+        crawl.shutdown()
+
+    run = await slow_web().crawl(Slow, settings={**FREE, "DOWNLOAD_DELAY": 60.0}, watchers=[stop])
+    assert run.elapsed == pytest.approx(20, abs=0.1)
+    assert len(run.items) == 1
+
+
+async def test_a_callback_that_waits_for_a_direct_fetch_does_not_hold_up_a_shutdown(autojump_clock: MockClock) -> None:
+    class Asks(Slow):
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            await self.fetch(Request("http://a.example/direct"))
+            return {"url": response.url}
+
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(20)
+        crawl.shutdown()
+
+    run = await slow_web().crawl(Asks, settings={**FREE, "DOWNLOAD_DELAY": 60.0}, watchers=[stop])
+    assert run.reason == "shutdown"
+    assert run.elapsed == pytest.approx(20, abs=0.1)
+    assert run.items == []
+
+
+async def test_a_callers_cancel_ends_the_crawl_and_closes_the_spider(autojump_clock: MockClock) -> None:
+    with trio.move_on_after(15):
+        await slow_web().crawl(Slow, settings=FREE)
+    assert trio.current_time() == pytest.approx(15, abs=0.1)
+    assert Slow.closed_with == "cancelled"
+
+
+async def test_crawls_run_side_by_side_and_one_after_the_other(autojump_clock: MockClock) -> None:  # C2
+    ends = []
+
+    async def one() -> None:
+        ends.append(await slow_web().crawl(Slow, settings=FREE))
+
+    for _ in range(2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one)
+            nursery.start_soon(one)
+    assert [end.reason for end in ends] == ["finished"] * 4
+    assert [len(end.items) for end in ends] == [3] * 4
+
+
+async def test_a_start_that_fails_is_the_reason_after_what_it_gave(autojump_clock: MockClock) -> None:
+    class Fails(Slow):
+        async def start(self) -> AsyncGenerator[Any, None]:
+            yield Request("http://a.example/1")
+            raise LookupError("no more")
+
+    run = await slow_web().crawl(Fails, settings=FREE)
+    assert run.reason == "start_error"
+    assert len(run.items) == 1
+
+
+async def test_closing_a_spider_that_fails_or_hangs_does_not_hold_up_the_end(autojump_clock: MockClock) -> None:
+    class Hangs(Slow):
+        start_urls = ()
+
+        async def closed(self, reason: str) -> None:
+            await trio.sleep_forever()
+
+    run = await slow_web().crawl(Hangs, settings=FREE)
+    assert run.reason == "finished"
+    assert trio.current_time() == pytest.approx(10, abs=0.1)
+
+
+class BrokenSink:
+    """A sink whose writer fails after a second."""
+
+    def put_nowait(self, item: object) -> None:
+        raise trio.WouldBlock
+
+    async def put(self, item: object) -> None:
+        await trio.sleep(100)
+        raise FeedError("the disk is full")
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await trio.sleep(15)
+        raise FeedError("the disk is full")
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+async def test_a_feed_that_fails_ends_the_crawl_with_feed_error(autojump_clock: MockClock) -> None:
+    from trawl.blocking import InlineBlocking
+    from trawl.crawl import crawl_with
+
+    run = await crawl_with(
+        Slow,
+        load(Layer("test", FREE)),
+        transport=slow_web().transport(),
+        blocking=InlineBlocking(),
+        seed=0,
+        sinks=[BrokenSink()],
+    )
+    assert run.reason == "feed_error"
+    assert "disk is full" in str(run.error)
+    assert run.elapsed == pytest.approx(15, abs=0.1)
+
+
+async def test_items_can_be_read_while_the_crawl_runs(autojump_clock: MockClock) -> None:
+    urls = []
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=10.0)
+    async with web.open_crawl(Slow, settings=FREE) as crawl:
+        async for item in crawl:
+            urls.append((trio.current_time(), item["url"]))
+    assert [time for time, _ in urls] == pytest.approx([10, 20, 30], abs=0.1)
+
+
+def test_a_spider_is_bound_to_one_crawl_only() -> None:
+    spider = Slow()
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = spider.crawl

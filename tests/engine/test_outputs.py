@@ -1,0 +1,104 @@
+"""One callback's outputs are taken in bounded batches."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from trawl.engine.outlet import Outlet
+from trawl.engine.outputs import BATCH, Outputs
+from trawl.errors import DropItem
+from trawl.http import Request
+from trawl.observe import Stats
+from trawl.pipelines import Pipelines
+
+
+class Store:
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    async def push(self, requests: list[Request], *, depth: int) -> None:
+        await trio.lowlevel.checkpoint()
+        self.sizes.append(len(requests))
+
+
+class Sink:
+    """Has room for ``room`` items."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.items: list[object] = []
+
+    def put_nowait(self, item: object) -> None:
+        if len(self.items) >= self.room:
+            raise trio.WouldBlock
+        self.items.append(item)
+
+    async def put(self, item: object) -> None:
+        await trio.lowlevel.checkpoint()
+        self.items.append(item)
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+def outlet(*sinks: Sink, collected: list[object] | None = None, stats: Stats | None = None) -> Outlet:
+    return Outlet(Pipelines(), None, sinks, collected, stats or Stats())
+
+
+async def test_a_million_requests_are_never_held_at_once() -> None:  # C4
+    store = Store()
+    outputs = Outputs(outlet(), store, 1)
+    for i in range(10 * BATCH):
+        request = Request(f"http://a.example/{i}")
+        if not outputs.take_nowait(request):
+            await outputs.take(request)
+        assert len(outputs.requests) <= BATCH
+    assert store.sizes == [BATCH] * 9
+    assert len(outputs.requests) == BATCH
+
+
+async def test_an_item_waits_when_the_sink_has_no_room() -> None:  # C4
+    sink = Sink(room=1)
+    collected: list[object] = []
+    outputs = Outputs(outlet(sink, collected=collected), Store(), 1)
+    assert outputs.take_nowait({"a": 1})
+    assert not outputs.take_nowait({"b": 2})
+    await outputs.take({"b": 2})
+    assert sink.items == collected == [{"a": 1}, {"b": 2}]
+
+
+async def test_every_sink_gets_every_item() -> None:
+    first, second = Sink(room=0), Sink(room=0)
+    way = outlet(first, second)
+    assert not way.put_nowait({"a": 1})
+    await way.put({"a": 1})
+    assert first.items == second.items == [{"a": 1}]
+
+
+async def test_dropped_and_failing_items_are_counted_and_go_no_further() -> None:
+    class Picky:
+        def process_item(self, item: dict[str, int], spider: object) -> dict[str, int]:
+            if item["n"] == 1:
+                raise DropItem("not wanted")
+            if item["n"] == 2:
+                raise KeyError("bug")
+            return {"n": item["n"] * 10}
+
+    stats, collected = Stats(), list[object]()
+    way = Outlet(Pipelines([Picky()]), None, (), collected, stats)
+    for n in range(4):
+        assert not way.put_nowait({"n": n})
+        await way.put({"n": n})
+    assert collected == [{"n": 0}, {"n": 30}]
+    assert stats.as_dict() == {"item_dropped_count": 1, "item_error_count": 1, "item_scraped_count": 2}
+
+
+def test_none_is_nothing_and_anything_else_is_refused() -> None:
+    outputs = Outputs(outlet(), Store(), 1)
+    assert outputs.take_nowait(None)
+    with pytest.raises(TypeError, match="not str"):
+        outputs.take_nowait("text")

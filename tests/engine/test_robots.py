@@ -1,0 +1,135 @@
+"""robots.txt is a gate of its origin, asked for once, ahead of the pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+import trawl
+from trawl.http import Request, Response
+from trawl.testing import SimulatedResponse, SimulatedWeb
+
+
+class Follows(trawl.Spider):
+    name = "follows"
+    start_urls = ("http://a.example/",)
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+        yield from response.follow_all(css="a")
+
+
+async def test_robots_goes_first_at_concurrency_one_and_the_crawl_ends(autojump_clock: MockClock) -> None:  # P1
+    web = SimulatedWeb()
+    web.add_page("http://a.example/", links=["/private/1", "/public"])
+    web.add_host("a.example", robots="User-agent: *\nDisallow: /private\n")
+    run = await web.crawl(Follows, settings={"CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 1})
+    assert [send.url for send in run.sends] == [
+        "http://a.example/robots.txt",
+        "http://a.example/",
+        "http://a.example/public",
+    ]
+    assert run.stats["robots_forbidden"] == 1
+    assert run.reason == "finished"
+
+
+async def test_one_host_with_a_slow_robots_holds_up_no_other(autojump_clock: MockClock) -> None:  # R17
+    class Two(Follows):
+        start_urls = ("http://slow.example/", "http://fast.example/")
+
+    web = SimulatedWeb()
+    web.add_host("slow.example", latency=lambda request: 30.0 if request.url.endswith("robots.txt") else 0.1)
+    web.add_host("fast.example", latency=0.1)
+    run = await web.crawl(Two)
+    times = {send.url: send.time for send in run.sends}
+    assert times["http://fast.example/"] < 2
+    assert times["http://slow.example/"] >= 30
+
+
+async def test_robots_is_asked_for_once_by_many_tasks(autojump_clock: MockClock) -> None:  # R17
+    class Many(Follows):
+        start_urls = tuple(f"http://a.example/{i}" for i in range(10))
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=1.0)
+    run = await web.crawl(Many, settings={"CONCURRENT_REQUESTS_PER_DOMAIN": 10, "DOWNLOAD_DELAY": 0.0})
+    assert [send.url for send in run.sends].count("http://a.example/robots.txt") == 1
+    assert len(run.items) == 10
+
+
+async def test_a_404_allows_everything_whatever_its_page_says(autojump_clock: MockClock) -> None:  # R17
+    web = SimulatedWeb()
+    web.add_host(
+        "a.example",
+        handler=lambda request: SimulatedResponse(body="ok"),
+        robots=SimulatedResponse(status=404, body="User-agent: *\nDisallow: /"),
+    )
+    run = await web.crawl(Follows)
+    assert len(run.items) == 1
+
+
+async def test_a_5xx_allows_nothing_until_it_is_over(autojump_clock: MockClock) -> None:  # R17
+    web = SimulatedWeb()
+    answers = iter([503, 503, 503, 404])
+    web.add_host(
+        "a.example",
+        handler=lambda request: SimulatedResponse(
+            status=next(answers) if request.url.endswith("robots.txt") else 200
+        ),
+    )
+    web.robots_by_handler = True
+    run = await web.crawl(Follows)
+    urls = [send.url for send in run.sends]
+    assert urls == ["http://a.example/robots.txt"] * 4 + ["http://a.example/"]
+
+
+async def test_a_5xx_for_ever_ends_in_a_clear_outcome(autojump_clock: MockClock) -> None:  # R13 R17
+    web = SimulatedWeb()
+    web.add_host("a.example", robots=SimulatedResponse(status=503))
+    run = await web.crawl(Follows)
+    assert run.items == []
+    assert {send.url for send in run.sends} == {"http://a.example/robots.txt"}
+    assert run.stats["robots_forbidden"] == 1
+    assert run.reason == "finished"
+    assert 900 <= run.elapsed <= 1300
+
+
+async def test_a_request_may_ask_not_to_obey(autojump_clock: MockClock) -> None:
+    class Rude(Follows):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"url": response.url}
+            if response.url.endswith("/"):
+                yield Request("http://a.example/private", meta={"dont_obey_robotstxt": True})
+
+    web = SimulatedWeb()
+    web.add_host("a.example", robots="User-agent: *\nDisallow: /private\n")
+    run = await web.crawl(Rude)
+    assert len(run.items) == 2
+
+
+@pytest.mark.parametrize("obey", [True, False])
+async def test_obeying_can_be_turned_off(autojump_clock: MockClock, obey: bool) -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", robots="User-agent: *\nDisallow: /\n")
+    run = await web.crawl(Follows, settings={"ROBOTSTXT_OBEY": obey})
+    assert len(run.items) == (0 if obey else 1)
+    assert [send.url for send in run.sends] == ["http://a.example/robots.txt" if obey else "http://a.example/"]
+
+
+async def test_rules_are_asked_for_again_when_they_have_expired(autojump_clock: MockClock) -> None:
+    class Long(trawl.Spider):
+        name = "long"
+        start_urls = ("http://a.example/0",)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            n = int(response.url.rsplit("/", 1)[1])
+            if n < 3:
+                yield Request(f"http://a.example/{n + 1}", meta={"delay": 50.0})
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    run = await web.crawl(Long, settings={"ROBOTSTXT_MAX_AGE": 120.0})
+    urls = [send.url.rsplit("/", 1)[1] for send in run.sends]
+    assert urls == ["robots.txt", "0", "1", "2", "robots.txt", "3"]

@@ -1,0 +1,133 @@
+"""start() is read under back-pressure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from trawl.http import Request, Response
+from trawl.testing import SimulatedWeb
+
+FREE = {"DOWNLOAD_DELAY": 0.0, "ROBOTSTXT_OBEY": False, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+
+
+class Endless(trawl.Spider):
+    name = "endless"
+    most_ahead = 0
+    read = 0
+    parsed = 0
+
+    async def start(self) -> AsyncGenerator[Any, None]:
+        cls = type(self)
+        while True:
+            cls.read += 1
+            cls.most_ahead = max(cls.most_ahead, cls.read - cls.parsed)
+            yield Request(f"http://a.example/{cls.read}")
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        type(self).parsed += 1
+        if self.parsed == 200:
+            raise trawl.CloseSpider("enough")
+
+
+async def test_an_endless_start_is_read_no_further_than_needed(autojump_clock: MockClock) -> None:  # C3
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+
+    class Run(Endless):
+        pass
+
+    run = await web.crawl(Run, settings={**FREE, "CONCURRENT_REQUESTS": 4})
+    assert run.reason == "enough"
+    assert Run.most_ahead <= 4 + 2
+    assert run.elapsed == pytest.approx(200 / 4 * 0.1, rel=0.05)  # and no place stood empty meanwhile
+
+
+async def test_a_start_of_throttled_hosts_is_read_up_to_the_bound(  # C3
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trawl.engine.reading.MOST_PENDING", 50)
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+
+    class Run(Endless):
+        pass
+
+    run = await web.crawl(Run, settings={**FREE, "DOWNLOAD_DELAY": 1.0})
+    assert run.reason == "enough"
+    assert 45 <= Run.most_ahead <= 55
+
+
+async def test_start_is_read_on_while_it_sleeps_between_requests(autojump_clock: MockClock) -> None:
+    class Sleeps(trawl.Spider):
+        name = "sleeps"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            for i in range(3):
+                yield Request(f"http://a.example/{i}")
+                await trio.sleep(5)
+            yield {"done": True}
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    run = await web.crawl(Sleeps, settings=FREE)
+    assert [send.time for send in run.sends] == pytest.approx([0, 5, 10])
+    assert run.items[-1] == {"done": True}
+
+
+async def test_a_deadline_around_a_yield_in_start_does_not_reach_the_engine(autojump_clock: MockClock) -> None:
+    class Impatient(trawl.Spider):
+        name = "impatient"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            with trio.move_on_after(0.01):
+                for i in range(5):
+                    yield Request(f"http://a.example/{i}")
+                await trio.sleep(60)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    run = await web.crawl(Impatient, settings={**FREE, "CONCURRENT_REQUESTS": 1})
+    assert run.reason == "finished"
+    assert len(run.items) == 5
+
+
+async def test_scrapys_older_start_requests_is_read_too(autojump_clock: MockClock) -> None:
+    class Older(trawl.Spider):
+        name = "older"
+
+        def start_requests(self) -> Iterator[Request]:
+            yield Request("http://a.example/1")
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    assert len((await web.crawl(Older, settings=FREE)).items) == 1
+
+
+async def test_duplicate_start_urls_are_fetched_once(autojump_clock: MockClock) -> None:
+    class Twice(trawl.Spider):
+        name = "twice"
+        start_urls = ("http://a.example/", "http://a.example/#top")
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    run = await web.crawl(Twice, settings=FREE)
+    assert len(run.items) == 1
+    assert run.stats["dupefilter_filtered"] == 1
