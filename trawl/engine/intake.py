@@ -13,7 +13,7 @@ import trio
 
 from trawl.engine.state import State
 from trawl.engine.turn import Waiter
-from trawl.frontier import Frontier, Record
+from trawl.frontier import Frontier, Record, Scopes
 from trawl.http import Request, fingerprint
 from trawl.observe import Stats
 from trawl.scheduler import Admission, Entry, Heads
@@ -143,7 +143,14 @@ class Intake:
             if mark is not None:
                 await self._frontier.disclaim([mark])
             return None
-        return Record(request, scopes, self._origin_of(request), mark, not_before(request))
+        return Record(request, scopes, self._origin_of(request), mark, not_before(request), self._share(scopes))
+
+    def _share(self, scopes: Scopes) -> float:
+        """The amount that a request names of a scope with a quota: the larger goes first among its equals (F07)."""
+        for scope_id, amount in scopes:
+            if amount is not None and self._throttle.scope(scope_id, trio.current_time()).quota is not None:
+                return amount
+        return 0.0
 
 
 def page_entry(record: Record) -> Entry:
@@ -156,6 +163,7 @@ def page_entry(record: Record) -> Entry:
         priority=request.priority,
         is_exempt=bool(request.meta_get("dont_throttle")),
         lease=record,
+        share=record.share,
         order=record.order,
     )
 
