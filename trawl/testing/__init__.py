@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trawl.testing.sends import Send
     from trawl.testing.simulation import Simulation
     from trawl.testing.stretches import Stretch
+    from trawl.testing.stuck import Stuck
     from trawl.testing.web import SimulatedWeb
     from trawl.testing.webfile import load_web
     from trawl.testing.wire import SimulatedTransport
@@ -33,6 +34,7 @@ __all__ = [
     "SimulatedWeb",
     "Simulation",
     "Stretch",
+    "Stuck",
     "TouchedTheWorld",
     "Uniform",
     "load_web",
@@ -49,6 +51,7 @@ _HOMES = {
     "SimulatedWeb": "web",
     "Simulation": "simulation",
     "Stretch": "stretches",
+    "Stuck": "stuck",
     "TouchedTheWorld": "guard",
     "Uniform": "laws",
     "load_web": "webfile",

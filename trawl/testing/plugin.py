@@ -1,0 +1,48 @@
+"""The plugin of pytest: fixtures for tests on a simulated web. It loads by itself where trawl is installed.
+
+``simulated_web`` is an empty web. With it and :func:`trawl.testing.simulate` a test of a spider's throttling is five
+lines; when such a test fails, the report shows what was sent::
+
+    def test_it_waits_a_second_between_pages(simulated_web):
+        simulated_web.add_site("quotes.toscrape.com", pages=10, latency=0.1)
+        settings = {"DOWNLOAD_DELAY": 1.0, "RANDOMIZE_DOWNLOAD_DELAY": False}
+        sim = simulate(Quotes, simulated_web, settings=settings)
+        assert min(sim.gaps("quotes.toscrape.com")) == 1.0
+
+Nothing of the engine is imported before a test asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from trawl.testing.web import SimulatedWeb
+
+__all__ = ["pytest_runtest_makereport", "simulated_web"]
+
+MOST_ROWS = 200
+"""Sends that the report of a failed test shows."""
+
+
+@pytest.fixture
+def simulated_web() -> SimulatedWeb:
+    """An empty simulated web: add hosts and pages, then ``simulate(Spider, simulated_web)``."""
+    from trawl.testing.web import SimulatedWeb  # noqa: PLC0415 not before a test asks for it
+
+    return SimulatedWeb()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the sends of the latest run on ``simulated_web`` to the report of a test that failed."""
+    report = yield
+    web: SimulatedWeb | None = getattr(item, "funcargs", {}).get("simulated_web")
+    if report.when == "call" and report.failed and web is not None and web.latest is not None:
+        from trawl.testing.timeline import timeline  # noqa: PLC0415 not before a test asks for it
+
+        report.sections.append(("Simulated sends", timeline(web.latest.sends, MOST_ROWS)))
+    return report

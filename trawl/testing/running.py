@@ -1,0 +1,114 @@
+"""Runs a spider against a simulated web: everything but the wire, the clock and the threads is the real thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.testing import MockClock
+
+from trawl.blocking import InlineBlocking
+from trawl.crawl import crawl_with
+from trawl.settings import Layer, Settings, load, of_spider
+from trawl.testing.determinism import seeded_scheduling, seeded_scheduling_here
+from trawl.testing.guard import guarded
+from trawl.testing.recording import Recording
+from trawl.testing.sends import shown
+from trawl.testing.simulation import Simulation
+from trawl.testing.stuck import StuckWatch
+from trawl.testing.wire import WALL_START_UTC
+from trawl.transport import TransportSettings
+
+if TYPE_CHECKING:
+    from trawl.spiders import Spider
+    from trawl.testing.web import SimulatedWeb
+
+__all__ = ["crawl_web", "simulate"]
+
+
+def simulate(
+    spider_cls: type[Spider],
+    web: SimulatedWeb,
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+    **spider_args: Any,
+) -> Simulation:
+    """Run a spider against a simulated web, on a virtual clock of its own, and tell what it did.
+
+    Hours of waiting pass in milliseconds. The wall clock starts at 2025-01-01T00:00:00Z. The same seed gives the same
+    sends, in a new process too. Settings come from the defaults, the spider's ``custom_settings`` and ``settings``;
+    neither the environment nor pyproject.toml is read, so that a test means the same everywhere.
+
+    Args:
+        spider_cls: The spider's class.
+        web: What it crawls.
+        settings: Stronger than ``custom_settings``.
+        seed: For everything that is drawn, and for the order in which tasks run.
+        spider_args: Given to the spider's constructor.
+
+    Raises:
+        RuntimeError: Trio runs already in this thread: ``await web.crawl(...)`` there.
+        Stuck: The crawl waits for something that will never happen.
+        TouchedTheWorld: The crawl would have used a real socket, thread or process.
+        SettingsError: A setting is unknown or wrong.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError("simulate() starts Trio, which runs here already: use `await web.crawl(...)` in its place")
+    with seeded_scheduling(seed):
+        run = partial(_crawl, spider_cls, web, settings, seed, spider_args)
+        return trio.run(run, clock=MockClock(autojump_threshold=0))
+
+
+async def crawl_web(
+    spider_cls: type[Spider],
+    web: SimulatedWeb,
+    settings: Mapping[str, object] | None,
+    seed: int,
+    spider_args: Mapping[str, Any],
+) -> Simulation:
+    """The same inside a Trio program on a virtual clock; see :meth:`trawl.testing.SimulatedWeb.crawl`. A checkpoint."""
+    if not isinstance(trio.lowlevel.current_clock(), MockClock):
+        raise RuntimeError("a simulated crawl needs a virtual clock: give the test the fixture autojump_clock")
+    with seeded_scheduling_here(seed):
+        return await _crawl(spider_cls, web, settings, seed, spider_args)
+
+
+async def _crawl(
+    spider_cls: type[Spider],
+    web: SimulatedWeb,
+    given: Mapping[str, object] | None,
+    seed: int,
+    spider_args: Mapping[str, Any],
+) -> Simulation:
+    settings = given if isinstance(given, Settings) else load(of_spider(spider_cls), Layer("settings", given or {}))
+    begun_at = trio.current_time()
+    transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
+    recording = Recording(transport.ledger, begun_at)
+    with guarded() as guard, StuckWatch(guard.scope) as stuck:
+        result = await crawl_with(
+            spider_cls,
+            settings,
+            spider_args=spider_args,
+            collect=True,
+            watchers=[recording.watch],
+            transport=transport,
+            blocking=InlineBlocking(),
+            seed=seed,
+            now_utc=WALL_START_UTC,
+            recorder=recording.record,
+        )
+    stuck.check()
+    sends = transport.ledger.sends(begun_at, trio.current_time())
+    web.latest = Simulation(
+        sends=sends,
+        items=result.items or [],
+        stats=result.stats,
+        reason=result.reason,
+        elapsed=shown(result.elapsed),
+        stretches=recording.stretches(sends),
+        report=recording.report,
+        title=f"Spider {spider_cls.name or spider_cls.__name__}",
+    )
+    return web.latest

@@ -1,0 +1,111 @@
+"""What a simulated crawl did, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from trawl.testing.drawing import draw
+from trawl.testing.sends import Send, shown
+from trawl.testing.stretches import Stretch
+from trawl.testing.timeline import timeline
+
+if TYPE_CHECKING:
+    from trawl.throttling import ScopeReport
+
+__all__ = ["Simulation"]
+
+
+@attrs.frozen(kw_only=True)
+class Simulation:
+    """One run of a spider on a simulated web.
+
+    Attributes:
+        sends: Everything that went to the wire, in order: pages, robots.txt, redirects, retries, direct fetches.
+        items: The items, in the order in which they were finished.
+        stats: Every statistic by its key.
+        reason: How the crawl ended, as in ``CrawlResult``.
+        elapsed: Seconds of the virtual clock.
+        stretches: When which scope was closed, and why.
+        report: What each scope did and what limited it, the busiest first.
+        title: What a picture is titled.
+    """
+
+    sends: tuple[Send, ...]
+    items: list[Any]
+    stats: Mapping[str, Any]
+    reason: str
+    elapsed: float
+    stretches: Sequence[Stretch] = attrs.field(default=(), repr=False)
+    report: Sequence[ScopeReport] = attrs.field(default=(), repr=False)
+    title: str = "Sends"
+
+    def of(self, scope: str) -> list[Send]:
+        """The sends that were charged to ``scope`` (or, without any scope, went to that host), in order."""
+        return [send for send in self.sends if scope in send.scopes or (not send.scopes and send.host == scope)]
+
+    def times(self, scope: str) -> list[float]:
+        """When the sends of ``scope`` went to the wire, in seconds since the crawl began."""
+        return [send.time for send in self.of(scope)]
+
+    def gaps(self, scope: str) -> list[float]:
+        """Seconds between one send of ``scope`` and the next."""
+        return [shown(later - earlier) for earlier, later in pairwise(self.times(scope))]
+
+    def most_in_flight(self, scope: str | None = None) -> int:
+        """The most sends on the wire at once, in ``scope`` or in all; what ends as another begins is apart."""
+        sends = self.sends if scope is None else self.of(scope)
+        changes = sorted([(send.time, 1) for send in sends] + [(send.finished, -1) for send in sends])
+        most = count = 0
+        for _, change in changes:
+            count += change
+            most = max(most, count)
+        return most
+
+    def rate(self, scope: str) -> float:
+        """Sends a second between the first and the last send of ``scope``; 0.0 with fewer than two."""
+        times = self.times(scope)
+        return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0
+
+    def timeline(self, most: int = 10_000) -> str:
+        """Print the sends, one line each, and give the same text.
+
+        Args:
+            most: How many lines at most.
+        """
+        text = timeline(self.sends, most)
+        print(text)
+        return text
+
+    def to_svg(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        start: float = 0.0,
+        end: float | None = None,
+        scopes: Iterable[str] | None = None,
+        width: float = 1200.0,
+    ) -> str:
+        """Draw the sends: one lane a scope, one row a slot, what closed the scopes shaded; the picture as SVG text.
+
+        Args:
+            path: A file to write it to.
+            title: What stands above; the spider's name if None.
+            start: The first second to show.
+            end: The last second to show; None: all.
+            scopes: The scopes to show, in this order; None: all, the most used at the top.
+            width: In pixels.
+
+        Raises:
+            OSError: The file can't be written.
+        """
+        told = self.title if title is None else title
+        picture = draw(self.sends, self.stretches, title=told, width=width, start=start, end=end, scopes=scopes)
+        if path is not None:
+            Path(path).write_text(picture, encoding="utf-8")
+        return picture

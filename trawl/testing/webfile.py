@@ -1,0 +1,229 @@
+"""A simulated web described in a TOML file, for ``trawl simulate --web FILE.toml``.
+
+::
+
+    latency = 0.1                                  # for every host that does not say otherwise
+
+    [hosts."a.example"]
+    latency = [0.05, 0.4]                          # drawn anew for each request
+    connect = 0.03
+    limit = { rate = 5, burst = 5, retry_after = 2 }
+    outages = [{ start = 60, end = 90, status = 503 }]
+    site = { pages = 200, links = 10 }             # /, /1, /2 ... linked as a tree
+
+    [hosts."b.example"]
+    robots = "User-agent: *\\nCrawl-delay: 2"
+    [hosts."b.example".pages]
+    "/" = { links = ["/one", "/two"] }
+    "/two" = { redirect = "/one" }
+    "/big" = { file = "big.html", latency = 3 }    # beside the TOML file
+
+Everything is checked: an unknown key is refused with the nearest one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from trawl import errors
+from trawl.errors import DownloadError, SettingsError, UsageError
+from trawl.http import join_url
+from trawl.settings.check import checked, nearest
+from trawl.testing.laws import Law, Uniform
+from trawl.testing.limits import RateLimit
+from trawl.testing.outages import Outage
+from trawl.testing.responses import EMPTY_PAGE
+from trawl.testing.web import SimulatedWeb
+
+__all__ = ["load_web"]
+
+Time = Annotated[float, Meta(ge=0)]
+Seconds = Time | Annotated[list[Time], Meta(min_length=2, max_length=2)]
+"""A number of seconds, or the two between which each request's is drawn."""
+
+Status = Annotated[int, Meta(ge=200, le=599)]
+
+
+class LimitTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rate limit; see :class:`trawl.testing.RateLimit`."""
+
+    rate: Time
+    burst: Annotated[float, Meta(ge=1)] = 1.0
+    status: Status = 429
+    retry_after: float | str | bool | None = None
+    headers: str | dict[str, str] | None = None
+    latency: Time | None = None
+    body: str = ""
+    changes: list[Annotated[list[Time], Meta(min_length=2, max_length=2)]] = []  # noqa: RUF012 msgspec copies it
+
+
+class OutageTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """An outage; see :class:`trawl.testing.Outage`."""
+
+    start: Time
+    end: Time
+    status: Status = 503
+    error: str | None = None
+    retry_after: float | str | None = None
+    latency: Time | None = None
+
+
+class SiteTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """Linked pages; see :meth:`trawl.testing.SimulatedWeb.add_site`."""
+
+    pages: Annotated[int, Meta(ge=1)]
+    links: Annotated[int, Meta(ge=1)] = 10
+
+
+class PageTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page; see :meth:`trawl.testing.SimulatedWeb.add_page`. ``file`` is read in place of ``body``."""
+
+    links: list[str] = []  # noqa: RUF012 msgspec copies it
+    title: str = ""
+    body: str | None = None
+    file: str | None = None
+    redirect: str | None = None
+    status: Status | None = None
+    headers: dict[str, str] = {}  # noqa: RUF012 msgspec copies it
+    latency: Time = 0.0
+    first_byte: Time | None = None
+    error: str | None = None
+
+
+class HostTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A host; see :meth:`trawl.testing.SimulatedWeb.add_host`."""
+
+    latency: Seconds | UnsetType = UNSET
+    connect: Seconds | UnsetType = UNSET
+    keep_alive: Time = 75.0
+    limit: LimitTable | None = None
+    limits: list[LimitTable] = []  # noqa: RUF012 msgspec copies it
+    robots: str | None = None
+    status: Status = 200
+    body: str | None = None
+    headers: dict[str, str] = {}  # noqa: RUF012 msgspec copies it
+    connect_error: str | None = None
+    outages: list[OutageTable] = []  # noqa: RUF012 msgspec copies it
+    site: SiteTable | None = None
+    pages: dict[str, PageTable] = {}  # noqa: RUF012 msgspec copies it
+
+
+class WebTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    hosts: dict[str, HostTable]
+    latency: Seconds = 0.0
+    connect: Seconds = 0.0
+
+
+def load_web(path: str | Path) -> SimulatedWeb:
+    """The web that a TOML file describes.
+
+    Raises:
+        UsageError: It can't be read, or an entry is unknown, of the wrong type or out of range; one line that names the
+            file and the entry.
+    """
+    path = Path(path)
+    try:
+        table = checked(tomllib.loads(path.read_text("utf-8")), WebTable, "the web")
+        return _web_of(table, path.parent)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not TOML: {error}") from error
+    except SettingsError as error:
+        raise UsageError(f"{path}: {str(error).replace('the web[', '[')}") from error
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _web_of(table: WebTable, folder: Path) -> SimulatedWeb:
+    web = SimulatedWeb()
+    for name, host in table.hosts.items():
+        options: dict[str, Any] = {
+            "latency": _law(table.latency if host.latency is UNSET else host.latency),
+            "connect": _law(table.connect if host.connect is UNSET else host.connect),
+            "keep_alive": host.keep_alive,
+            "limit": [_limit(each) for each in (*([host.limit] if host.limit else []), *host.limits)],
+            "robots": host.robots,
+            "status": host.status,
+            "body": EMPTY_PAGE if host.body is None else host.body,
+            "headers": host.headers,
+            "connect_error": _failure(host.connect_error),
+            "outages": [_outage(each) for each in host.outages],
+        }
+        if host.site is None:
+            web.add_host(name, **options)
+        else:
+            web.add_site(name, host.site.pages, links=host.site.links, **options)
+        for address, page in host.pages.items():
+            _add_page(web, join_url(f"http://{name}/", address), page, folder)
+    return web
+
+
+def _add_page(web: SimulatedWeb, url: str, page: PageTable, folder: Path) -> None:
+    if sum(part is not None for part in (page.body, page.file, page.redirect)) > 1:
+        raise ValueError(f"{url} has more than one of body, file and redirect")
+    if page.redirect is not None:
+        web.add_redirect(url, page.redirect, status=page.status or 302, headers=page.headers)
+        return
+    web.add_page(
+        url,
+        page.links,
+        title=page.title,
+        body=page.body if page.file is None else (folder / page.file).read_bytes(),
+        status=page.status or 200,
+        headers=page.headers,
+        latency=page.latency,
+        first_byte=page.first_byte,
+        error=_failure(page.error),
+    )
+
+
+def _law(value: float | list[float]) -> Law:
+    return Uniform(*value) if isinstance(value, list) else value
+
+
+def _limit(table: LimitTable) -> RateLimit:
+    return RateLimit(
+        table.rate,
+        table.burst,
+        table.status,
+        table.retry_after,
+        headers=table.headers,
+        latency=table.latency,
+        body=table.body,
+        changes=_pairs(table.changes),
+    )
+
+
+def _pairs(lists: Iterable[list[float]]) -> list[tuple[float, float]]:
+    return [(at, rate) for at, rate in lists]
+
+
+def _outage(table: OutageTable) -> Outage:
+    error = _failure(table.error)
+    return Outage(
+        table.start, table.end, table.status, error=error, retry_after=table.retry_after, latency=table.latency
+    )
+
+
+def _failure(name: str | None) -> type[DownloadError] | None:
+    """The download error of this name in :mod:`trawl.exceptions`."""
+    if name is None:
+        return None
+    kinds = {
+        kind.__name__: kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, DownloadError) and kind is not DownloadError
+    }
+    if name not in kinds:
+        close = nearest(name, kinds)
+        hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(kinds))}"
+        raise ValueError(f"{name!r} is no error of the wire: {hint}")
+    return kinds[name]
