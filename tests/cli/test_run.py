@@ -86,6 +86,7 @@ def test_the_exit_status_says_how_the_crawl_ended(reason: str, status: int) -> N
 
 def test_ctrl_c_before_signals_are_handled_is_an_interruption() -> None:
     assert run(FakeEngine(error=KeyboardInterrupt()), "myone.py") == 130
+    assert run(FakeEngine(error=BaseExceptionGroup("nursery", [KeyboardInterrupt()])), "myone.py") == 130
 
 
 @pytest.mark.parametrize(
@@ -141,6 +142,9 @@ def test_a_bug_on_the_way_is_told_with_its_traceback(capfd: pytest.CaptureFixtur
     err = capfd.readouterr().err
     assert "CRITICAL: the crawl failed\nTraceback" in err
     assert err.endswith("RuntimeError: a \\x1b[31mbug\n")
+    assert run(FakeEngine(error=ExceptionGroup("nursery", [RuntimeError("two")])), "myone.py") == 1
+    with pytest.raises(BaseExceptionGroup, match="nursery"):
+        run(FakeEngine(error=BaseExceptionGroup("nursery", [GeneratorExit()])), "myone.py")
 
 
 def test_a_feed_that_cannot_be_opened_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:

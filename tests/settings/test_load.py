@@ -25,7 +25,7 @@ def test_stronger_sources_win_in_the_promised_order(tmp_path: Path) -> None:
     inner.mkdir(parents=True)
 
     class Custom:
-        custom_settings = {"LOG_FILE": "custom", "LOGSTATS_INTERVAL": 3}  # noqa: RUF012
+        custom_settings = {"LOG_FILE": "custom", "LOGSTATS_INTERVAL": 3}
 
     environ = {"TRAWL_LOG_FILE": "environ", "TRAWL_LOGSTATS_INTERVAL": "2", "TRAWL_SHUTDOWN_TIMEOUT": "2", "PATH": "/"}
     settings = load(*ambient(inner, environ), of_spider(Custom), assignments(["LOG_FILE=line"]))

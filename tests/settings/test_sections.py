@@ -32,3 +32,22 @@ def test_a_duration_carries_its_unit() -> None:
 def test_defaults_are_made_anew() -> None:
     for section in SECTIONS:
         assert msgspec.structs.asdict(section.value()) == msgspec.structs.asdict(section.value())
+
+
+def test_the_keys_of_typed_mappings_are_defined_too() -> None:
+    """I03, I04, A16."""
+    by_name = {definition.name: definition for definition in definitions()}
+    keys = {key.name: key for key in by_name["THROTTLING_SCOPES"].keys}
+    assert {
+        "concurrency",
+        "delay",
+        "delay_per_slot",
+        "rate",
+        "jitter",
+        "backoff",
+        "rampup",
+        "quota",
+        "window",
+    } < keys.keys()
+    assert (keys["delay"].unit, keys["delay"].type, keys["delay"].range) == ("s", "a number", "at least 0")
+    assert {key.name for key in keys["rampup"].keys} == {"backoff_target", "delay_factor", "min_delay", "window"}

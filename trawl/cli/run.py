@@ -28,7 +28,7 @@ from trawl.throttling import ScopeReport
 
 __all__ = ["Order", "crawl_command", "log_layer", "stderr_console"]
 
-_WIDTH_OF_A_FILE = 120
+_WIDTH_OF_A_FILE = 160
 logger = logging.getLogger("trawl")
 
 
@@ -86,11 +86,21 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
             return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
         except TrawlError as error:
             return _refused(error, console, is_debug=logs.is_debug)
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except Exception as error:  # of the spider's constructor, say: its author needs the traceback
+        except BaseException as error:
+            if _is_interruption(error):
+                return INTERRUPTED
+            if not isinstance(error, Exception):
+                raise
+            # A failure of the spider's constructor, say, or a bug: who looks for it needs the traceback.
             logger.critical("the crawl failed", exc_info=error)
             return FAILED
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Whether Ctrl-C came while nobody handled signals: Trio may have wrapped it in groups by then."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
 
 
 def log_layer(level: str | None, file: str | None) -> Layer:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import attrs
 import msgspec
 
-from trawl.settings.wording import range_words, type_words, without_meta
+from trawl.settings.wording import members_of, range_words, type_words, without_meta
 
 __all__ = ["SECTIONS", "Definition", "Section", "definitions", "known"]
 
@@ -65,8 +65,9 @@ class Definition:
         type: What may be given, in words.
         range: The limits on it in words, "" without any.
         description: One or two sentences.
-        section: The title of its section.
+        section: The title of its section; "" for a key.
         annotation: The type itself, with its limits.
+        keys: For a mapping whose keys have types of their own (a scope's, a feed's): those keys, which have no default.
     """
 
     name: str
@@ -77,23 +78,40 @@ class Definition:
     description: str
     section: str
     annotation: Any = attrs.field(repr=False, eq=False)
+    keys: tuple[Definition, ...] = attrs.field(default=(), repr=False)
 
 
 def definitions() -> Iterator[Definition]:
     """Every setting, section by section, in the order of its package."""
     for section in SECTIONS:
         for field in msgspec.structs.fields(section.value):
-            _, notes = without_meta(field.type)
-            yield Definition(
-                name=field.encode_name,
-                default=_default(field),
-                unit=next((note.title for note in notes if note.title), ""),
-                type=type_words(field.type),
-                range=range_words(field.type),
-                description=next((note.description for note in notes if note.description), ""),
-                section=section.title,
-                annotation=field.type,
-            )
+            yield _defined(field.encode_name, field.type, default=_default(field), section=section.title)
+
+
+def _defined(name: str, annotation: Any, *, default: object = None, section: str = "") -> Definition:
+    _, notes = without_meta(annotation)
+    return Definition(
+        name=name,
+        default=default,
+        unit=next((note.title for note in notes if note.title), ""),
+        type=type_words(annotation),
+        range=range_words(annotation),
+        description=next((note.description for note in notes if note.description), ""),
+        section=section,
+        annotation=annotation,
+        keys=tuple(_keys(annotation)),
+    )
+
+
+def _keys(annotation: Any) -> Iterator[Definition]:
+    """The keys of the typed mappings inside a type: of a mapping of names to them, or of one member of a union."""
+    for member in members_of(annotation):
+        inner, _ = without_meta(member)
+        if is_typeddict(inner):
+            for name, kind in get_type_hints(inner, include_extras=True).items():
+                yield _defined(name, kind)
+        elif get_origin(inner) is dict:
+            yield from _keys(get_args(inner)[1])
 
 
 @cache
