@@ -1,0 +1,293 @@
+"""Backing off: how a scope slows down after a trigger, and how it comes back.
+
+Theory of operation. A *trigger* takes one step: the delay is multiplied by the factor, between a minimum and a maximum; at the
+maximum the concurrency goes instead. One incident is one step: who was in flight when the step was taken takes none (the
+caller knows, by the step number that each send remembers). A full quiet window with a good answer in it takes one step back
+towards the base, concurrency first. ::
+
+                  trigger                        trigger ...
+        base ───────────────► min or base·f ───────────────► ... ───► max, then fewer slots
+         ▲                        │  window quiet, with a good answer      │
+         └────────────────────────┴────────────────────────────────────────┘
+
+A scope whose true limit lies between two of these states would go to and fro for ever. So a step back that is answered by a
+trigger within its window leaves a mark, the *refused delay*, and later steps go half-way to it, in rate (B17). When there is
+next to nothing left between the two, the mark is dropped and the next step tries again past it: a limit may have moved.
+
+Time is data here: every function takes the instants it needs. The strategy is a frozen value and so is the standing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from trawl.errors import SettingsError
+from trawl.throttling.configuration import load_exception, load_object
+from trawl.throttling.limits import Jitter, jitter_factors
+
+if TYPE_CHECKING:
+    from trawl.throttling.settings import ThrottlingSettings
+
+__all__ = ["Backoff", "Base", "CustomBackoff", "Standing", "backoff_of"]
+
+_CLOSE = 1.05
+"""A delay within 5 % of the refused one has closed in on it."""
+
+_LEAST = 1e-3
+"""Seconds. Under this, a step back towards a base of 0 is on it: dividing would never get there."""
+
+
+@attrs.frozen
+class Base:
+    """What backing off returns to.
+
+    Attributes:
+        delay: Seconds between two sends.
+        concurrency: Requests in flight; ``inf`` for no limit.
+    """
+
+    delay: float
+    concurrency: float = math.inf
+
+
+@attrs.frozen(kw_only=True)
+class Backoff:
+    """How one scope backs off. Subclass it, or write a class with some of its methods, for a strategy of your own (B18).
+
+    Attributes:
+        http_codes: Statuses that trigger.
+        exceptions: Exceptions that trigger; what a download error was raised from counts too.
+        delay_factor: A step multiplies the delay by this; above 1.
+        max_delay: The longest standing delay, in seconds.
+        min_delay: The least standing delay while backing off, in seconds.
+        jitter: The factors that intervals are drawn between while backing off.
+        window: Quiet seconds that take one step back.
+        concurrency_factor: At the longest delay, a step multiplies the concurrency by this; below 1.
+    """
+
+    http_codes: frozenset[int] = frozenset((429, 502, 503, 504, 520, 521, 522, 523, 524))
+    exceptions: tuple[type[BaseException], ...] = ()
+    delay_factor: float = 2.0
+    max_delay: float = 300.0
+    min_delay: float = 1.0
+    jitter: Jitter = (0.9, 1.1)
+    window: float = 60.0
+    concurrency_factor: float = 0.5
+
+    def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
+        """Whether an answer says "slow down": its status, or in place of an answer the exception."""
+        if exception is None:
+            return status in self.http_codes
+        return any(isinstance(error, self.exceptions) for error in _chain(exception))
+
+    def slower(self, delay: float, base: float) -> float:
+        """The delay after a trigger at ``delay``; at most ``max_delay``, but never under ``base`` (B03-B05)."""
+        return max(base, min(max(delay * self.delay_factor, self.min_delay), self.max_delay))
+
+    def faster(self, delay: float, base: float) -> float:
+        """The delay after a quiet window at ``delay``; a step under ``min_delay`` lands on ``base`` (B08, B09)."""
+        eased = delay / self.delay_factor
+        return base if eased < self.min_delay or eased <= base else eased
+
+    def fewer(self, concurrency: float) -> float:
+        """The concurrency after a trigger at the longest delay (B15)."""
+        return max(1.0, float(math.floor(concurrency * self.concurrency_factor)))
+
+    def more(self, concurrency: float, full: float) -> float:
+        """The concurrency after a quiet window (B15)."""
+        return min(full, float(math.ceil(concurrency / self.concurrency_factor)))
+
+
+@attrs.frozen(kw_only=True)
+class CustomBackoff(Backoff):
+    """A user's strategy: what its class has is its own, the rest is the scope's usual one.
+
+    Attributes:
+        own: The user's object.
+    """
+
+    own: Any = None
+
+    def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
+        """As the user's object says, if it does."""
+        return bool(self._own("is_trigger", super().is_trigger)(status, exception))
+
+    def slower(self, delay: float, base: float) -> float:
+        """As the user's object says, if it does; never under ``base``."""
+        return max(base, float(self._own("slower", super().slower)(delay, base)))
+
+    def faster(self, delay: float, base: float) -> float:
+        """As the user's object says, if it does; never under ``base``."""
+        return max(base, float(self._own("faster", super().faster)(delay, base)))
+
+    def fewer(self, concurrency: float) -> float:
+        """As the user's object says, if it does; at least 1."""
+        return max(1.0, float(self._own("fewer", super().fewer)(concurrency)))
+
+    def more(self, concurrency: float, full: float) -> float:
+        """As the user's object says, if it does; at most ``full``."""
+        return min(full, float(self._own("more", super().more)(concurrency, full)))
+
+    def _own(self, name: str, usual: Any) -> Any:
+        return getattr(self.own, name, usual)
+
+
+def backoff_of(config: Mapping[str, Any], settings: ThrottlingSettings, path: str = "backoff") -> Backoff:
+    """The strategy that a scope's ``backoff`` mapping and the settings make.
+
+    Raises:
+        SettingsError: A custom class can't be made with these arguments.
+    """
+    if "cls" not in config:
+        return Backoff(**_arguments(config, settings, path))
+    cls = load_object(config["cls"], f"{path}['cls']")
+    arguments = {key: value for key, value in config.items() if key != "cls"}
+    usual = _arguments({}, settings, path)
+    try:
+        if isinstance(cls, type) and issubclass(cls, Backoff):
+            known = {field.name for field in attrs.fields(cls)}
+            ready = _ready({key: value for key, value in arguments.items() if key in known}, path)
+            return cls(**{**usual, **arguments, **ready})
+        own = cls(**arguments)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"{path}: {cls!r} can't be made with {arguments!r}: {error}", path) from error
+    named = {field.name: getattr(own, field.name) for field in attrs.fields(Backoff) if hasattr(own, field.name)}
+    return CustomBackoff(**{**usual, **_ready(named, path)}, own=own)
+
+
+def _arguments(config: Mapping[str, Any], settings: ThrottlingSettings, path: str) -> dict[str, Any]:
+    names = [field.name for field in attrs.fields(Backoff)]
+    return _ready({name: config.get(name, getattr(settings, f"backoff_{name}")) for name in names}, path)
+
+
+def _ready(given: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Values as a user writes them, as :class:`Backoff` holds them."""
+    ready = dict(given)
+    if "http_codes" in ready:
+        ready["http_codes"] = frozenset(ready["http_codes"])
+    if "exceptions" in ready:
+        ready["exceptions"] = tuple(load_exception(name, f"{path}['exceptions']") for name in ready["exceptions"])
+    if "jitter" in ready:
+        ready["jitter"] = jitter_factors(ready["jitter"])
+    return ready
+
+
+def _chain(exception: BaseException) -> Iterator[BaseException]:
+    """An exception and what it was raised from, at most a few deep."""
+    error: BaseException | None = exception
+    for _ in range(10):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__
+
+
+@attrs.frozen(kw_only=True)
+class Standing:
+    """How far a scope has backed off. A scope that never had to has none.
+
+    Attributes:
+        delay: The standing delay, in seconds.
+        concurrency: The concurrency while backing off.
+        full: The concurrency that it returns to.
+        cut_from: The slots that were in use when the first of them were taken away.
+        steps: Steps taken up and not taken back; what "backoff step n" counts.
+        quiet_from: The instant of the last trigger or step: the window runs from here.
+        has_good: Whether there was a good answer since the last trigger.
+        good_at: The instant of the first good answer since the last trigger.
+        since: The first trigger since the last good answer; ``inf`` when there was one.
+        eased_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
+        refused: The delay that was refused after a step back, in seconds (B17); None where none was.
+    """
+
+    delay: float
+    concurrency: float
+    full: float
+    cut_from: float = math.inf
+    steps: int = 0
+    quiet_from: float = -math.inf
+    has_good: bool = True
+    good_at: float = -math.inf
+    since: float = math.inf
+    eased_at: float = -math.inf
+    refused: float | None = None
+
+    @classmethod
+    def at(cls, base: Base) -> Standing:
+        """A scope that is at its base."""
+        return cls(delay=base.delay, concurrency=base.concurrency, full=base.concurrency)
+
+    def is_backing_off(self, base: Base) -> bool:
+        """Whether it is slower than its base."""
+        return self.delay > base.delay or self.concurrency < self.full
+
+    def again(self, now: float) -> Standing:
+        """After one more trigger of the same incident: no step, but the window starts over."""
+        return attrs.evolve(self, quiet_from=now, has_good=False, good_at=-math.inf, since=min(self.since, now))
+
+    def stepped(self, strategy: Backoff, base: Base, now: float, *, in_flight: int, sent_at: float) -> Standing:
+        """After the trigger of a new incident: one step.
+
+        Args:
+            strategy: The scope's.
+            base: The scope's.
+            now: The instant of the trigger.
+            in_flight: Requests in flight, this one included: what slots are counted from where they have no limit.
+            sent_at: When the request that was refused had been sent: only then does it answer a step back.
+        """
+        is_answer = self.eased_at <= sent_at and now <= self.eased_at + strategy.window
+        after = attrs.evolve(
+            self.again(now),
+            delay=strategy.slower(max(self.delay, base.delay), base.delay),
+            steps=self.steps + 1,
+            eased_at=-math.inf,
+            refused=self.delay if is_answer else self.refused,
+        )
+        if after.delay > self.delay:
+            return after
+        used = min(self.concurrency, float(max(in_flight, 1))) if self.full == math.inf else self.concurrency
+        cut_from = used if self.concurrency >= self.full else self.cut_from
+        return attrs.evolve(after, concurrency=strategy.fewer(used), cut_from=cut_from)
+
+    def answered(self, now: float) -> Standing:
+        """After a good answer."""
+        return self if self.has_good else attrs.evolve(self, has_good=True, good_at=now, since=math.inf)
+
+    def due_at(self, strategy: Backoff, base: Base) -> float:
+        """The instant at which the window that runs takes effect; ``inf`` where there was no good answer yet."""
+        if not self.has_good:
+            return math.inf
+        return max(self.quiet_from + strategy.window, self.good_at)
+
+    def eased(self, strategy: Backoff, base: Base) -> Standing | None:
+        """After the quiet window that ends at :meth:`due_at`; None: a whole one went by at its base, so it is over."""
+        if not self.is_backing_off(base):
+            return None
+        at = self.due_at(strategy, base)
+        if self.concurrency < self.full:
+            more = strategy.more(self.concurrency, self.cut_from)
+            return self._back(at, base, concurrency=self.full if more >= self.cut_from else more, delay=self.delay)
+        delay = self._eased_delay(strategy, base)
+        is_close = self.refused is not None and delay <= self.refused * _CLOSE
+        back = self._back(at, base, concurrency=self.concurrency, delay=delay)
+        return attrs.evolve(back, refused=None) if is_close else back
+
+    def _back(self, at: float, base: Base, *, delay: float, concurrency: float) -> Standing:
+        back = attrs.evolve(
+            self, delay=delay, concurrency=concurrency, steps=max(1, self.steps - 1), quiet_from=at, eased_at=at
+        )
+        return back if back.is_backing_off(base) else attrs.evolve(back, steps=0)
+
+    def _eased_delay(self, strategy: Backoff, base: Base) -> float:
+        if self.refused is None:
+            return strategy.faster(self.delay, base.delay)
+        if self.refused <= 0.0:  # without a delay there is no rate to go half-way to: divide, under the minimum too
+            eased = self.delay / strategy.delay_factor
+            return eased if eased > max(base.delay, _LEAST) else base.delay
+        rate = (1.0 / self.delay + 1.0 / self.refused) / 2.0
+        return max(base.delay, 1.0 / rate)
+

@@ -1,0 +1,207 @@
+"""What a server's headers say about when to come back: one parser a dialect, chosen by a table (D01-D06, D14).
+
+Every parser turns header texts into *windows* (seconds from now until the server's window resets, and what is left of it, if
+told) and answers an empty list for anything it does not understand: garbage counts as absent and never switches our own
+backoff off (R1). Whole seconds only, as RFC 9110, 10.2.3 and the RateLimit drafts have them; zero and the past are no wish.
+Where several headers speak, the longest wish wins (D04).
+
+Wall time is needed for dates and epochs only. It comes in as a value and is used once, here (R7).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Protocol
+
+import attrs
+
+__all__ = ["DIALECTS", "Dialect", "HeaderLines", "Hint", "ServerWindow", "hint_of"]
+
+
+class HeaderLines(Protocol):
+    """Headers, as far as hints need them."""
+
+    def getlist(self, name: str) -> list[str]:
+        """The values of every line of that name, in order."""
+        ...
+
+
+@attrs.frozen
+class Hint:
+    """A server's wish.
+
+    Attributes:
+        delay: Seconds from now until it wants to be asked again; above 0.
+        header: The header that says so, with its value.
+    """
+
+    delay: float
+    header: str
+
+
+@attrs.frozen
+class ServerWindow:
+    """One window of a server's limit.
+
+    Attributes:
+        reset: Seconds from now until it resets.
+        remaining: What is left of it; None where that is not told.
+    """
+
+    reset: float
+    remaining: int | None = None
+
+
+Parse = Callable[[str, str, datetime], Sequence[ServerWindow]]
+"""The text of the header that names the reset, the text of the one that names what remains, and wall time in UTC."""
+
+
+@attrs.frozen
+class Dialect:
+    """One way in which servers tell when to come back.
+
+    Attributes:
+        header: The header that names the reset.
+        remaining: The header that names what remains; "" where the first one does.
+        parse: Reads the two.
+    """
+
+    header: str
+    remaining: str
+    parse: Parse
+
+
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_DATE = re.compile(  # RFC 9110, 5.6.7: IMF-fixdate, RFC 850, asctime; the zone may be missing
+    r"[A-Za-z]{3,9},?\s+(?:\d{1,2}[ -][A-Za-z]{3}[ -]\d{2,4}\s+\d{2}:\d{2}:\d{2}|[A-Za-z]{3}\s+\d{1,2}\s+\d{2}:\d{2}:\d{2}\s+\d{4})"
+    r"(?:\s+[A-Za-z+\-0-9]{1,5})?"
+)
+_ITEM = re.compile(  # RFC 9651: a list member (string or token), and its parameters
+    r'\s*(?:"(?:[^"\\]|\\.)*"|[A-Za-z*][A-Za-z0-9_:/.*\-]*)(?P<parameters>(?:\s*;\s*[a-z*][a-z0-9_.*\-]*(?:=[^,;"]*|="(?:[^"\\]|\\.)*")?)*)\s*'
+)
+_PARAMETER = re.compile(r';\s*(?P<name>[a-z*][a-z0-9_.*\-]*)=\s*(?P<value>[^,;\s"]*|"(?:[^"\\]|\\.)*")')
+_EPOCH_ABOVE = 10**8
+
+
+def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
+    """The longest wish in ``headers``; None where nothing in them is one.
+
+    Args:
+        headers: Of the answer that said "slow down".
+        now_utc: Wall time of that answer.
+    """
+    best: Hint | None = None
+    for dialect in DIALECTS:
+        for line in _texts(headers, dialect):
+            text, remaining = line
+            delay = _chosen(dialect.parse(text, remaining, now_utc))
+            if delay > 0 and (best is None or delay > best.delay):
+                best = Hint(delay, f"{dialect.header}: {_shown(text)}")
+    return best
+
+
+def _texts(headers: HeaderLines, dialect: Dialect) -> Iterable[tuple[str, str]]:
+    lines = headers.getlist(dialect.header)
+    if not lines:
+        return ()
+    if dialect.header == "Retry-After":  # a date has a comma: lines of it are no list
+        return [(line.strip(), "") for line in lines]
+    remaining = ", ".join(headers.getlist(dialect.remaining)) if dialect.remaining else ""
+    return [(", ".join(lines), remaining)]
+
+
+def _chosen(windows: Sequence[ServerWindow]) -> float:
+    """Of several windows, the longest with nothing remaining; where all have some, the shortest (D14). 0.0 for none."""
+    spent = [window.reset for window in windows if not window.remaining]
+    if spent:
+        return max(spent)
+    return min((window.reset for window in windows), default=0.0)
+
+
+def _whole(text: str) -> int | None:
+    text = text.strip(" \t")
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _retry_after(text: str, _: str, now_utc: datetime) -> Sequence[ServerWindow]:
+    """RFC 9110, 10.2.3: whole seconds or a date; a date without a zone is UTC."""
+    if (seconds := _whole(text)) is not None:
+        return [ServerWindow(seconds)]
+    if not _DATE.fullmatch(text):
+        return []
+    try:
+        moment = parsedate_to_datetime(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return [ServerWindow((moment - now_utc).total_seconds())]
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return []
+
+
+def _lists(text: str, remaining: str) -> Iterable[tuple[int, int | None]]:
+    """The resets of a list of windows, each with what remains of it."""
+    lefts = [_whole(part.partition(";")[0]) for part in remaining.split(",")]
+    for index, part in enumerate(text.split(",")):
+        reset = _whole(part.partition(";")[0])
+        if reset is not None:
+            yield reset, lefts[index] if index < len(lefts) else None
+
+
+def _fields(text: str, remaining: str, _: datetime) -> Sequence[ServerWindow]:
+    """RateLimit drafts 00-06: ``RateLimit-Reset`` in seconds from now."""
+    return [ServerWindow(reset, left) for reset, left in _lists(text, remaining)]
+
+
+def _vendor(text: str, remaining: str, now_utc: datetime) -> Sequence[ServerWindow]:
+    """``X-RateLimit-Reset``: epoch seconds when above 10^8, else seconds from now."""
+    epoch = now_utc.timestamp()
+    return [
+        ServerWindow(reset - epoch if reset > _EPOCH_ABOVE else reset, left) for reset, left in _lists(text, remaining)
+    ]
+
+
+def _dictionary(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
+    """RateLimit draft 07: ``limit=100, remaining=50, reset=30``."""
+    members: dict[str, int | None] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals:
+            return []
+        members[name.strip().lower()] = _whole(value.partition(";")[0])
+    reset = members.get("reset")
+    return [] if reset is None else [ServerWindow(reset, members.get("remaining"))]
+
+
+def _structured(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
+    """RateLimit drafts 08-11: ``"burst";r=50;t=30, "day";r=900;t=3000`` (structured fields, RFC 9651)."""
+    windows = []
+    position = 0
+    while position < len(text):
+        item = _ITEM.match(text, position)
+        if item is None or (item.end() < len(text) and text[item.end()] != ","):
+            return []
+        position = item.end() + 1
+        named = {match["name"]: match["value"] for match in _PARAMETER.finditer(item["parameters"])}
+        reset = _whole(named.get("t", ""))
+        if reset is not None:
+            windows.append(ServerWindow(reset, _whole(named.get("r", ""))))
+    return windows
+
+
+def _shown(text: str) -> str:
+    most = 80
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect("Retry-After", "", _retry_after),
+    Dialect("RateLimit-Reset", "RateLimit-Remaining", _fields),
+    Dialect("RateLimit", "", _dictionary),
+    Dialect("RateLimit", "", _structured),
+    Dialect("X-RateLimit-Reset", "X-RateLimit-Remaining", _vendor),
+    Dialect("X-Rate-Limit-Reset", "X-Rate-Limit-Remaining", _vendor),
+)
+"""Every dialect that is read."""

@@ -1,0 +1,276 @@
+"""Rampup: finds the rate that a server allows, and stays there.
+
+Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope in place of a round trip, the rate in place
+of the congestion window, and triggers in place of losses. It works in rate: a step multiplies every interval by one number.
+
+- *Searching* (CUBIC's slow start): no rate was refused yet. A window with fewer triggers than wanted speeds up what limited
+  it by the factor 0.8: the delays, or the slots, or both where both were full.
+- *Refused*: more triggers in a window than wanted. The rate falls at once, below the refused one: to 0.95 of it, and further
+  with each further incident of the same window, so that a limit that dropped tenfold is met within one window.
+- *Closing in*: each window below the target moves the rate along ``refused - (refused - floor) * ((K - n) / K) ** 3``: fast
+  where it is far from the refused rate, almost flat where it is near, and slowly past it, because limits move.
+- *Past it* by a tenth without being refused, the mark is obsolete: searching again.
+
+Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the rate over a
+cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one window
+and none in the others. The smaller the excess that is refused, the rarer the triggers; where an excess makes just as many as
+wanted, the rate holds. Incidents are counted, not answers: requests that were in flight when a trigger was counted are its.
+
+Hot counters are mutable, what the user configured is frozen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from trawl.throttling.configuration import check_target
+
+if TYPE_CHECKING:
+    from trawl.throttling.settings import ThrottlingSettings
+
+__all__ = ["MOST_SLOTS", "Ramp", "Rampup", "rampup_of"]
+
+MOST_SLOTS = 1000.0
+"""The concurrency that rampup never passes where ``CONCURRENT_REQUESTS`` sets no cap (C05)."""
+
+_FALL = 0.95
+_WINDOWS = 4  # K: windows from a fall back to the refused rate
+_MOST_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
+_SPARE = 1.5
+_LATENCIES = 2.0  # a window is at least this many answers long: a shorter one can't tell two incidents apart
+_OBSOLETE = 1.1
+_DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
+_FULL = 0.75  # slots that were busy for this part of the window are
+_LEAST_DELAY = 1e-4  # seconds; below it a delay is none: no clock we sleep by is finer
+
+
+@attrs.frozen(kw_only=True)
+class Rampup:
+    """How one scope ramps up.
+
+    Attributes:
+        target: The least and the most triggers wanted in a window.
+        delay_factor: A window below the target multiplies the intervals by this; below 1.
+        min_delay: The least delay, in seconds.
+        window: Seconds.
+        most: The concurrency that is never passed.
+    """
+
+    target: tuple[float, float] = (1.0, 1.0)
+    delay_factor: float = 0.8
+    min_delay: float = 0.0
+    window: float = 60.0
+    most: float = MOST_SLOTS
+
+
+def rampup_of(config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, window: float) -> Rampup | None:
+    """The policy that a scope's ``rampup`` makes; None where it is off (C01).
+
+    Args:
+        config: True, False, or the mapping.
+        settings: For the target's default and the cap.
+        window: The window of the scope's backoff: the default.
+    """
+    if config is False:
+        return None
+    given: Mapping[str, Any] = {} if config is True else config
+    target = given.get("backoff_target", settings.rampup_backoff_target)
+    return Rampup(
+        target=check_target(target, "backoff_target"),
+        delay_factor=given.get("delay_factor", 0.8),
+        min_delay=given.get("min_delay", 0.0),
+        window=given.get("window", window),
+        most=float(settings.concurrent_requests) or MOST_SLOTS,
+    )
+
+
+class Ramp:
+    """Where one scope is on its way to the server's limit.
+
+    Args:
+        policy: How it ramps up.
+        delay: The delay to start with, in seconds.
+        delay_per_slot: Moves with the delay.
+        concurrency: The slots to start with; ``inf`` where they have no limit.
+
+    Attributes:
+        policy: How it ramps up.
+        delay: The delay now.
+        delay_per_slot: The delay per slot now.
+        concurrency: The slots now.
+        floor: The least delay that robots.txt allows, in seconds (C05).
+        has_fallen_back: Whether backoff moves the scope, because a window had triggers and no good answer (C05).
+        sends: Sends of the window that runs.
+        refused: The last refused rate, in requests a second; None where none was.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_cost",
+        "_ends_at",
+        "_fallen_to",
+        "_falls",
+        "_good",
+        "_idle",
+        "_quiet",
+        "_rate_before",
+        "_started_at",
+        "_triggers",
+        "concurrency",
+        "delay",
+        "delay_per_slot",
+        "floor",
+        "has_fallen_back",
+        "policy",
+        "refused",
+        "sends",
+    )
+
+    def __init__(self, policy: Rampup, *, delay: float, delay_per_slot: float, concurrency: float) -> None:
+        self.policy = policy
+        self.delay = delay
+        self.delay_per_slot = delay_per_slot
+        self.concurrency = concurrency
+        self.floor = 0.0
+        self.has_fallen_back = False
+        self.sends = 0
+        self.refused: float | None = None
+        self._fallen_to = 0.0
+        self._quiet = 0
+        self._falls = 0
+        self._triggers = 0
+        self._good = 0
+        self._busy = 0.0
+        self._cost = 0
+        self._idle = 0
+        self._rate_before = 0.0
+        self._started_at = -math.inf
+        self._ends_at = math.inf
+
+    @property
+    def due_at(self) -> float:
+        """The instant at which the window that runs ends; ``inf`` before the first answer."""
+        return self._ends_at
+
+    @property
+    def rate(self) -> float:
+        """Requests a second that the intervals in force allow; ``inf`` where there are none."""
+        most = 1.0 / self.delay if self.delay > 0.0 else math.inf
+        if self.delay_per_slot > 0.0:
+            most = min(most, self.concurrency / self.delay_per_slot)
+        return most
+
+    def answered(self, now: float, *, busy: float, is_trigger: bool) -> None:
+        """Count an answer.
+
+        Args:
+            now: The instant of it.
+            busy: Seconds that its slot was taken.
+            is_trigger: Whether it said "slow down".
+        """
+        if self._ends_at == math.inf:
+            self._started_at = now - busy
+            self._ends_at = self._started_at + self.policy.window
+        self.sends += 1
+        self._busy += busy
+        if not is_trigger:
+            self._good += 1
+
+    def triggered(self, now: float) -> bool:
+        """Count an incident; whether the rate falls because of it."""
+        self._triggers += 1
+        if self._triggers <= self.policy.target[1]:
+            return False
+        self._fall(now)
+        return True
+
+    def window_over(self, *, is_held: bool = False) -> None:
+        """Let the window that ends at :attr:`due_at` take effect, and start the next one.
+
+        Args:
+            is_held: Whether a header or a backoff held the scope: then there is no step (C08).
+        """
+        if self.sends:
+            self._idle = 0
+            if self._falls:
+                self._cost = self.sends - self._good
+            if self._triggers and not self._good:
+                self.has_fallen_back = True
+            elif self._triggers < self.policy.target[0] and not is_held:
+                self._step()
+            self._rate_before = self.sends / self.policy.window
+        else:
+            self._idle += 1
+            if self._idle == 1 and not is_held and self.refused is None:
+                self._speed_up(self.policy.delay_factor)  # several idle windows are one step
+        self._started_at = self._ends_at
+        latency = self._busy / self.sends if self.sends else 0.0
+        self._ends_at += max(self.policy.window, latency * _LATENCIES)
+        self.sends = self._good = self._triggers = self._falls = 0
+        self._busy = 0.0
+
+    def skip_idle(self, now: float) -> None:
+        """Pass over the windows that end by ``now``, of which nothing is known but that they were idle."""
+        behind = math.floor((now - self._ends_at) / self.policy.window)
+        if behind > 0 and self._idle:
+            self._started_at += behind * self.policy.window
+            self._ends_at += behind * self.policy.window
+
+    def _step(self) -> None:
+        """Speed up what limited the window, by the factor or by what closing in on the refused rate allows."""
+        window = self.policy.window
+        slots = self.concurrency * window
+        by_delay = self.sends * self.delay / window
+        by_rest = self.sends * self.delay_per_slot / slots
+        by_slots = self._busy / slots
+        is_delayed = max(by_delay, by_rest) >= _DELAYED
+        if is_delayed and (self.delay > self._least() or self.delay_per_slot > 0.0):
+            self._speed_up(self._factor())
+        if by_slots >= _FULL:
+            grown = max(self.concurrency + 1.0, math.floor(self.concurrency / self.policy.delay_factor))
+            self.concurrency = max(self.concurrency, min(grown, self.policy.most))
+
+    def _factor(self) -> float:
+        """What the intervals are multiplied by in this step."""
+        if self.refused is None:
+            return self.policy.delay_factor
+        self._quiet += 1
+        cycle = min(max(_WINDOWS, math.ceil(self._cost * _SPARE / max(self.policy.target[1], 1.0))), _MOST_WINDOWS)
+        away = (cycle - self._quiet) / cycle
+        wanted = self.refused - (self.refused - self._fallen_to) * away**3
+        if wanted > self.refused * _OBSOLETE:
+            self.refused = None
+            return self.policy.delay_factor
+        return min(1.0, max(self.rate / wanted, self.policy.delay_factor))
+
+    def _speed_up(self, factor: float) -> None:
+        self.delay = max(self.delay * factor, min(self.delay, self._least()))
+        if self.delay < _LEAST_DELAY:
+            self.delay = 0.0
+        self.delay_per_slot *= factor
+        if self.delay_per_slot < _LEAST_DELAY:
+            self.delay_per_slot = 0.0
+
+    def _least(self) -> float:
+        return max(self.policy.min_delay, self.floor)
+
+    def _fall(self, now: float) -> None:
+        """Fall below the rate that was just refused: the more often in one window, the deeper."""
+        elapsed = max(now - self._started_at, 1e-3)
+        measured = max(self.sends / elapsed, self._rate_before)
+        rate = min(self.rate, measured * _OBSOLETE) if measured > 0.0 else self.rate
+        if rate == math.inf:
+            return
+        self._falls += 1
+        depth = max(0.5, _FALL ** (2 ** (self._falls - 1)))
+        lower = rate * depth
+        stretch = self.rate / lower if self.rate < math.inf else 1.0
+        self.refused = rate
+        self._fallen_to = lower
+        self._quiet = 0
+        self.delay = max(self.delay * stretch, 1.0 / lower)
+        self.delay_per_slot *= stretch
