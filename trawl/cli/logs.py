@@ -38,6 +38,7 @@ class SafeFormatter(logging.Formatter):
         self._shows_all = shows_all
 
     def format(self, record: logging.LogRecord) -> str:
+        """The whole entry, with a traceback only where that helps."""
         record = copy.copy(record)
         record.exc_text = None  # another handler may have put the traceback there, as the page wrote it
         error = record.exc_info[1] if record.exc_info else None
@@ -47,11 +48,13 @@ class SafeFormatter(logging.Formatter):
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        """The entry without a traceback, its further lines indented."""
         return printable(super().formatMessage(record), keeps_lines=True).replace("\n", "\n    ")
 
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
+        """The traceback: lines stay, other control characters are spelled out."""
         return printable(super().formatException(ei), keeps_lines=True)
 
 
