@@ -1,4 +1,4 @@
-"""A simulated web described in a TOML file, for ``trawl simulate --web FILE.toml``.
+r"""A simulated web described in a TOML file, for ``trawl simulate --web FILE.toml``.
 
 ::
 
@@ -12,7 +12,7 @@
     site = { pages = 200, links = 10 }             # /, /1, /2 ... linked as a tree
 
     [hosts."b.example"]
-    robots = "User-agent: *\\nCrawl-delay: 2"
+    robots = "User-agent: *\nCrawl-delay: 2"
     [hosts."b.example".pages]
     "/" = { links = ["/one", "/two"] }
     "/two" = { redirect = "/one" }
@@ -59,7 +59,7 @@ class LimitTable(Struct, frozen=True, forbid_unknown_fields=True):
     headers: str | dict[str, str] | None = None
     latency: Time | None = None
     body: str = ""
-    changes: list[Annotated[list[Time], Meta(min_length=2, max_length=2)]] = []  # noqa: RUF012 msgspec copies it
+    changes: list[Annotated[list[Time], Meta(min_length=2, max_length=2)]] = []
 
 
 class OutageTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,13 +83,13 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True):
 class PageTable(Struct, frozen=True, forbid_unknown_fields=True):
     """A page; see :meth:`trawl.testing.SimulatedWeb.add_page`. ``file`` is read in place of ``body``."""
 
-    links: list[str] = []  # noqa: RUF012 msgspec copies it
+    links: list[str] = []
     title: str = ""
     body: str | None = None
     file: str | None = None
     redirect: str | None = None
     status: Status | None = None
-    headers: dict[str, str] = {}  # noqa: RUF012 msgspec copies it
+    headers: dict[str, str] = {}
     latency: Time = 0.0
     first_byte: Time | None = None
     error: str | None = None
@@ -102,15 +102,15 @@ class HostTable(Struct, frozen=True, forbid_unknown_fields=True):
     connect: Seconds | UnsetType = UNSET
     keep_alive: Time = 75.0
     limit: LimitTable | None = None
-    limits: list[LimitTable] = []  # noqa: RUF012 msgspec copies it
+    limits: list[LimitTable] = []
     robots: str | None = None
     status: Status = 200
     body: str | None = None
-    headers: dict[str, str] = {}  # noqa: RUF012 msgspec copies it
+    headers: dict[str, str] = {}
     connect_error: str | None = None
-    outages: list[OutageTable] = []  # noqa: RUF012 msgspec copies it
+    outages: list[OutageTable] = []
     site: SiteTable | None = None
-    pages: dict[str, PageTable] = {}  # noqa: RUF012 msgspec copies it
+    pages: dict[str, PageTable] = {}
 
 
 class WebTable(Struct, frozen=True, forbid_unknown_fields=True):
