@@ -29,15 +29,16 @@ from trawl.errors import (
     NameNotResolved,
     ReadTimeout,
     ResponseBroken,
-    TLSFailed,
     UnsupportedScheme,
 )
 from trawl.http import Headers, Outcome, Request, Response, scheme_of
 from trawl.transport.base import OnSent
 from trawl.transport.decoding import Body, accept_encoding, codings_of
 from trawl.transport.dial import Resolve, ThreadResolver, dial
+from trawl.transport.instants import Instants
 from trawl.transport.settings import TransportSettings
 from trawl.transport.target import Target, wire_fields
+from trawl.transport.wording import protocol_words, system_error, tls_failure, words_of
 
 __all__ = ["HttpxTransport"]
 
@@ -45,9 +46,6 @@ logger = logging.getLogger("trawl.transport")
 
 IDLE_CONNECTIONS = 100
 """Connections beyond which an idle one is closed at once, so that a crawl of many hosts does not run out of files."""
-
-MOST_WORDS = 200
-"""Characters of a foreign error's text that are kept: it may quote what the server sent."""
 
 _HTTPCORE_ERRORS = (
     httpcore.NetworkError,
@@ -64,21 +62,12 @@ _MAPPED: tuple[tuple[type[Exception], type[DownloadError], str], ...] = (
     (httpcore.TimeoutException, DownloadTimeout, "timed out"),
     (httpcore.ConnectError, ConnectFailed, "no connection: {cause}"),
     (httpcore.NetworkError, ResponseBroken, "the connection broke: {cause}"),
-    (httpcore.LocalProtocolError, DownloadError, "it can't be sent: {cause}"),
-    (httpcore.RemoteProtocolError, ResponseBroken, "{protocol}"),
+    (Exception, DownloadError, "it can't be sent: {cause}"),
 )
 """httpcore's error, ours, and what it says. The first that fits counts."""
 
 _HTTP = b"HTTP/"
 """What every answer begins with (RFC 9112, 4)."""
-
-_PROTOCOL_WORDS = (
-    ("without sending a response", "the server closed the connection without an answer"),
-    ("complete message body", "its body ended early: {cause}"),
-    ("Receive buffer too long", "its headers have no end"),
-    ("_SWITCH_", "the server changed to another protocol without being asked"),
-    ("illegal", "the answer is not HTTP: {cause}"),
-)
 
 
 class HttpxTransport:
@@ -149,7 +138,7 @@ class HttpxTransport:
                 content=request.body,
                 extensions={
                     "timeout": {**times, "write": times["read"]},
-                    "trace": _Trace(outcome, on_sent),
+                    "trace": Instants(outcome, on_sent),
                     "sni_hostname": target.host.rstrip("."),
                 },
             )
@@ -176,65 +165,21 @@ class HttpxTransport:
 
     def _mapped(self, error: Exception, target: Target) -> DownloadError:
         """The one place where foreign errors become ours."""
-        cause = _system_error(error)
-        words = str(getattr(cause, "strerror", None) or cause)[:MOST_WORDS] or type(cause).__name__
-        if isinstance(cause, socket.gaierror):
+        system = None if isinstance(error, httpcore.ProtocolError) else system_error(error)
+        words = words_of(system or error)
+        if isinstance(system, socket.gaierror):
             mapped: DownloadError = NameNotResolved(f"the name {target.host!r} has no address ({words})")
-        elif isinstance(cause, ssl.SSLError) and isinstance(error, httpcore.ConnectError):
-            mapped = _tls_failure(cause)
+        elif isinstance(system, ssl.SSLError) and isinstance(error, httpcore.ConnectError):
+            mapped = tls_failure(system)
+        elif isinstance(error, httpcore.RemoteProtocolError):
+            mapped = ResponseBroken(protocol_words(words))
         else:
             kind, text = next((ours, text) for theirs, ours, text in _MAPPED if isinstance(error, theirs))
-            protocol = next((text for sign, text in _PROTOCOL_WORDS if sign in words), "the answer is broken: {cause}")
-            mapped = kind(
-                text.replace("{protocol}", protocol).format(
-                    cause=words,
-                    connect=self._settings.download_connect_timeout,
-                    read=self._settings.download_read_timeout,
-                )
-            )
+            settings = self._settings
+            connect, read = settings.download_connect_timeout, settings.download_read_timeout
+            mapped = kind(text.format(cause=words, connect=connect, read=read))
         mapped.__cause__ = error
         return mapped
-
-
-def _system_error(error: BaseException) -> BaseException:
-    """What the system said behind an error of httpcore's; the error itself where that is what the server did."""
-    found: BaseException | None = None if isinstance(error, httpcore.ProtocolError) else error
-    while found is not None and not isinstance(found, OSError):
-        found = found.__cause__ or found.__context__  # httpcore's pool drops the cause and leaves the context
-    return found or error
-
-
-def _tls_failure(error: ssl.SSLError) -> DownloadError:
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return ConnectFailed("the server closed the connection during the TLS handshake")
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return TLSFailed(f"its certificate is refused: {error.verify_message}")
-    return TLSFailed(f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}")
-
-
-class _Trace:
-    """Notes the instants of one exchange, and tells that the request goes to the wire."""
-
-    __slots__ = ("_is_new", "_on_sent", "_outcome")
-
-    def __init__(self, outcome: Outcome, on_sent: OnSent) -> None:
-        self._outcome = outcome
-        self._on_sent = on_sent
-        self._is_new = False
-
-    async def __call__(self, event: str, details: dict[str, Any]) -> None:
-        """Called by httpcore as things happen."""
-        outcome = self._outcome
-        if event == "connection.connect_tcp.started":
-            self._is_new = True
-            outcome.started_at = trio.current_time()
-        elif event == "http11.send_request_headers.started":
-            outcome.sent_at = trio.current_time()
-            if not self._is_new:
-                outcome.started_at = outcome.sent_at
-            self._on_sent()
-        elif event == "http11.receive_response_headers.complete":
-            outcome.first_byte_at = trio.current_time()
 
 
 class _Reading:

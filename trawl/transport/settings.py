@@ -53,7 +53,7 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     ] = True
     download_verify_certificates: Annotated[
         bool,
-        Meta(description="Refuse a server whose TLS certificate is expired, another host's, or signed by nobody known."),
+        Meta(description="Refuse a server whose certificate is expired, another host's, or signed by nobody known."),
     ] = True
     download_keepalive_timeout: Annotated[
         float, Meta(ge=0, title="s", description="How long an idle connection is kept for the next request.")

@@ -1,0 +1,176 @@
+"""One cookie, and how ``Set-Cookie`` is read (RFC 6265, 5.2 and 5.3, with the prefixes and limits of 6265bis)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+
+import attrs
+
+from trawl.cookies.date import parse_cookie_date
+
+__all__ = ["Cookie", "Place", "domain_matches", "parse_set_cookie"]
+
+MOST_BYTES = 4096
+"""Name and value together; a longer cookie is not kept (6265bis, 5.6)."""
+
+MOST_SECONDS = 400 * 24 * 3600
+"""The longest that a cookie is kept, whatever it says (6265bis, 5.5)."""
+
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
+_MAX_AGE = re.compile(r"-?[0-9]+")
+
+
+@attrs.frozen
+class Place:
+    """Where a request goes, as cookies see it.
+
+    Attributes:
+        host: In lower case, without port.
+        path: The URL's path, without the query.
+        is_secure: Whether the scheme is ``https``.
+    """
+
+    host: str
+    path: str
+    is_secure: bool
+
+    @classmethod
+    def of(cls, url: str) -> Place:
+        """The place of a URL in normal form."""
+        scheme, _, rest = url.partition("://")
+        authority, _, path = rest.partition("/")
+        host = authority.rpartition("@")[2]
+        host = host.partition("]")[0] + "]" if "]" in host else host.partition(":")[0]
+        return cls(host.rstrip("."), "/" + path.partition("?")[0].partition("#")[0], scheme == "https")
+
+    @property
+    def default_path(self) -> str:
+        """The path of a cookie that names none: the directory of this one (RFC 6265, 5.1.4)."""
+        return self.path.rpartition("/")[0] or "/"
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the host is an IP address, which has no domains above it."""
+        try:
+            ip_address(self.host.strip("[]"))
+        except ValueError:
+            return False
+        return True
+
+
+@attrs.frozen
+class Cookie:
+    """A name and a value, and where they are sent.
+
+    Attributes:
+        name: May be empty.
+        value: As the server wrote it.
+        domain: The host that it is for.
+        path: The directory that it is for.
+        is_host_only: Not sent to hosts below ``domain``.
+        is_secure: Sent over https only.
+        expires_utc: When it ends; None: with the crawl.
+    """
+
+    name: str
+    value: str
+    domain: str
+    path: str = "/"
+    is_host_only: bool = True
+    is_secure: bool = False
+    expires_utc: datetime | None = None
+
+    @property
+    def pair(self) -> str:
+        """As the ``Cookie`` field has it."""
+        return f"{self.name}={self.value}" if self.name else self.value
+
+    def is_sent_to(self, place: Place) -> bool:
+        """Whether the path and the scheme of ``place`` fit (RFC 6265, 5.4); its host is the jar's concern."""
+        if self.is_secure and not place.is_secure:
+            return False
+        path = self.path
+        return place.path == path or (
+            place.path.startswith(path) and (path.endswith("/") or place.path[len(path) : len(path) + 1] == "/")
+        )
+
+    def is_expired(self, now_utc: datetime) -> bool:
+        """Whether it has ended."""
+        return self.expires_utc is not None and self.expires_utc <= now_utc
+
+
+def domain_matches(host: str, domain: str) -> bool:
+    """Whether ``host`` is ``domain`` or below it (RFC 6265, 5.1.3)."""
+    return host == domain or host.endswith("." + domain)
+
+
+def parse_set_cookie(
+    text: str, place: Place, now_utc: datetime, is_public_suffix: Callable[[str], bool]
+) -> Cookie | None:
+    """The cookie that a ``Set-Cookie`` field from ``place`` sets; None if it may not.
+
+    Args:
+        text: The field's value.
+        place: Where the response came from.
+        now_utc: What ``Max-Age`` counts from.
+        is_public_suffix: Whether many parties register names below a domain (``co.uk``): nobody sets cookies for it.
+    """
+    pair, *parts = text.split(";")
+    name, equals, value = pair.partition("=")
+    name, value = (name.strip(" \t"), value.strip(" \t")) if equals else ("", name.strip(" \t"))
+    if not (name or value) or _CONTROL.search(text) or len(name) + len(value) > MOST_BYTES:
+        return None
+    attributes = _attributes(parts)
+    is_secure = "secure" in attributes
+    domain = _domain(attributes.get("domain", ""), place, is_public_suffix)
+    if domain is None or (is_secure and not place.is_secure):
+        return None
+    path = attributes.get("path", "")
+    cookie = Cookie(
+        name,
+        value,
+        domain or place.host,
+        path if path.startswith("/") else place.default_path,
+        is_host_only=not domain,
+        is_secure=is_secure,
+        expires_utc=_expiry(attributes, now_utc),
+    )
+    return cookie if _keeps_its_prefix(cookie) else None
+
+
+def _attributes(parts: list[str]) -> dict[str, str]:
+    """The attributes by name in lower case; of several of one name the last counts."""
+    split = [part.partition("=") for part in parts]
+    return {name.strip(" \t").lower(): value.strip(" \t") for name, _, value in split}
+
+
+def _domain(written: str, place: Place, is_public_suffix: Callable[[str], bool]) -> str | None:
+    """The domain that a cookie is for: "" means this host only, None that it is refused (RFC 6265, 5.3, 5 and 6)."""
+    domain = written.removeprefix(".").lower()
+    if not domain:
+        return ""
+    if place.is_address or is_public_suffix(domain):
+        return "" if domain == place.host else None
+    return domain if domain_matches(place.host, domain) else None
+
+
+def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
+    """When the cookie ends; ``Max-Age`` goes before ``Expires`` (RFC 6265, 5.3, 3)."""
+    latest = now_utc + timedelta(seconds=MOST_SECONDS)
+    max_age = attributes.get("max-age", "")
+    if _MAX_AGE.fullmatch(max_age):
+        seconds = int(max_age[:15])
+        return now_utc if seconds <= 0 else min(latest, now_utc + timedelta(seconds=min(seconds, MOST_SECONDS)))
+    moment = parse_cookie_date(attributes["expires"]) if "expires" in attributes else None
+    return None if moment is None else min(moment, latest)
+
+
+def _keeps_its_prefix(cookie: Cookie) -> bool:
+    """Whether a cookie whose name promises something is that (6265bis, 4.1.3)."""
+    name = cookie.name.lower()
+    if name.startswith("__host-"):
+        return cookie.is_secure and cookie.is_host_only and cookie.path == "/"
+    return cookie.is_secure or not name.startswith("__secure-")

@@ -1,0 +1,30 @@
+"""The fields that every request has unless it says otherwise, ``User-Agent`` among them."""
+
+from __future__ import annotations
+
+from trawl.http import Fetch, Middleware, Outcome, Request
+from trawl.middleware.settings import MiddlewareSettings
+
+__all__ = ["default_headers"]
+
+
+def default_headers(settings: MiddlewareSettings) -> Middleware:
+    """Middleware that adds ``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT`` where a request has no field of that name.
+
+    A request refuses one by setting it to None. A ``User-Agent`` among the default headers goes before ``USER_AGENT``.
+    """
+    fields = {name: value for name, value in settings.default_request_headers.items() if value is not None}
+    if "user-agent" not in {name.lower() for name in settings.default_request_headers} and settings.user_agent:
+        fields["User-Agent"] = settings.user_agent
+    pairs = tuple(fields.items())
+
+    def around(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            headers = request.headers
+            for name, value in pairs:
+                headers.setdefault(name, value)
+            return await fetch(request)
+
+        return send
+
+    return around

@@ -1,0 +1,170 @@
+"""Redirects as values: the target takes the request's place in the frontier (RFC 9110, 15.4).
+
+What is carried along and what is dropped is told, row by row, in docs/explanation/redirects.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from trawl.cookies import NowUtc
+from trawl.errors import DownloadError, UnsupportedScheme
+from trawl.http import Fetch, Headers, Middleware, Outcome, Replace, Request, Response, join_url, origin_of, scheme_of
+from trawl.middleware.settings import MiddlewareSettings
+from trawl.throttling.hints import hint_of
+
+__all__ = ["redirect", "redirected"]
+
+STATUSES = frozenset({301, 302, 303, 307, 308})
+FETCHED_SCHEMES = frozenset({"http", "https"})
+
+CREDENTIALS = ("Authorization", "Cookie", "Proxy-Authorization")
+"""Fields that never leave their origin."""
+
+OF_THE_ORIGIN = ("Host", "Origin")
+"""Fields that are true of one origin only."""
+
+OF_THE_BODY = (
+    "Content-Encoding",
+    "Content-Language",
+    "Content-Length",
+    "Content-Location",
+    "Content-Type",
+    "Transfer-Encoding",
+)
+"""Fields that go with a body that is dropped (Fetch, 4.4, 12)."""
+
+
+def redirect(
+    settings: MiddlewareSettings, now_utc: NowUtc, handled_statuses: Container[int] = frozenset()
+) -> Middleware:
+    """Middleware that turns a redirect into the request for its target.
+
+    It is not asked when the spider handles the status itself (``handled_statuses``, or the meta keys
+    ``handle_httpstatus_list`` and ``handle_httpstatus_all``) or says ``dont_redirect`` in the meta. A target of another
+    scheme than http and https, or a redirect too many, ends the request with an error (C10).
+    """
+
+    def around(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            outcome = await fetch(request)
+            response = outcome.response
+            if outcome.then is None and response is not None and response.status in STATUSES:
+                location = response.headers.get("Location")
+                if location and not _is_wanted(request, response.status, handled_statuses):
+                    _follow(request, response, outcome, location, settings, now_utc)
+            return outcome
+
+        return send
+
+    return around
+
+
+def _is_wanted(request: Request, status: int, handled_statuses: Container[int]) -> bool:
+    """Whether the spider wants the redirect itself."""
+    if request.meta_get("dont_redirect") or request.meta_get("handle_httpstatus_all"):
+        return True
+    return status in request.meta_get("handle_httpstatus_list", handled_statuses)
+
+
+def _follow(
+    request: Request,
+    response: Response,
+    outcome: Outcome,
+    location: str,
+    settings: MiddlewareSettings,
+    now_utc: NowUtc,
+) -> None:
+    """Put into ``outcome`` what follows from a redirect."""
+    try:
+        url = _target(request.url, location)
+    except ValueError:
+        return  # no URL: the response goes to the spider as it is
+    url_shown, method = request.url, request.method
+    error: DownloadError | None = None
+    if scheme_of(url) not in FETCHED_SCHEMES:
+        error = UnsupportedScheme(f"redirected to {url!r}, which is not fetched", url=url_shown, method=method)
+    elif request.meta_get("redirect_times", 0) >= settings.redirect_max_times:
+        times = settings.redirect_max_times
+        error = DownloadError(f"redirected more than {times} times, then to {url!r}", url=url_shown, method=method)
+    if error is not None:
+        outcome.response, outcome.error = None, error
+        return
+    target = redirected(request, url, response.status, priority_adjust=settings.redirect_priority_adjust)
+    outcome.then = Replace(target, _delay(response, settings, now_utc), "redirect", is_new_target=True)
+
+
+def _target(url: str, location: str) -> str:
+    """The URL that ``Location`` means; without a fragment of its own it has the request's (RFC 9110, 10.2.2)."""
+    try:
+        text = location.encode("latin-1").decode()  # browsers read its bytes as UTF-8
+    except UnicodeError:
+        text = location
+    target = join_url(url, text)
+    fragment = url.partition("#")[2]
+    return f"{target}#{fragment}" if fragment and "#" not in target else target
+
+
+def redirected(request: Request, url: str, status: int, *, priority_adjust: int = 0) -> Request:
+    """The request for the target of a redirect.
+
+    Args:
+        request: What was redirected.
+        url: The target, in normal form.
+        status: The redirect's status.
+        priority_adjust: Added to the priority.
+    """
+    headers, method, body = Headers(request.headers), request.method, request.body
+    if _becomes_get(method, status):
+        method, body = "GET", b""
+        _drop(headers, OF_THE_BODY)
+    target = request.replace(
+        url=url,
+        method=method,
+        body=body,
+        headers=headers,
+        priority=request.priority + priority_adjust,
+        meta={
+            **request.meta,
+            "redirect_times": request.meta_get("redirect_times", 0) + 1,
+            "redirect_urls": [*request.meta_get("redirect_urls", ()), request.url],
+            "redirect_reasons": [*request.meta_get("redirect_reasons", ()), status],
+        },
+    )
+    if origin_of(url) == origin_of(request.url):
+        return target
+    _drop(target.headers, CREDENTIALS + OF_THE_ORIGIN)
+    _shorten_referer(target.headers, url)
+    return target.replace(cookies=None) if request.cookies else target
+
+
+def _becomes_get(method: str, status: int) -> bool:
+    """Whether the target is asked for with GET (RFC 9110, 15.4.2 to 15.4.4, as browsers do it)."""
+    if status == 303:
+        return method not in {"GET", "HEAD"}
+    return status in {301, 302} and method == "POST"
+
+
+def _drop(headers: Headers, names: tuple[str, ...]) -> None:
+    for name in names:
+        headers.pop(name, None)
+
+
+def _shorten_referer(headers: Headers, url: str) -> None:
+    """Tell another origin our origin only, and plain http nothing (Referrer Policy, 8.3: the default policy)."""
+    referer = headers.get("Referer")
+    if referer is None:
+        return
+    if scheme_of(referer) == "https" and scheme_of(url) == "http":
+        del headers["Referer"]
+    elif origin_of(referer) != origin_of(url):
+        headers["Referer"] = origin_of(referer) + "/"
+
+
+def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) -> float:
+    """The seconds that a redirect's ``Retry-After`` asks for, within ``REDIRECT_MAX_DELAY`` (D08)."""
+    wishes = response.headers.getlist("Retry-After")
+    if not wishes or not settings.redirect_max_delay:
+        return 0.0
+    hint = hint_of(Headers({"Retry-After": wishes}), now_utc())
+    return 0.0 if hint is None else min(hint.delay, settings.redirect_max_delay)
