@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import attrs
 import msgspec
 
+from trawl.engine import EngineSettings
+from trawl.feeds import FeedsSettings
+from trawl.middleware import MiddlewareSettings
+from trawl.observe import ObserveSettings
+from trawl.pipelines import PipelinesSettings
+from trawl.robots import RobotsSettings
+from trawl.scheduler import SchedulerSettings
 from trawl.settings.wording import members_of, range_words, type_words, without_meta
+from trawl.throttling import ThrottlingSettings
+from trawl.transport import TransportSettings
 
 __all__ = ["SECTIONS", "Definition", "Section", "definitions", "known"]
 
@@ -32,25 +40,17 @@ class Section:
     value: type[msgspec.Struct]
 
 
-def _landed() -> Iterator[Section]:
-    for title, module, name in (
-        ("Crawl", "trawl.engine.settings", "EngineSettings"),
-        ("Spiders and admission", "trawl.scheduler.settings", "SchedulerSettings"),
-        ("Throttling", "trawl.throttling.settings", "ThrottlingSettings"),
-        ("Transport", "trawl.transport.settings", "TransportSettings"),
-        ("Middleware", "trawl.middleware.settings", "MiddlewareSettings"),
-        ("robots.txt", "trawl.robots.settings", "RobotsSettings"),
-        ("Pipelines", "trawl.pipelines.settings", "PipelinesSettings"),
-        ("Feeds", "trawl.feeds.settings", "FeedsSettings"),
-        ("Log and progress", "trawl.observe.settings", "ObserveSettings"),
-    ):
-        try:
-            yield Section(title, getattr(import_module(module), name))
-        except (ImportError, AttributeError):
-            continue
-
-
-SECTIONS: tuple[Section, ...] = tuple(_landed())
+SECTIONS: tuple[Section, ...] = (
+    Section("Crawl", EngineSettings),
+    Section("Admission and order", SchedulerSettings),
+    Section("Throttling", ThrottlingSettings),
+    Section("Transport", TransportSettings),
+    Section("Middleware", MiddlewareSettings),
+    Section("robots.txt", RobotsSettings),
+    Section("Pipelines", PipelinesSettings),
+    Section("Feeds", FeedsSettings),
+    Section("Log and progress", ObserveSettings),
+)
 """In the order of the reference."""
 
 
