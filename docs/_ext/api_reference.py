@@ -9,6 +9,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import TypeGuard
 
@@ -51,7 +52,8 @@ def exports(module: ModuleType) -> Iterator[str]:
             home = f"{thing.__module__}.{thing.__qualname__}"
             yield from (f":py:obj:`{name} <{home}>`", f"   {first_sentence(thing)}", "")
         elif not isinstance(thing, ModuleType):
-            yield from (f"``{name}``", f"   {type(thing).__name__}", "")
+            kind = type(thing).__name__ if type(thing).__module__ not in ("typing", "types") else "A type."
+            yield from (f"``{name}``", f"   {kind}", "")
 
 
 class FromDocstrings(SphinxDirective):
@@ -93,31 +95,45 @@ class Api(FromDocstrings):
         return sections
 
 
-def imported_for_types(
+def home_of(name: str) -> str:
+    """Where something known as ``trawl.Request`` is defined (``trawl.http.request.Request``); "" if it is nowhere."""
+    module, _, rest = name.rpartition(".")
+    while module:
+        try:
+            thing = attrgetter(rest)(importlib.import_module(module))
+            return f"{thing.__module__}.{thing.__qualname__}"
+        except ImportError:
+            module, _, part = module.rpartition(".")
+            rest = f"{part}.{rest}"
+        except AttributeError:
+            return ""
+    return ""
+
+
+def known_elsewhere(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element
 ) -> nodes.Element | None:
-    """Find the home of a name that a module imports under TYPE_CHECKING only, which is looked for in that module."""
+    """Resolve a name that is not documented where it is named.
+
+    A package exports it; or a module imports it under TYPE_CHECKING only, and Sphinx looks for it in that module.
+    """
     if node.get("refdomain") != "py":
         return None
-    types = {full: entry for full, entry in env.domains.python_domain.objects.items() if entry.objtype in TYPES}
-    name = str(node["reftarget"]).rpartition(".")[2]
-    homes = [full for full in types if full.rpartition(".")[2] == name]
+    objects = env.domains.python_domain.objects
+    target = str(node["reftarget"])
+    homes = [home_of(target)] if target.startswith("trawl.") else []
+    if not homes or homes[0] not in objects:
+        last = target.rpartition(".")[2]
+        homes = [name for name, entry in objects.items() if entry.objtype in TYPES and name.rpartition(".")[2] == last]
     if len(homes) != 1:
         return None
-    home = types[homes[0]]
+    home = objects[homes[0]]
     return make_refnode(app.builder, node["refdoc"], home.docname, home.node_id, text, homes[0])
-
-
-def foreign(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
-    """Leave out what a module exports but another project documents."""
-    return True if what == "module" and isinstance(thing, type | FunctionType) and not is_ours(thing) else None
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Register the directives."""
-    app.setup_extension("sphinx.ext.autodoc")
     app.add_directive("public-names", PublicNames)
     app.add_directive("api", Api)
-    app.connect("autodoc-skip-member", foreign)
-    app.connect("missing-reference", imported_for_types)
+    app.connect("missing-reference", known_elsewhere)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

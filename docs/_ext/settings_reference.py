@@ -5,7 +5,6 @@ Each becomes a target of the role ``setting``: :setting:`DOWNLOAD_DELAY`.
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterator
 from itertools import groupby
@@ -31,14 +30,30 @@ def shown(value: object) -> str:
         return repr(value)
 
 
-def facts(setting: Definition) -> Iterator[tuple[str, str]]:
-    """What is known of a setting, a heading and its text each."""
-    yield "Default", f"``{html.unescape(shown(setting.default))}``"
-    if setting.unit:
-        yield "Unit", setting.unit
-    yield "Type", setting.type
-    if setting.range:
-        yield "Range", setting.range
+def kind(setting: Definition) -> str:
+    """What may be given, in words."""
+    unit = f" ({setting.unit})" if setting.unit else ""
+    return f"{setting.type}{unit}{f', {setting.range}' if setting.range else ''}"
+
+
+def keys(setting: Definition, indent: str) -> Iterator[str]:
+    """A list of the keys of a mapping, and of the mappings in it."""
+    for key in setting.keys:
+        yield f"{indent}- ``{key.name}``: {kind(key)}. {key.description}"
+        if key.keys:
+            yield ""
+            yield from keys(key, f"{indent}  ")
+    yield ""
+
+
+def entry(setting: Definition) -> Iterator[str]:
+    """Lines of reStructuredText."""
+    unit = f" {setting.unit}" if setting.unit else ""
+    limits = f", {setting.range}" if setting.range else ""
+    yield from (f".. setting:: {setting.name}", "", f"   {setting.description}", "")
+    yield from (f"   *Default:* ``{shown(setting.default)}``{unit}. *Type:* {setting.type}{limits}.", "")
+    if setting.keys:
+        yield from ("   *Keys:*", "", *keys(setting, "   "))
 
 
 class Settings(SphinxDirective):
@@ -50,11 +65,8 @@ class Settings(SphinxDirective):
         for title, members in groupby(definitions(), key=lambda setting: setting.section):
             section = nodes.section(ids=[nodes.make_id(f"settings-{title}")])
             section += nodes.title(text=title)
-            lines = ["```{eval-rst}"]
-            for setting in members:
-                lines += [f".. setting:: {setting.name}", "", f"   {setting.description}", ""]
-                lines += [f"   :{heading}: {text}" for heading, text in facts(setting)] + [""]
-            self.state.nested_parse(StringList([*lines, "```"], source=f"settings: {title}"), 0, section)
+            lines = ["```{eval-rst}", *(line for setting in members for line in entry(setting)), "```"]
+            self.state.nested_parse(StringList(lines, source=f"settings: {title}"), 0, section)
             sections.append(section)
         return sections
 
