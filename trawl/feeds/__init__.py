@@ -1,0 +1,31 @@
+"""Feeds: items written to files and to standard output while the crawl runs, whole records only."""
+
+from trawl.feeds.base import End, Format, NotThisFormat
+from trawl.feeds.feed import Feed, FeedReport
+from trawl.feeds.formats import make_format
+from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, feed_options
+from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
+from trawl.feeds.targets import FileTarget, StreamTarget, Target
+from trawl.feeds.writer import Feeds, open_feeds
+
+__all__ = [
+    "FORMATS",
+    "STANDARD_OUTPUT",
+    "End",
+    "ExportArguments",
+    "Feed",
+    "FeedMapping",
+    "FeedOptions",
+    "FeedReport",
+    "Feeds",
+    "FeedsSettings",
+    "FileTarget",
+    "Format",
+    "NotThisFormat",
+    "StreamTarget",
+    "Target",
+    "feed_entry",
+    "feed_options",
+    "make_format",
+    "open_feeds",
+]

@@ -1,0 +1,119 @@
+"""What the tests of feeds share: readers of the four formats, and targets that fail."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import trio
+
+from trawl.blocking import InlineBlocking
+from trawl.feeds import Feed, FeedMapping, FeedOptions, Feeds, FeedsSettings, FileTarget, open_feeds
+
+STARTED_UTC = datetime(2025, 1, 1, 12, 30, tzinfo=UTC)
+Rows = list[dict[str, str]]
+
+
+def read_jsonl(content: bytes) -> Rows:
+    return [json.loads(line) for line in content.splitlines()]
+
+
+def read_json(content: bytes) -> Rows:
+    rows: Rows = json.loads(content)
+    return rows
+
+
+def read_csv(content: bytes) -> Rows:
+    return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+
+
+def read_xml(content: bytes) -> Rows:
+    return [{field.tag: field.text or "" for field in item} for item in ElementTree.fromstring(content)]
+
+
+READERS: Mapping[str, Callable[[bytes], Rows]] = {
+    "jsonl": read_jsonl,
+    "json": read_json,
+    "csv": read_csv,
+    "xml": read_xml,
+}
+
+# Newlines, quotes, brackets and commas within values: where a file may be cut must not be told by these.
+ROWS: Rows = [
+    {"name": "Ünal, \"the\" 'first'", "note": "line 1\nline 2"},
+    {"name": "]}\n]", "note": "</item>\n<b>&amp;"},
+    {"name": 'a\\"', "note": ',"'},
+    {"name": "", "note": '"\n","'},
+]
+
+
+class FullDisk(FileTarget):
+    """A file on a disk with room for ``room`` bytes."""
+
+    def __init__(self, path: Path, room: int) -> None:
+        super().__init__(path)
+        self.room = room
+
+    def write(self, position: int, content: memoryview) -> int:
+        fitting = content[: max(self.room - position, 0)]
+        if not fitting:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(position, fitting)
+
+
+class Slow:
+    """A stream that takes ``most`` bytes a write, and nothing while ``is_stalled``."""
+
+    is_seekable = False
+
+    def __init__(self, most: int = 7) -> None:
+        self.most = most
+        self.is_stalled = False
+        self.is_closed = False
+        self.content = b""
+        self.error: OSError | None = None
+
+    def write(self, position: int, content: memoryview) -> int:
+        if self.error is not None:
+            raise self.error
+        taken = b"" if self.is_stalled else bytes(content[: self.most])
+        self.content += taken
+        return len(taken)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def opened(path: Path | str, positions: Mapping[str, int] | None = None, **mapping: object) -> Feeds:
+    """The feeds of one entry."""
+    entry: FeedMapping = {**mapping}  # type: ignore[typeddict-item]  # a test's keyword arguments
+    return await open_feeds(
+        FeedsSettings(feeds={path: entry}),
+        InlineBlocking(),
+        spider_name="quotes",
+        started_utc=STARTED_UTC,
+        positions=positions,
+    )
+
+
+async def write_all(feeds: Feeds, rows: list[dict[str, str]]) -> None:
+    """Put these rows and write them and the ends."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(feeds.write)
+        for row in rows:
+            await feeds.put(row)
+        feeds.close()
+
+
+def started(options: FeedOptions, target: FileTarget | Slow) -> Feed:
+    """A feed on a target, opened as a crawl would."""
+    feed = Feed(options, target)
+    feed.locate()
+    feed.start()
+    return feed

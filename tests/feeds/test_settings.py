@@ -1,0 +1,34 @@
+"""FEEDS as a setting: checked like all others (I03, I04)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trawl.errors import SettingsError
+from trawl.feeds import FeedsSettings
+from trawl.settings import Layer, load
+
+
+def checked(feeds: object) -> FeedsSettings:
+    return load(Layer("custom_settings", {"FEEDS": feeds})).of(FeedsSettings)
+
+
+def test_paths_and_options_of_each_kind_are_taken_i04() -> None:
+    feeds = {"a.json": {"overwrite": True, "fields": ["x"], "indent": None}, Path("b.csv"): {"fields": {"x": "X"}}}
+    assert checked(feeds).feeds == feeds
+
+
+@pytest.mark.parametrize(
+    ("mapping", "why"),
+    [
+        ({"formt": "csv"}, r"FEEDS\['a'\] has an unknown key 'formt'; did you mean 'format'"),
+        ({"overwrite": "yes"}, r"FEEDS\['a'\]\['overwrite'\] must be true or false, not 'yes'"),
+        ({"indent": -1}, r"FEEDS\['a'\]\['indent'\] must be"),
+        ({"item_export_kwargs": {"root_elemnt": "x"}}, r"unknown key 'root_elemnt'; did you mean 'root_element'"),
+    ],
+)
+def test_an_entry_that_does_not_fit_is_refused_by_its_name_i03(mapping: object, why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        checked({"a": mapping})

@@ -1,0 +1,126 @@
+"""Files, pipes, devices and a standard output of any kind."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from trawl.errors import FeedError
+from trawl.feeds.targets import FileTarget, StreamTarget, TextTarget, open_standard_output, open_target
+
+
+def write(target: FileTarget | StreamTarget | TextTarget, position: int, content: bytes) -> int:
+    return target.write(position, memoryview(content))
+
+
+def test_a_file_is_written_at_a_position_and_cut(tmp_path: Path) -> None:
+    target = open_target(tmp_path / "new" / "folder" / "f")
+    assert isinstance(target, FileTarget)
+    assert target.is_new
+    assert write(target, 0, b"abcdef") == 6
+    assert write(target, 2, b"X") == 1
+    target.cut(4)
+    assert target.size == 4
+    target.close()
+    target.close()
+    assert (tmp_path / "new" / "folder" / "f").read_bytes() == b"abXd"
+
+
+def test_two_crawls_cannot_write_one_file(tmp_path: Path) -> None:
+    first = FileTarget(tmp_path / "f")
+    with pytest.raises(BlockingIOError, match="another crawl is writing to it"):
+        FileTarget(tmp_path / "f")
+    first.close()
+    FileTarget(tmp_path / "f").close()
+
+
+def test_a_folder_is_no_target(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        open_target(tmp_path)
+
+
+def test_a_full_pipe_takes_what_it_has_room_for_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trawl.feeds.targets.PIPE_WAIT", 0.001)
+    reading, writing = os.pipe()
+    target = StreamTarget(writing, is_owned=True)
+    try:
+        big = b"x" * (1 << 20)
+        taken = write(target, 0, big)
+        assert 0 < taken < len(big)
+        assert write(target, 0, big) == 0
+        assert len(os.read(reading, 1 << 16)) == 1 << 16
+        assert write(target, 0, b"y" * 5000) == 5000
+    finally:
+        target.close()
+        target.close()
+        os.close(reading)
+
+
+def test_a_pipe_without_a_reader_is_broken() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    target = StreamTarget(writing, is_owned=True)
+    with pytest.raises(BrokenPipeError):
+        write(target, 0, b"x")
+    target.close()
+
+
+def test_a_pipe_that_never_blocks_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trawl.feeds.targets.PIPE_WAIT", 0.001)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    target = StreamTarget(writing, is_owned=True)
+    big = b"x" * (1 << 20)
+    assert write(target, 0, big) < len(big)
+    assert write(target, 0, big) == 0
+    target.close()
+    os.close(reading)
+
+
+def test_a_device_is_a_stream() -> None:
+    target = open_target(Path("/dev/null"))
+    assert isinstance(target, StreamTarget)
+    assert write(target, 0, b"x" * 10_000) == 10_000
+    target.close()
+
+
+def test_standard_output_sent_to_a_file_is_written_where_it_stands(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb", buffering=0) as file:
+        file.write(b"before\n")
+        target = StreamTarget(file.fileno(), is_owned=False)
+        assert write(target, 0, b"x" * 100_000) == 100_000
+        target.close()
+        file.write(b"\nafter")
+    assert (tmp_path / "out").stat().st_size == 7 + 100_000 + 6
+
+
+def test_standard_output_comes_after_what_was_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "out").open("w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        print("before")
+        target = open_standard_output()
+        write(target, 0, b"item\n")
+        target.close()
+        print("after")
+    assert (tmp_path / "out").read_text() == "before\nitem\nafter\n"
+
+
+def test_a_standard_output_without_a_descriptor_is_written_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (io.TextIOWrapper(io.BytesIO()), io.StringIO()):
+        monkeypatch.setattr(sys, "stdout", stream)
+        target = open_standard_output()
+        assert isinstance(target, TextTarget)
+        assert write(target, 0, "é\n".encode()) == 3
+        target.close()
+        stream.seek(0)
+        assert stream.read() == "é\n"
+
+
+def test_no_standard_output_is_an_error_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(FeedError, match="feed -: there is no standard output"):
+        open_standard_output()

@@ -1,0 +1,105 @@
+"""What a feed's format is: bytes for each item, what stands around and between them, and how to find a file's end.
+
+Theory of operation. A feed's file is, at every instant between two writes, a whole document::
+
+    opening first record separator record ... separator record closing
+                                                              ^ position
+
+The *position* is a count of bytes: the end of the last whole record, or 0 while there is none. A flush is one write
+at the position: separator (or opening), whole records, closing. The next flush overwrites the closing. So a file can be
+cut at any recorded position and continued there, and a crawl that is killed between two writes leaves a file that
+parses. One that is killed within a write leaves whole records and a part of one; ``end_of`` finds where the whole ones
+end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO, Protocol, Self
+
+import attrs
+
+__all__ = ["CHUNK_BYTES", "End", "Format", "NotThisFormat"]
+
+CHUNK_BYTES = 1 << 20
+"""How much of a file is looked at in one piece."""
+
+
+class NotThisFormat(ValueError):
+    """A file can't be continued in this format; the text says what is in the way ("it holds no array")."""
+
+
+@attrs.frozen
+class End:
+    """Where the last whole record of a file ends.
+
+    Attributes:
+        position: In bytes; 0 if there is no whole record, and the file is begun anew.
+        mend: What is missing right there to make the record end as a record must (a line without its newline).
+    """
+
+    position: int = 0
+    mend: bytes = b""
+
+
+class Format(Protocol):
+    """How items are written. A value: what depends on the first item is another format, made by :meth:`settled`."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it: ``jsonl``."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The only fields it can write from now on; None if it can write any."""
+        ...
+
+    @property
+    def opening(self) -> bytes:
+        """What a file begins with."""
+        ...
+
+    @property
+    def first(self) -> bytes:
+        """What stands between the opening and the first record."""
+        ...
+
+    @property
+    def separator(self) -> bytes:
+        """What stands between two records."""
+        ...
+
+    @property
+    def closing(self) -> bytes:
+        """What stands after the last record."""
+        ...
+
+    def settled(self, names: Iterable[str]) -> Self:
+        """This format for items with these fields; itself where the fields don't matter or are settled already."""
+        ...
+
+    def record(self, row: Mapping[str, object]) -> bytes:
+        """One item.
+
+        Raises:
+            TypeError: A value in it has no written form.
+            ValueError: A value in it refers to itself, or the like.
+        """
+        ...
+
+    def end_of(self, file: BinaryIO) -> End:
+        """Where the whole records of ``file`` end, which was written in this format and may be cut at any byte.
+
+        Raises:
+            NotThisFormat: The file was not written in this format, or can't be continued.
+        """
+        ...
+
+    def continued(self, file: BinaryIO) -> Self:
+        """This format, settled as the beginning of ``file`` says (the header of a CSV).
+
+        Raises:
+            NotThisFormat: What it says and what is configured do not agree.
+        """
+        ...

@@ -1,0 +1,308 @@
+"""One open feed: items in, whole records out, at a position that is known after each flush."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+
+import attrs
+
+from trawl.blocking import Blocking
+from trawl.errors import FeedError
+from trawl.feeds.base import End, Format, NotThisFormat
+from trawl.feeds.formats import make_format
+from trawl.feeds.options import FeedOptions
+from trawl.feeds.targets import FileTarget, Target, open_standard_output, open_target
+from trawl.items import item_fields
+
+__all__ = ["Feed", "FeedReport", "open_feed"]
+
+logger = logging.getLogger("trawl.feeds")
+
+
+@attrs.frozen
+class FeedReport:
+    """What was written to one feed.
+
+    Attributes:
+        uri: Where it went.
+        format: How it was written.
+        records: Items written in this run.
+        position: The size in bytes up to the last whole record, of earlier runs too.
+    """
+
+    uri: str
+    format: str
+    records: int
+    position: int
+
+
+class Feed:
+    """One open feed. Adding encodes at once, so an item that is changed after it was yielded does no harm.
+
+    Attributes:
+        uri: Where it goes.
+        position: Bytes up to the end of the last whole record that was written; 0 before the first.
+        records: Items written in this run.
+        pending_bytes: What was added and is not written yet.
+    """
+
+    def __init__(self, options: FeedOptions, target: Target, feed_format: Format | None = None) -> None:
+        """A feed that begins at position 0 of ``target``; see :meth:`locate` for one that goes on."""
+        self.uri = options.uri
+        self.position = 0
+        self.records = 0
+        self.pending_bytes = 0
+        self._options = options
+        self._format = feed_format or make_format(options)
+        self._target = target
+        self._end = End()
+        self._pending: list[bytes] = []
+        self._is_settled = False
+        self._known: set[str] | None = None  # the columns, and the names that were warned about
+        self._is_ended = False
+        self._outgoing = memoryview(b"")  # composed, and not yet all written
+        self._outgoing_at = 0  # where the rest of it goes
+        self._outgoing_ends = 0  # the position once it is all written
+        self._outgoing_records = 0
+
+    @property
+    def report(self) -> FeedReport:
+        """What was written so far."""
+        return FeedReport(self.uri, self._format.name, self.records, self.position)
+
+    # Opening. These block.
+
+    def locate(self, position: int | None = None) -> None:
+        """Find where to go on in an existing file; nothing in it changes yet.
+
+        Args:
+            position: One that was recorded after a flush; None looks for the end of the last whole record, or takes 0
+                if the feed overwrites.
+
+        Raises:
+            FeedError: The file can't be continued in this format, or is shorter than ``position``.
+        """
+        target = self._target
+        if not isinstance(target, FileTarget):
+            return
+        try:
+            if position is not None and position > target.size:
+                raise NotThisFormat(f"it has {target.size} bytes, not the {position} that were written to it")
+            if position is not None:
+                self._end = End(position)
+            elif not self._options.overwrite:
+                self._end = self._searched(target)
+            if self._end.position:
+                self._settle_as_in(target)
+        except NotThisFormat as error:
+            raise FeedError(f"feed {self.uri}: the file can't be continued: {error}", self.uri) from error
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def start(self) -> None:
+        """Cut the file to its whole records and close it off there, so that it parses from now on.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        target = self._target
+        if not isinstance(target, FileTarget):
+            return
+        try:
+            target.cut(self._end.position)
+            self._write_now(self._end.position, self._end.mend)
+            self.position = self._end.position + len(self._end.mend)
+            self._close_off()
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _searched(self, target: FileTarget) -> End:
+        reader = target.reader()
+        try:
+            end = self._format.end_of(reader)
+            reader.seek(end.position)
+            opening = b"" if end.position else self._format.opening
+            usual = opening + self._format.closing
+            if not end.mend and _without_space(reader.read(2 * len(usual) + 1)) not in (b"", _without_space(usual)):
+                lost = target.size - end.position
+                logger.warning("feed %s: %d bytes after its last whole record are cut off", self.uri, lost)
+            return end
+        finally:
+            reader.detach()
+
+    def _settle_as_in(self, target: FileTarget) -> None:
+        reader = target.reader()
+        try:
+            self._format = self._format.continued(reader)
+        finally:
+            reader.detach()
+
+    # Adding. This does not block.
+
+    def add(self, item: object) -> int:
+        """Take an item, encoded at once; return the bytes it takes, 0 if this feed does not want it.
+
+        Raises:
+            TypeError: A value in it has no written form.
+            ValueError: A value in it contains itself.
+        """
+        classes = self._options.item_classes
+        if classes and not isinstance(item, classes):
+            return 0
+        row = item if type(item) is dict else item_fields(item)
+        if self._options.fields is not None:
+            row = {written: row[name] for name, written in self._options.fields if name in row}
+        elif self._known is not None and not row.keys() <= self._known:
+            self._warn_of_extra(row)
+        if not self._is_settled:
+            self._settle(row)
+        record = self._format.record(row)
+        self._pending.append(record)
+        self.pending_bytes += len(record)
+        return len(record)
+
+    def _settle(self, row: Mapping[str, object]) -> None:
+        self._format = self._format.settled(row)
+        self._is_settled = bool(row)
+        if self._format.columns is not None and self._options.fields is None:
+            self._known = set(self._format.columns)
+            if not row.keys() <= self._known:
+                self._warn_of_extra(row)
+
+    def _warn_of_extra(self, row: Mapping[str, object]) -> None:
+        known = self._known or set()
+        for name in row:
+            if name not in known:
+                known.add(name)  # once a name
+                logger.warning(
+                    "feed %s: field %r has no column and is left out; the columns are the first item's fields, "
+                    "or those in FEED_EXPORT_FIELDS",
+                    self.uri,
+                    name,
+                )
+
+    # Writing.
+
+    async def flush(self, blocking: Blocking) -> None:
+        """Write all that was added, in one piece of whole records and the closing. A checkpoint if there is any.
+
+        Cancelling loses nothing: what was not written is written by the next call, from the same byte.
+
+        Raises:
+            FeedError: It can't be written. What was whole before stays whole.
+        """
+        await self._send(blocking)
+        if self._pending:
+            self._compose()
+            await self._send(blocking)
+
+    async def finish(self, blocking: Blocking) -> None:
+        """Write all that was added and the end, and close. A checkpoint.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        try:
+            await self.flush(blocking)
+            is_unwanted = not self.position and not self._options.store_empty
+            if not self._target.is_seekable and not is_unwanted and not self._is_ended:
+                self._is_ended = True
+                opening = b"" if self.position else self._format.opening
+                self._outgoing = memoryview(opening + self._format.closing)
+                await self._send(blocking)
+        except FeedError:
+            await blocking.run(self.close)
+            raise
+        await blocking.run(self._remove if is_unwanted else self.close)
+
+    def close(self) -> None:
+        """Close the target as it is; what was added and not flushed is lost. Blocks."""
+        self._target.close()
+
+    def abandon(self) -> None:
+        """Close the target before it was started; a file that was made for it goes again. Blocks."""
+        if isinstance(self._target, FileTarget) and self._target.is_new:
+            self._target.remove()
+        self.close()
+
+    def _remove(self) -> None:
+        if isinstance(self._target, FileTarget) and (self._target.is_new or self._options.overwrite):
+            self._target.remove()
+        self.close()
+
+    def _compose(self) -> None:
+        style = self._format
+        lead = style.separator if self.position else style.opening + style.first
+        body = lead + style.separator.join(self._pending)
+        self._outgoing_records = len(self._pending)
+        self._outgoing_at = self.position
+        self._outgoing_ends = self.position + len(body)
+        self._outgoing = memoryview(body + style.closing if self._target.is_seekable else body)
+        self._pending = []
+        self.pending_bytes = 0
+
+    async def _send(self, blocking: Blocking) -> None:
+        while self._outgoing:
+            try:
+                taken = await blocking.run(self._target.write, self._outgoing_at, self._outgoing)
+            except (OSError, ValueError) as error:  # ValueError: a stream that someone closed
+                await blocking.run(self._restore)
+                raise self._failure(error) from error
+            self._outgoing_at += taken
+            self._outgoing = self._outgoing[taken:]
+        if self._outgoing_ends > self.position:
+            self.position = self._outgoing_ends
+            self.records += self._outgoing_records
+
+    def _restore(self) -> None:
+        """After a write that failed: cut the half record away and close the file off again, as far as that goes."""
+        self._outgoing = memoryview(b"")
+        self._outgoing_ends = self.position
+        if not isinstance(self._target, FileTarget):
+            return
+        try:
+            self._target.cut(self.position)
+            self._close_off()
+        except OSError as error:
+            logger.error("feed %s: the half record at its end can't be cut off: %s", self.uri, _words(error))
+
+    def _close_off(self) -> None:
+        opening = b"" if self.position else self._format.opening
+        self._write_now(self.position, opening + self._format.closing)
+
+    def _write_now(self, position: int, content: bytes) -> None:
+        rest = memoryview(content)
+        while rest:
+            taken = self._target.write(position, rest)
+            position += taken
+            rest = rest[taken:]
+
+    def _failure(self, error: Exception) -> FeedError:
+        return FeedError(f"feed {self.uri}: {_words(error)}", self.uri)
+
+
+def open_feed(options: FeedOptions) -> Feed:
+    """A feed whose target is open; nothing in it has changed. Blocks.
+
+    Raises:
+        FeedError: The target can't be opened for writing.
+    """
+    try:
+        target = open_standard_output() if options.path is None else open_target(options.path)
+    except OSError as error:
+        raise FeedError(f"feed {options.uri}: {_words(error)}", options.uri) from error
+    return Feed(options, target)
+
+
+def _without_space(content: bytes) -> bytes:
+    return b"".join(content.split())
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, BrokenPipeError):
+        return "nobody reads it any more"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)

@@ -1,0 +1,195 @@
+"""Where a feed's bytes go: a file, which can be cut and continued, or a stream, which can't.
+
+All of it blocks, and is called through the blocking seam. Errors are the system's own (``OSError``); the feed names
+them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import stat
+import sys
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from trawl.errors import FeedError
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["FileTarget", "StreamTarget", "Target", "TextTarget", "open_standard_output", "open_target"]
+
+PIPE_WAIT = 0.1
+"""Seconds that a write waits for a pipe's reader before it comes back, so that a crawl can be cancelled meanwhile."""
+
+
+class Target(Protocol):
+    """Where bytes go."""
+
+    @property
+    def is_seekable(self) -> bool:
+        """Whether it is a file that can be read, cut and written at a position."""
+        ...
+
+    def write(self, position: int, content: memoryview) -> int:
+        """Write at ``position`` what is taken of ``content`` without waiting long; return how many bytes that were."""
+        ...
+
+    def close(self) -> None:
+        """Close it. A second call does nothing."""
+        ...
+
+
+class FileTarget:
+    """A regular file, held for this crawl alone.
+
+    Two crawls that wrote to one file would overwrite each other's records, so the file is locked while it is open
+    (advisory, ``flock``; not on Windows).
+    """
+
+    is_seekable = True
+
+    def __init__(self, path: Path) -> None:
+        """Open ``path``, or make it; nothing in it changes.
+
+        Raises:
+            OSError: It can't be opened for reading and writing.
+        """
+        self.path = path
+        self.is_new = not path.exists()
+        self._file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666), "r+")
+        try:
+            _lock(self._file.fileno())
+        except OSError:
+            self._file.close()
+            raise
+
+    @property
+    def size(self) -> int:
+        """Its size, in bytes."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def reader(self) -> io.BufferedReader:
+        """The file for reading; call ``detach()`` on it, which leaves the file open."""
+        return io.BufferedReader(self._file)
+
+    def write(self, position: int, content: memoryview) -> int:
+        """Write at ``position``; fewer bytes than given only where the disk takes no more."""
+        self._file.seek(position)
+        return self._file.write(content) or 0
+
+    def cut(self, position: int) -> None:
+        """Cut away all from ``position`` on."""
+        self._file.truncate(position)
+
+    def close(self) -> None:
+        """Close the file, which also gives the lock back."""
+        self._file.close()
+
+    def remove(self) -> None:
+        """Close the file and delete it."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+
+class StreamTarget:
+    """A pipe, a terminal, a device: by its descriptor, with no buffer between.
+
+    A write to a pipe whose reader does not read would block for ever, and a blocked thread can't be cancelled. So a
+    pipe is given only as much as it has room for, and a write without room comes back after ``PIPE_WAIT``.
+    """
+
+    is_seekable = False
+
+    def __init__(self, descriptor: int, *, is_owned: bool) -> None:
+        """Write to ``descriptor``; close it at the end if it ``is_owned``."""
+        self._descriptor = descriptor
+        self._is_owned = is_owned
+        self._poll: select.poll | None = None
+        if hasattr(select, "poll") and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            self._poll = select.poll()
+            self._poll.register(descriptor, select.POLLOUT)
+
+    def write(self, position: int, content: memoryview) -> int:
+        """Write what there is room for; the position is where the stream is anyway."""
+        if self._poll is None:
+            return os.write(self._descriptor, content)
+        done = 0
+        while done < len(content) and self._poll.poll(PIPE_WAIT * 1000):
+            try:  # room for PIPE_BUF bytes is what POLLOUT means for a pipe; more could block
+                done += os.write(self._descriptor, content[done : done + select.PIPE_BUF])
+            except BlockingIOError:  # whoever gave us the pipe made it one that never blocks
+                break
+        return done
+
+    def close(self) -> None:
+        """Close the descriptor, if it is ours."""
+        if self._is_owned:
+            self._is_owned = False
+            os.close(self._descriptor)
+
+
+class TextTarget:
+    """A standard output without a descriptor: a notebook's, or one that was replaced to catch what is printed."""
+
+    is_seekable = False
+
+    def __init__(self, stream: TextIO) -> None:
+        """Write to ``stream``, which stays open."""
+        self._stream = stream
+
+    def write(self, position: int, content: memoryview) -> int:
+        """Write all of it."""
+        binary = getattr(self._stream, "buffer", None)
+        if binary is not None:
+            binary.write(bytes(content))
+        else:  # a batch holds whole records, so no character is torn
+            self._stream.write(bytes(content).decode("utf-8", "replace"))
+        self._stream.flush()
+        return len(content)
+
+    def close(self) -> None:
+        """Nothing: the stream is not ours."""
+
+
+def open_target(path: Path) -> FileTarget | StreamTarget:
+    """The file at ``path``, with the folders that lead to it; a device or a named pipe as a stream.
+
+    Opening a named pipe waits for its reader, as in any other program.
+
+    Raises:
+        OSError: It can't be opened for writing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return StreamTarget(os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)), is_owned=True)
+    return FileTarget(path)
+
+
+def open_standard_output() -> StreamTarget | TextTarget:
+    """The standard output of this process.
+
+    Raises:
+        FeedError: There is none, or it is closed.
+    """
+    stream = sys.stdout
+    if stream is None or stream.closed:
+        raise FeedError("feed -: there is no standard output", "-")
+    stream.flush()  # what was printed before comes before
+    try:
+        return StreamTarget(stream.fileno(), is_owned=False)
+    except (OSError, AttributeError):
+        return TextTarget(stream)
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BlockingIOError("another crawl is writing to it") from None
+    except OSError:
+        return  # a file system without locks

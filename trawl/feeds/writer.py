@@ -1,0 +1,254 @@
+"""All feeds of a crawl: items come in as they are found, one task writes them in batches.
+
+Theory of operation. A task that is woken for each item costs more than parsing a page, so the writer is woken by the
+first item only, then lets ``FLUSH_INTERVAL`` pass while others gather, and writes them all at once. Items are encoded
+where they are put: a snapshot, whose errors can be told to the spider. What waits is bounded in bytes; above the bound
+``put`` waits, and the writer does not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Protocol, Self
+
+import trio
+
+from trawl.blocking import Blocking
+from trawl.errors import FeedError
+from trawl.feeds.feed import Feed, FeedReport, open_feed
+from trawl.feeds.options import FeedOptions, feed_options
+from trawl.feeds.settings import FeedsSettings
+
+__all__ = ["BUFFER_BYTES", "CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "open_feeds"]
+
+FLUSH_INTERVAL = 0.02
+"""Seconds that items may gather before they are written."""
+
+BUFFER_BYTES = 1 << 20
+"""Bytes that may wait to be written; the item that passes the bound is still taken."""
+
+CLOSE_GRACE = 5.0
+"""Seconds that a cancelled crawl gives its feeds to write what they have; a pipe that nobody reads loses it."""
+
+logger = logging.getLogger("trawl.feeds")
+
+
+class Counts(Protocol):
+    """Where it is counted that an item could not be written."""
+
+    def inc(self, key: str, n: float = 1) -> None:
+        """Add ``n`` under ``key``."""
+        ...
+
+
+class Feeds:
+    """The feeds of one crawl, open.
+
+    An asynchronous context manager: leaving it closes what :meth:`write` did not, for a crawl that never started.
+    """
+
+    def __init__(self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None) -> None:
+        """Feeds that are started already; :func:`open_feeds` makes them."""
+        self._feeds = tuple(feeds)
+        self._unfinished = list(feeds)
+        self._blocking = blocking
+        self._stats = stats
+        self._waiting_bytes = 0
+        self._is_closed = False
+        self._error: FeedError | None = None
+        self._some = trio.Event()  # there is something to write, or nothing more will come
+        self._urgent = trio.Event()  # and it should be written now
+        self._room = trio.Event()  # the buffer was emptied
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no feed at all."""
+        return not self._feeds
+
+    @property
+    def reports(self) -> list[FeedReport]:
+        """What was written to each feed so far."""
+        return [feed.report for feed in self._feeds]
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Of each feed, the bytes up to the end of the last whole record that was written."""
+        return {feed.uri: feed.position for feed in self._feeds}
+
+    def put_nowait(self, item: object) -> None:
+        """Give an item to the feeds. One that can't be written is logged and counted, and does no harm.
+
+        Raises:
+            trio.WouldBlock: So much waits to be written that the caller should wait too: use :meth:`put`.
+            FeedError: A feed can't be written any more.
+            ValueError: The feeds are closed.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._is_closed:
+            raise ValueError("the feeds are closed")
+        if self._waiting_bytes >= BUFFER_BYTES:
+            raise trio.WouldBlock
+        for feed in self._unfinished:
+            try:
+                self._waiting_bytes += feed.add(item)
+            except (TypeError, ValueError) as error:
+                logger.error("feed %s: an item of type %s is left out: %s", feed.uri, type(item).__name__, error)
+                if self._stats is not None:
+                    self._stats.inc("feed_item_errors")
+        self._some.set()
+        if self._waiting_bytes >= BUFFER_BYTES:
+            self._urgent.set()
+
+    async def put(self, item: object) -> None:
+        """Give an item to the feeds, once there is room for it. A checkpoint; a cancelled one gave nothing.
+
+        Raises:
+            FeedError: A feed can't be written any more.
+            ValueError: The feeds are closed.
+        """
+        await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                return self.put_nowait(item)
+            except trio.WouldBlock:
+                await self._room.wait()
+
+    def close(self) -> None:
+        """Say that no more items come; :meth:`write` then writes the rest and ends."""
+        self._is_closed = True
+        self._some.set()
+        self._urgent.set()
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write what comes until :meth:`close`, then the feeds' ends. The one writer task of a crawl.
+
+        Cancelling it, or a feed that fails, still writes and closes the others, for at most ``CLOSE_GRACE`` seconds.
+
+        Raises:
+            FeedError: A feed can't be written. ``put`` raises it from then on too.
+        """
+        task_status.started()
+        try:
+            await self._write_batches()
+            while self._unfinished:
+                await self._finish_one()
+        except FeedError as error:
+            self._error = error
+            raise
+        finally:
+            self._is_closed = True
+            self._room.set()
+            await self._finish_in_haste()
+
+    async def aclose(self) -> None:
+        """Write the rest and the end of what is open still, and close it, in ``CLOSE_GRACE``. Always a checkpoint."""
+        self.close()
+        await self._finish_in_haste()
+        await trio.lowlevel.checkpoint()
+
+    async def __aenter__(self) -> Self:
+        await trio.lowlevel.checkpoint()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _write_batches(self) -> None:
+        while not (self._is_closed and not self._waiting_bytes):
+            await self._some.wait()
+            with trio.move_on_after(FLUSH_INTERVAL):
+                await self._urgent.wait()
+            self._waiting_bytes = 0
+            self._room.set()
+            self._room = trio.Event()
+            if not self._is_closed:
+                self._some = trio.Event()
+                self._urgent = trio.Event()
+            for feed in tuple(self._unfinished):
+                await self._flush_one(feed)
+
+    async def _flush_one(self, feed: Feed) -> None:
+        try:
+            await feed.flush(self._blocking)
+        except FeedError:
+            self._unfinished.remove(feed)
+            await self._blocking.run(feed.close)
+            raise
+
+    async def _finish_one(self) -> None:
+        feed = self._unfinished[0]
+        try:
+            await feed.finish(self._blocking)
+        except FeedError:
+            self._unfinished.remove(feed)
+            raise
+        self._unfinished.remove(feed)
+        report = feed.report
+        logger.info("feed %s: %d items written as %s", report.uri, report.records, report.format)
+
+    async def _finish_in_haste(self) -> None:
+        """What a crawl that was cancelled, or whose feed failed, still does for its feeds."""
+        with trio.move_on_after(CLOSE_GRACE, shield=True):
+            while self._unfinished:
+                try:
+                    await self._finish_one()
+                except FeedError as error:
+                    logger.error("%s", error)
+        for feed in self._unfinished:
+            logger.error("feed %s: its end was not taken within %g s and is missing", feed.uri, CLOSE_GRACE)
+            feed.close()
+        self._unfinished.clear()
+
+
+async def open_feeds(
+    settings: FeedsSettings,
+    blocking: Blocking,
+    *,
+    spider_name: str,
+    started_utc: datetime,
+    stats: Counts | None = None,
+    positions: Mapping[str, int] | None = None,
+) -> Feeds:
+    """The feeds that the settings name, each open and known to be writable. If one can't be, none is changed.
+
+    Args:
+        settings: Which feeds, and how they are written.
+        blocking: How blocking work is done.
+        spider_name: What ``%(name)s`` in a path stands for.
+        started_utc: What ``%(time)s`` in a path stands for.
+        stats: Where ``feed_item_errors`` is counted.
+        positions: By path, where to cut a feed and go on, as :attr:`Feeds.positions` told it.
+
+    Raises:
+        FeedError: A feed can't be opened or continued; one sentence that names it.
+        SettingsError: Options of a feed that can't be.
+    """
+    options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
+    return Feeds(await blocking.run(_open_all, options, dict(positions or {})), blocking, stats)
+
+
+def _open_all(options: Sequence[FeedOptions], positions: Mapping[str, int]) -> list[Feed]:
+    feeds: list[Feed] = []
+    try:
+        for one in options:
+            feeds.append(open_feed(one))
+        for feed in feeds:
+            feed.locate(positions.get(feed.uri))
+    except BaseException:
+        for feed in feeds:
+            feed.abandon()
+        raise
+    try:
+        for feed in feeds:
+            feed.start()
+    except FeedError:
+        for feed in feeds:
+            feed.close()
+        raise
+    return feeds

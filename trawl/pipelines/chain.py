@@ -1,0 +1,186 @@
+"""The pipelines of a crawl, in order: objects with ``process_item``, and with ``open_spider`` and ``close_spider``.
+
+Each method may be plain or ``async``, with Scrapy's arguments: ``process_item(item, spider)``, ``open_spider(spider)``,
+``close_spider(spider)``; the spider may be left out of any of them. A class with ``from_crawler`` is made by it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import pkgutil
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+
+from trawl.errors import DropItem, SettingsError
+from trawl.pipelines.settings import PipelinesSettings
+
+__all__ = ["CLOSE_GRACE", "Pipelines"]
+
+CLOSE_GRACE = 30.0
+"""Seconds that all ``close_spider`` together may take."""
+
+logger = logging.getLogger("trawl.pipelines")
+
+Method = Callable[..., Any]
+
+
+@attrs.frozen
+class _Stage:
+    """One pipeline, its methods looked up once.
+
+    Attributes:
+        name: Its class, for messages.
+        process: ``process_item``; None if it has none.
+        open: ``open_spider``, or None.
+        close: ``close_spider``, or None.
+    """
+
+    name: str
+    process: Method | None
+    open: Method | None
+    close: Method | None
+
+
+class Pipelines:
+    """What each item passes, in order."""
+
+    def __init__(self, pipelines: Sequence[object] = ()) -> None:
+        """The chain of these objects.
+
+        Raises:
+            SettingsError: One has none of the three methods.
+        """
+        self._stages = [_stage(pipeline) for pipeline in pipelines]
+
+    @classmethod
+    def build(cls, settings: PipelinesSettings, crawl: object = None) -> Pipelines:
+        """The pipelines that ``ITEM_PIPELINES`` names, made and in order; equal numbers keep the order of the setting.
+
+        Args:
+            settings: The settings of pipelines.
+            crawl: What ``from_crawler`` is given: the running crawl.
+
+        Raises:
+            SettingsError: A path that leads to no class, or a class that can't be made.
+        """
+        wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]
+        wanted.sort(key=lambda pair: pair[0])
+        return cls([_make(entry, crawl) for _, entry in wanted])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether items pass nothing."""
+        return not self._stages
+
+    async def process(self, item: Any, spider: object) -> Any:
+        """What comes out at the end for ``item``. A checkpoint only where a pipeline is one.
+
+        Raises:
+            DropItem: A pipeline dropped it.
+            Exception: Whatever a pipeline raised, with a note that names it.
+            TypeError: A pipeline returned None, which would be lost without a word.
+        """
+        for stage in self._stages:
+            if stage.process is None:
+                continue
+            try:
+                passed = stage.process(item, spider)
+                if inspect.isawaitable(passed):
+                    passed = await passed
+            except DropItem:
+                raise
+            except Exception as error:
+                error.add_note(f"in the item pipeline {stage.name}")
+                raise
+            if passed is None:
+                raise TypeError(f"process_item of {stage.name} returned None: return the item, or raise DropItem")
+            item = passed
+        return item
+
+    @asynccontextmanager
+    async def opened(self, spider: object) -> AsyncGenerator[None, None]:
+        """Open all of them; at the end close, last first, those that were opened.
+
+        Closing happens when the crawl is cancelled too, within ``CLOSE_GRACE`` seconds; one that fails is logged, and
+        the others are closed all the same.
+
+        Raises:
+            Exception: What an ``open_spider`` raised, with a note that names the pipeline.
+        """
+        opened: list[_Stage] = []
+        try:
+            for stage in self._stages:
+                try:
+                    await _call(stage.open, spider)
+                except Exception as error:
+                    error.add_note(f"in open_spider of the item pipeline {stage.name}")
+                    raise
+                opened.append(stage)
+            yield
+        finally:
+            await _close(opened, spider)
+
+
+async def _close(stages: list[_Stage], spider: object) -> None:
+    with trio.move_on_after(CLOSE_GRACE, shield=True) as grace:
+        while stages:
+            stage = stages.pop()
+            try:
+                await _call(stage.close, spider)
+            except Exception:
+                logger.exception("close_spider of the item pipeline %s failed", stage.name)
+    if grace.cancelled_caught:
+        logger.error("the item pipelines did not close within %g s", CLOSE_GRACE)
+
+
+async def _call(method: Method | None, *arguments: object) -> None:
+    if method is not None:
+        result = method(*arguments)
+        if inspect.isawaitable(result):
+            await result
+
+
+def _stage(pipeline: object) -> _Stage:
+    name = type(pipeline).__qualname__
+    process, opens, closes = (
+        _with_spider(getattr(pipeline, method, None), taken)
+        for method, taken in (("process_item", 2), ("open_spider", 1), ("close_spider", 1))
+    )
+    if process is None and opens is None and closes is None:
+        raise SettingsError(f"ITEM_PIPELINES: {name} has no process_item", "ITEM_PIPELINES")
+    return _Stage(name, process, opens, closes)
+
+
+def _with_spider(method: Method | None, taken: int) -> Method | None:
+    """``method``, called with ``taken`` arguments; the last, the spider, is left out if there is no place for it."""
+    if method is None:
+        return None
+    try:
+        inspect.signature(method).bind(*[None] * taken)
+    except TypeError:
+        plain = method
+        return lambda *arguments: plain(*arguments[:-1])
+    except ValueError:  # a callable without a signature
+        return method
+    return method
+
+
+def _make(entry: object, crawl: object) -> object:
+    shown = entry if isinstance(entry, str) else getattr(entry, "__qualname__", entry)
+    try:
+        found = pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(f"ITEM_PIPELINES: {shown} can't be imported: {error}", "ITEM_PIPELINES") from error
+    if not callable(found):
+        return found  # made already
+    try:
+        make: Callable[..., Awaitable[object] | object] = found
+        from_crawler = getattr(found, "from_crawler", None)
+        return make() if from_crawler is None else from_crawler(crawl)
+    except TypeError as error:
+        raise SettingsError(f"ITEM_PIPELINES: {shown} can't be made: {error}", "ITEM_PIPELINES") from error
