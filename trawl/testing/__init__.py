@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trawl.testing.sends import Send
     from trawl.testing.simulation import Simulation
     from trawl.testing.stretches import Stretch
-    from trawl.testing.stuck import Stuck
+    from trawl.testing.watchdog import Stuck
     from trawl.testing.web import SimulatedWeb
     from trawl.testing.webfile import load_web
     from trawl.testing.wire import SimulatedTransport
@@ -51,7 +51,7 @@ _HOMES = {
     "SimulatedWeb": "web",
     "Simulation": "simulation",
     "Stretch": "stretches",
-    "Stuck": "stuck",
+    "Stuck": "watchdog",
     "TouchedTheWorld": "guard",
     "Uniform": "laws",
     "load_web": "webfile",

@@ -22,8 +22,6 @@ __all__ = ["seeded_scheduling", "seeded_scheduling_here"]
 _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
 
-_nested: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("trawl_simulations", 0)
-
 
 @contextmanager
 def seeded_scheduling(seed: int | str) -> Iterator[None]:
@@ -32,34 +30,53 @@ def seeded_scheduling(seed: int | str) -> Iterator[None]:
     Raises:
         RuntimeError: This Trio does not have the switches any more.
     """
-    module, generator = _switches()
-    was_sorted, was = getattr(module, _SORTED), generator.getstate()
-    setattr(module, _SORTED, True)
-    generator.seed(f"trawl:{seed}")
+    held = _Held(seed)
     try:
         yield
     finally:
-        setattr(module, _SORTED, was_sorted)
-        generator.setstate(was)
+        held.put_back()
 
 
 @contextmanager
 def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
-    """The same inside a running Trio program, from the next batch of tasks on; inside such a block it does nothing.
+    """The same inside a running Trio program, from the next batch of tasks on.
+
+    Where blocks overlap, the first one's seed counts, and the last one to end puts the switches back.
 
     Raises:
         RuntimeError: This Trio does not have the switches any more.
     """
-    depth = _nested.get()
-    _nested.set(depth + 1)
+    held = _shared.get()
+    if held is None:
+        held = _Held(seed)
+        _shared.set(held)
+    held.blocks += 1
     try:
-        if depth:
-            yield
-        else:
-            with seeded_scheduling(seed):
-                yield
+        yield
     finally:
-        _nested.set(_nested.get() - 1)
+        held.blocks -= 1
+        if not held.blocks:
+            _shared.set(None)
+            held.put_back()
+
+
+class _Held:
+    """The switches while they are set, and how they were."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._module, self._generator = _switches()
+        self._was_sorted = getattr(self._module, _SORTED)
+        self._was = self._generator.getstate()
+        self.blocks = 0
+        setattr(self._module, _SORTED, True)
+        self._generator.seed(f"trawl:{seed}")
+
+    def put_back(self) -> None:
+        setattr(self._module, _SORTED, self._was_sorted)
+        self._generator.setstate(self._was)
+
+
+_shared: trio.lowlevel.RunVar[_Held | None] = trio.lowlevel.RunVar("trawl_seeded_scheduling", None)
 
 
 def _switches() -> tuple[object, random.Random]:

@@ -4,17 +4,19 @@ Under a clock that jumps whenever all tasks wait, real I/O would not only be slo
 hour of virtual time passes, and every time measured is wrong. So a simulated crawl that reaches for the world ends at
 once, with an error that says what it reached for.
 
-Two nets, both open only to code that runs in the context of a simulated crawl (its tasks, and threads that Trio starts
-for them): an audit hook of the interpreter, which sees sockets, name look-ups, new threads and new processes from
-whatever library (Python, "Audit events table"), and ``trio.to_thread.run_sync``, because Trio keeps threads for use
-again. An audit hook can't be taken away; it is installed with the first simulation of a process and does nothing
-outside of one.
+The nets are open only to code that runs in the context of a simulated crawl (its tasks, and threads that Trio starts
+for them). An audit hook of the interpreter sees sockets, name look-ups and new processes from whatever library (Python,
+"Audit events table"); it can't be taken away, so it is installed with the first simulation of a process, and does
+nothing outside of one. ``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
+Whoever got at a thread of Trio by another way is seen by :class:`trawl.testing.watchdog.Watchdog`.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,7 +34,6 @@ _EVENTS = {
     "socket.getaddrinfo": "a real name look-up",
     "socket.gethostbyname": "a real name look-up",
     "socket.gethostbyaddr": "a real name look-up",
-    "_thread.start_new_thread": "a real thread",
     "subprocess.Popen": "a real process",
     "os.fork": "a real process",
     "os.posix_spawn": "a real process",
@@ -112,31 +113,35 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextmanager
 def _threads_refused() -> Iterator[None]:
-    """Wrap ``trio.to_thread.run_sync`` while a guard of this Trio run is active; the last one unwraps it."""
-    depth = _wrapped.get()
-    _wrapped.set(depth + 1)
-    was = trio.to_thread.run_sync
-    if not depth:
-        trio.to_thread.run_sync = _refusing(was)  # type: ignore[assignment]
+    """Wrap the two ways to a thread while a guard of this Trio run is active; the last one unwraps them."""
+    _wrapped.set(_wrapped.get() + 1)
+    if _wrapped.get() == 1:
+        trio.to_thread.run_sync = _async_refusing(trio.to_thread.run_sync)  # type: ignore[assignment]
+        threading.Thread.start = _refusing(threading.Thread.start)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        left = _wrapped.get() - 1
-        _wrapped.set(left)
-        if not left:
-            trio.to_thread.run_sync = _unwrapped(trio.to_thread.run_sync)  # type: ignore[assignment]
+        _wrapped.set(_wrapped.get() - 1)
+        if not _wrapped.get():
+            trio.to_thread.run_sync = inspect.unwrap(trio.to_thread.run_sync)
+            threading.Thread.start = inspect.unwrap(threading.Thread.start)  # type: ignore[method-assign]
 
 
-def _refusing(run_sync: Callable[..., Any]) -> Callable[..., Any]:
+def _async_refusing(run_sync: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run_sync)
     async def refusing(sync_fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        guard = _active.get()
-        if guard is None:
-            return await run_sync(sync_fn, *args, **options)
-        raise guard.refuse("a real thread", getattr(sync_fn, "__qualname__", repr(sync_fn)))
+        if (guard := _active.get()) is not None:
+            raise guard.refuse("a real thread", getattr(sync_fn, "__qualname__", repr(sync_fn)))
+        return await run_sync(sync_fn, *args, **options)
 
     return refusing
 
 
-def _unwrapped(run_sync: Callable[..., Any]) -> Callable[..., Any]:
-    return getattr(run_sync, "__wrapped__", run_sync)
+def _refusing(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    @functools.wraps(start)
+    def refusing(thread: threading.Thread) -> None:
+        if (guard := _active.get()) is not None:
+            raise guard.refuse("a real thread", thread.name)
+        start(thread)
+
+    return refusing

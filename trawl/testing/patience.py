@@ -24,12 +24,14 @@ class Patience:
         connect: Seconds for a new connection.
         read: Seconds until something comes.
         whole: Seconds for the whole exchange.
+        keep_alive: Seconds that an idle connection is kept.
         most_bytes: The largest body.
     """
 
     connect: float = math.inf
     read: float = math.inf
     whole: float = 180.0
+    keep_alive: float = math.inf
     most_bytes: float = math.inf
 
     @classmethod
@@ -38,9 +40,10 @@ class Patience:
         if settings is None:
             return cls()
         return cls(
-            connect=settings.download_connect_timeout or math.inf,
-            read=settings.download_read_timeout or math.inf,
-            whole=settings.download_timeout or math.inf,
+            connect=settings.download_connect_timeout,
+            read=settings.download_read_timeout,
+            whole=settings.download_timeout,
+            keep_alive=settings.download_keepalive_timeout,
             most_bytes=settings.download_maxsize or math.inf,
         )
 

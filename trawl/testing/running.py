@@ -17,7 +17,7 @@ from trawl.testing.guard import guarded
 from trawl.testing.recording import Recording
 from trawl.testing.sends import shown
 from trawl.testing.simulation import Simulation
-from trawl.testing.stuck import StuckWatch
+from trawl.testing.watchdog import Watchdog
 from trawl.testing.wire import WALL_START_UTC
 from trawl.transport import TransportSettings
 
@@ -86,7 +86,7 @@ async def _crawl(
     begun_at = trio.current_time()
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
     recording = Recording(transport.ledger, begun_at)
-    with guarded() as guard, StuckWatch(guard.scope) as stuck:
+    with guarded() as guard, Watchdog(guard) as watchdog:
         result = await crawl_with(
             spider_cls,
             settings,
@@ -99,7 +99,7 @@ async def _crawl(
             now_utc=WALL_START_UTC,
             recorder=recording.record,
         )
-    stuck.check()
+    watchdog.check()
     sends = transport.ledger.sends(begun_at, trio.current_time())
     web.latest = Simulation(
         sends=sends,

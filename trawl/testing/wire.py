@@ -59,12 +59,12 @@ class _Site:
         self.idle: dict[str, list[float]] = {}  # origin -> when each idle connection was last used
         self.random = random.Random(f"{seed}:{host.name}")
 
-    def reuse(self, origin: str, now: float) -> bool:
-        """Take an idle connection to ``origin``, if one is still open."""
+    def reuse(self, origin: str, now: float, longest: float) -> bool:
+        """Take an idle connection to ``origin``, if one is open: used at most ``longest`` seconds before ``now``."""
         idle = self.idle.get(origin)
         if not idle:
             return False
-        if now - idle.pop() <= self.host.keep_alive:
+        if now - idle.pop() <= min(self.host.keep_alive, longest):
             return True
         idle.clear()  # the latest was used last: all others are closed too
         return False
@@ -139,7 +139,7 @@ class SimulatedTransport:
             await trio.lowlevel.checkpoint()
             return Outcome(request, error=site, started_at=now, ended_at=now)
         exchange = _Exchange(request, site, self._patience.for_request(request), now)
-        if not site.reuse(exchange.origin, now):
+        if not site.reuse(exchange.origin, now, self._patience.keep_alive):
             failed = await self._connect(exchange)
             if failed is not None:
                 return failed

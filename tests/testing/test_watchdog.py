@@ -1,0 +1,45 @@
+"""A simulated crawl that can't go on is told from one that is slow."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from trawl.testing import Stuck, TouchedTheWorld
+from trawl.testing.guard import guarded
+from trawl.testing.watchdog import Watchdog
+
+
+def test_who_waits_for_ever_is_cancelled_and_told() -> None:
+    async def main() -> None:
+        with guarded() as guard, Watchdog(guard) as watch:
+            await trio.Event().wait()
+        with pytest.raises(Stuck, match="no timer is set"):
+            watch.check()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_who_waits_long_is_not() -> None:
+    async def main() -> None:
+        with guarded() as guard, Watchdog(guard) as watch:
+            for _ in range(300):
+                await trio.sleep(3600)
+        watch.check()
+        assert not guard.scope.cancelled_caught
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_a_thread_that_slipped_through_is_seen_before_the_clock_jumps_far() -> None:
+    from trio.to_thread import run_sync as slipped  # before a guard could wrap it
+
+    async def main() -> None:
+        await slipped(int)  # Trio keeps the thread for the next
+        with pytest.raises(TouchedTheWorld, match="a real thread"), guarded() as guard, Watchdog(guard):
+            await slipped(time.sleep, 0.02)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
