@@ -24,6 +24,9 @@ CREDENTIALS = ("Authorization", "Cookie", "Proxy-Authorization")
 OF_THE_ORIGIN = ("Host", "Origin")
 """Fields that are true of one origin only."""
 
+SPENT_META = frozenset({"delay"})
+"""Meta keys that were for the redirected request only: its delay has passed."""
+
 OF_THE_BODY = (
     "Content-Encoding",
     "Content-Language",
@@ -118,6 +121,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     if _becomes_get(method, status):
         method, body = "GET", b""
         _drop(headers, OF_THE_BODY)
+    meta = {key: value for key, value in request.meta.items() if key not in SPENT_META}
     target = request.replace(
         url=url,
         method=method,
@@ -125,7 +129,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
         headers=headers,
         priority=request.priority + priority_adjust,
         meta={
-            **request.meta,
+            **meta,
             "redirect_times": request.meta_get("redirect_times", 0) + 1,
             "redirect_urls": [*request.meta_get("redirect_urls", ()), request.url],
             "redirect_reasons": [*request.meta_get("redirect_reasons", ()), status],

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from trawl.cookies import Cookie, Jar, Jars, Place
+from trawl.cookies.jar import MOST, MOST_A_DOMAIN
+from trawl.cookies.suffixes import PublicSuffixes
+from trawl.http import Request, Response
+
+NOW = datetime(2025, 1, 1, tzinfo=UTC)
+URL = "https://www.a.example/dir/page"
+
+
+def now_utc() -> datetime:
+    return NOW
+
+
+def jars_after(*set_cookies: str, url: str = URL, meta: dict[str, Any] | None = None, **options: Any) -> Jars:
+    """Jars in which a site has set something."""
+    jars = Jars(**options)
+    request = Request(url, meta=meta)
+    jars.store(request, Response(url, headers=[("Set-Cookie", text) for text in set_cookies]), now_utc)
+    return jars
+
+
+def header(jars: Jars, url: str = URL, at: float = 0.0, **options: Any) -> str | None:
+    return jars.header(Request(url, **options), lambda: NOW + timedelta(seconds=at))
+
+
+def test_what_a_site_sets_is_sent_back_to_it() -> None:
+    jars = jars_after("a=1; Path=/", "b=2")
+    assert header(jars) == "b=2; a=1"  # the longer path first
+    assert header(jars, "https://www.a.example/other") == "a=1"
+    assert header(jars, "https://b.example/") is None
+    assert header(jars, "https://sub.www.a.example/dir/") is None
+
+
+def test_a_domain_cookie_is_sent_below_its_domain() -> None:
+    jars = jars_after("a=1; Domain=a.example; Path=/")
+    assert header(jars, "https://a.example/") == "a=1"
+    assert header(jars, "https://x.y.a.example/") == "a=1"
+    assert header(jars, "https://ba.example/") is None
+
+
+def test_a_secure_cookie_never_goes_over_plain_http() -> None:
+    assert header(jars_after("a=1; Secure; Path=/"), "http://www.a.example/") is None
+
+
+def test_a_cookie_that_has_ended_is_not_sent() -> None:
+    jars = jars_after("a=1; Max-Age=60")
+    assert header(jars, at=59) == "a=1"
+    assert header(jars, at=60) is None
+
+
+def test_a_site_takes_a_cookie_back() -> None:
+    jars = jars_after("a=1")
+    jars.store(Request(URL), Response(URL, headers={"Set-Cookie": "a=; Max-Age=0"}), now_utc)
+    assert header(jars) is None
+
+
+def test_an_empty_jar_does_not_even_look_at_the_clock() -> None:
+    def never() -> datetime:
+        raise AssertionError
+
+    jars = Jars()
+    assert jars.header(Request(URL), never) is None
+    jars.store(Request(URL), Response(URL), never)
+
+
+def test_sessions_are_kept_apart_by_the_cookiejar_in_meta() -> None:
+    jars = jars_after("a=1", meta={"cookiejar": 1})
+    assert header(jars) is None
+    assert header(jars, meta={"cookiejar": 2}) is None
+    assert header(jars, meta={"cookiejar": 1}) == "a=1"
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"a": "1", "b": 2, "c": None, "d": b"4"}, "a=1; b=2; d=4"),
+        ([{"name": "a", "value": "1", "path": "/dir"}, {"name": "b", "value": "2"}], "a=1; b=2"),
+        ([{"name": "a", "value": "1", "path": "/elsewhere"}], None),
+        ([{"name": "a", "value": "1", "domain": ".a.example"}], "a=1"),
+        ([{"name": "a", "value": "1", "domain": "b.example"}], None),
+    ],
+)
+def test_a_request_brings_cookies_along(given: Any, sent: str | None) -> None:
+    assert header(Jars(), cookies=given) == sent
+
+
+def test_what_a_request_brought_along_is_sent_with_the_next_one_too() -> None:
+    jars = Jars()
+    header(jars, cookies={"a": "1"})
+    assert header(jars, "https://www.a.example/other") == "a=1"
+
+
+def test_dont_merge_cookies_keeps_the_request_out_of_the_jar() -> None:
+    jars = jars_after("a=1; Path=/")
+    meta = {"dont_merge_cookies": True}
+    assert header(jars, meta=meta) is None
+    assert header(jars, meta=meta, cookies={"b": "2"}) == "b=2"
+    assert header(jars) == "a=1"
+    jars.store(Request(URL, meta=meta), Response(URL, headers={"Set-Cookie": "c=3"}), now_utc)
+    assert header(jars) == "a=1"
+
+
+def test_a_field_of_the_request_goes_before_the_jar() -> None:
+    jars = jars_after("a=1; Path=/", "b=2; Path=/")
+    assert header(jars, headers={"Cookie": "a=mine"}) == "a=mine; b=2"
+
+
+@pytest.mark.parametrize("given", [{"a": "1; b=2"}, {"a": "1\r\nX: y"}, {"a=b": "1"}])
+def test_a_cookie_that_would_be_something_else_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="can't be sent"):
+        header(Jars(), cookies=given)
+
+
+def test_jars_that_keep_nothing_send_what_is_brought_along() -> None:
+    jars = jars_after("a=1", is_kept=False)
+    assert header(jars) is None
+    assert header(jars, cookies={"b": "2"}) == "b=2"
+    assert header(jars) is None
+
+
+def test_a_site_fills_no_more_than_its_share_of_a_jar() -> None:
+    jar = Jar()
+    for number in range(MOST_A_DOMAIN + 5):
+        jar.store(Cookie(f"n{number}", "v", "a.example"), NOW)
+    assert len(jar) == MOST_A_DOMAIN
+    assert "n0" not in {cookie.name for cookie in jar.matching(Place.of("https://a.example/"), NOW)}
+
+
+def test_a_crawl_of_the_whole_web_keeps_a_bounded_jar() -> None:
+    jar = Jar()
+    for number in range(MOST + 5):
+        jar.store(Cookie("a", "v", f"h{number}.example"), NOW)
+    assert len(jar) == MOST
+    assert jar.matching(Place.of("https://h0.example/"), NOW) == []
+    assert len(jar.matching(Place.of(f"https://h{MOST}.example/"), NOW)) == 1
+
+
+@pytest.mark.parametrize(
+    ("domain", "is_public"),
+    [("com", True), ("localhost", True), ("co.uk", True), ("github.io", True), ("a.example", False), ("b.co.uk", False)],
+)
+def test_the_public_suffix_list_is_read_from_the_package(domain: str, is_public: bool) -> None:
+    assert PublicSuffixes()(domain) is is_public

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from tests.middleware.web import Web, now_utc
+from trawl.cookies import Jars
+from trawl.errors import ConnectFailed
+from trawl.http import Request, Response
+from trawl.middleware import cookies
+
+URL = "https://a.example/"
+
+
+async def test_a_cookie_goes_on_a_copy_and_the_response_answers_the_request_itself() -> None:
+    layer = cookies(Jars(), now_utc)
+    web = Web(Response(URL, headers=[("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]))
+    await web.through([layer], Request(URL))
+    request = Request(URL)
+    outcome = await web.through([layer], request)
+    assert web.fields[1]["Cookie"] == "a=1; b=2"
+    assert "Cookie" not in request.headers
+    assert outcome.response is not None
+    assert outcome.response.request is request
+
+
+async def test_a_request_for_which_there_is_no_cookie_is_passed_on_as_it_is() -> None:
+    web = Web(Response(URL))
+    request = Request(URL)
+    await web.through([cookies(Jars(), now_utc)], request)
+    assert web.requests[0] is request
+
+
+async def test_a_failed_request_sets_nothing() -> None:
+    web = Web(ConnectFailed("why"), Response(URL))
+    layer = cookies(Jars(), now_utc)
+    outcome = await web.through([layer], Request(URL))
+    assert outcome.response is None
+    await web.through([layer], Request(URL))
+    assert "Cookie" not in web.fields[1]
