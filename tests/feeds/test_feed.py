@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import logging
 from pathlib import Path
@@ -255,3 +256,14 @@ async def test_a_feed_without_items_leaves_nothing_where_that_is_wanted(tmp_path
         await feed.finish(BLOCKING)
     assert [path.exists() for path in (new, old, kept)] == [False, False, True]
     assert json.loads(kept.read_bytes()) == [{"a": 1}]
+
+
+async def test_a_file_that_cannot_be_read_is_an_error_of_the_feed(tmp_path: Path) -> None:
+    class Unreadable(FileTarget):
+        def reader(self) -> io.BufferedReader:
+            raise OSError(errno.EIO, "Input/output error")
+
+    target = Unreadable(tmp_path / "out")
+    with pytest.raises(FeedError, match="out: Input/output error"):
+        started(options(tmp_path / "out"), target)
+    target.close()

@@ -9,6 +9,7 @@ from collections import OrderedDict, UserDict, deque
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from uuid import UUID
 
 import attrs
@@ -72,6 +73,7 @@ KINDS: list[tuple[object, object]] = [
     (range(3), [0, 1, 2]),
     (OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
     (UserDict(a=1), {"a": 1}),
+    (MappingProxyType({"a": 1}), {"a": 1}),
     (PurePosixPath("a/b"), "a/b"),
     (Text("t"), "t"),
     (Whole(3), 3),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 import logging
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from tests.feeds.fakes import READERS, ROWS, opened, write_all
 from trawl.errors import FeedError
 from trawl.feeds import FeedOptions, make_format
-from trawl.feeds.base import CHUNK_BYTES
+from trawl.feeds.base import NotThisFormat
+from trawl.feeds.format_csv import CsvTable
 
 FORMATS = list(READERS)
 
@@ -121,6 +124,7 @@ async def test_what_is_cut_off_is_told(tmp_path: Path, caplog: pytest.LogCapture
     [
         (b'[{"a": 1}, {"a": [2, "]"]}]', b'[{"a": 1}, {"a": [2, "]"]},\n{"b":"x"}\n]\n'),
         (b'\xef\xbb\xbf[\n  {"a": 1}\n]\n\n', b'\xef\xbb\xbf[\n  {"a": 1},\n{"b":"x"}\n]\n'),
+        (b'[{"a": [[1], {}]}, ["b"]]', b'[{"a": [[1], {}]}, ["b"],\n{"b":"x"}\n]\n'),
         (b"[ ]", b'[\n{"b":"x"}\n]\n'),
         (b"", b'[\n{"b":"x"}\n]\n'),
     ],
@@ -147,6 +151,12 @@ async def test_a_document_that_another_program_wrote_is_continued(tmp_path: Path
         ("out.json", b'{"a": 1}\n', "it holds no array"),
         ("out.json", b"[1, 2]", "its array holds other things than objects"),
         ("out.json", b'["a"]', "its array holds other things than objects"),
+        ("out.json", b'[1, {"a": 1}, 2', "its array holds other things than objects"),
+        ("out.json", b"[1, 2", "its array holds other things than objects"),
+        ("out.json", b'{"a": 1', "it holds no array"),
+        ("out.json", b"not json at all", "it holds no array"),
+        ("out.json", b"[]x", "something follows its array"),
+        ("out.csv", b"\xff\xfe,\n1,2\n", "its header can't be read"),
         ("out.json", b"[{}] [{}]", "something follows its array"),
         ("out.xml", b"<feed><item/></feed>", "its root is <feed>, not <items>"),
         (
@@ -198,14 +208,24 @@ async def test_a_table_without_a_header_is_continued_as_it_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["jsonl", "json", "xml"])
-async def test_ends_are_found_in_files_of_many_chunks(name: str, tmp_path: Path) -> None:
+async def test_ends_are_found_in_files_of_many_chunks(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"trawl.feeds.format_{name}.CHUNK_BYTES", 64)
     path = tmp_path / f"out.{name}"
-    long = [{"name": "[\"'<&éxxxxxxxxxxx" * (CHUNK_BYTES // 12), "note": "x\n" * 100}, {"name": "y", "note": "z"}]
+    long = [{"name": "[\"'<&éxxxxxxxxxxx" * 100, "note": "x\n" * 100}, {"name": "y", "note": "z"}]
     await write_all(await opened(path), long)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) - 12])
     await write_all(await opened(path), ROWS[:1])
     assert READERS[name](path.read_bytes()) == [long[0], ROWS[0]]
+
+
+def test_a_tag_without_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trawl.feeds.format_xml.CHUNK_BYTES", 64)
+    content = b"<items><item a='" + b"x" * 100 + b"'/></items>"
+    with pytest.raises(NotThisFormat, match="the tag at byte 7 is too long"):
+        make_format(FeedOptions(uri="out", format="xml")).end_of(io.BytesIO(content))
 
 
 TEXTS = st.text(st.sampled_from('",\n\r\\]}<>a é'), max_size=6)
@@ -225,3 +245,55 @@ def test_the_end_is_after_the_last_whole_record_of_any_text_c7(
     cut = round(part * len(content))
     end = style.end_of(io.BytesIO(content[:cut]))
     assert end.position + len(end.mend) == max(place for place in ends if place <= cut + len(end.mend))
+
+
+ELEMENTS = st.lists(
+    st.recursive(
+        st.integers() | st.booleans() | st.none() | st.text(st.sampled_from('",[]{}\\é'), max_size=4),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab]", max_size=2), inner, max_size=3),
+        max_leaves=8,
+    ).map(lambda value: {"v": value}),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=40)
+@given(elements=ELEMENTS, indent=st.sampled_from([None, 0, 1]), part=st.floats(0, 1), chunk_bytes=st.integers(1, 9))
+def test_the_end_of_any_array_is_found_however_it_was_laid_out_and_is_read_c7(
+    elements: list[dict[str, object]], indent: int | None, part: float, chunk_bytes: int
+) -> None:
+    class Dribble(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(chunk_bytes)
+
+    content = json.dumps(elements, indent=indent, ensure_ascii=False).encode()
+    cut = round(part * len(content))
+    end = make_format(FeedOptions(uri="out", format="json")).end_of(Dribble(content[:cut]))
+    kept = json.loads(content[: end.position] + b"]") if end.position else []
+    assert kept == elements[: len(kept)]
+    if cut == len(content):
+        assert kept == elements
+    whole = json.dumps(elements[: len(kept) + 1], indent=indent, ensure_ascii=False).encode().rstrip(b"]\n")
+    assert len(kept) == len(elements) or cut < len(whole)
+
+
+LINES = st.lists(st.sampled_from(["a,b\n", '"a\n', 'b"\n', '"a""b",c\r\n', '5" x,y\n', ',""\n', '"",x"\n', '"x"y,"\n']))
+
+
+@settings(max_examples=60)
+@given(LINES)
+def test_a_quote_opens_a_field_only_at_its_start(lines: list[str]) -> None:
+    content = "".join(lines)
+    ends, position = [0], 0
+    for line in io.StringIO(content, newline=""):
+        position += len(line)
+        if not is_open(content[:position]):
+            ends.append(position)
+    assert CsvTable().end_of(io.BytesIO(content.encode())).position == ends[-1]
+
+
+def is_open(text: str) -> bool:
+    """Whether a field is open at the end of ``text``, which ends with a line, as Python's own reader sees it."""
+    *_, last = csv.reader(io.StringIO(text + "Z", newline=""))
+    return last != ["Z"]

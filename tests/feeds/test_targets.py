@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -36,6 +37,16 @@ def test_two_crawls_cannot_write_one_file(tmp_path: Path) -> None:
         FileTarget(tmp_path / "f")
     first.close()
     FileTarget(tmp_path / "f").close()
+
+
+def test_a_file_system_without_locks_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    target = FileTarget(tmp_path / "f")
+    assert write(target, 0, b"x") == 1
+    target.close()
 
 
 def test_a_folder_is_no_target(tmp_path: Path) -> None:

@@ -130,8 +130,10 @@ async def test_a_pipeline_that_forgets_to_return_the_item_is_told_so() -> None:
 
 async def test_pipelines_are_opened_in_order_and_closed_in_reverse() -> None:
     log: list[str] = []
-    async with Pipelines([Logs("a", log), Adds(), Logs("b", log)]).opened(SPIDER):
+    chain = Pipelines([Logs("a", log), Adds(), Logs("b", log)])
+    async with chain.opened(SPIDER):
         log.append("crawl")
+        assert (await chain.process({}, SPIDER))["steps"] == ["adds"]
     assert log == ["open a", "open b", "crawl", "close b", "close a"]
 
 

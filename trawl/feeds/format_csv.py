@@ -66,7 +66,7 @@ class CsvTable:
         is_quoted = False
         for line in file:
             position += len(line)
-            if is_quoted or b'"' in line:
+            if is_quoted or (b'"' in line and not _WHOLE_LINE.fullmatch(line)):
                 is_quoted = _is_quoted_after(line, is_quoted)
             if not is_quoted and line.endswith(b"\n"):
                 end = position
@@ -112,6 +112,8 @@ class CsvTable:
         return "" if plain is None else str(plain)
 
 
+_FIELD = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|[^",\n][^,\n]*+)?+'
+_WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # the usual case, in one step
 _QUOTED_FIELD = re.compile(rb'(?:^|,)"')
 
 

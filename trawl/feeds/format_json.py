@@ -53,6 +53,7 @@ class JsonArray:
         file.seek(0)
         while chunk := file.read(CHUNK_BYTES):
             scan.feed(chunk)
+        scan.finish()
         return End(scan.last_end)
 
     def continued(self, file: BinaryIO) -> Self:
@@ -60,16 +61,19 @@ class JsonArray:
         return self
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|["\[\]{}]|[^\s"\[\]{},:]+', re.DOTALL)
+# Whatever is no bracket, texts as a whole; then one bracket, or an array or object with no other inside.
+_PLAIN = rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+'
+_TOKEN = re.compile(rb"(%b)(\{%b\}|\[%b\]|[\[\]{}])" % (_PLAIN, _PLAIN, _PLAIN), re.DOTALL)
+_SPACE = b" \t\r\n"
 
 
 class _Scan:
-    """Counts brackets outside of texts. Only what stands at depth 1 is looked at: arrays and objects, nothing else."""
+    """Counts brackets outside of texts. What stands at depth 1, between them, may be commas only."""
 
     def __init__(self) -> None:
         self.last_end = 0
         self._depth = 0
-        self._start = 0  # the place in the file of the first byte of the next chunk, or of what is carried to it
+        self._start = 0  # the place in the file of the first byte of what is carried, or of the next chunk
         self._carried = b""
         self._is_closed = False
 
@@ -77,30 +81,32 @@ class _Scan:
         text = self._carried + chunk
         if self._start == 0 and text.startswith(BOM_UTF8):
             text = b" " * len(BOM_UTF8) + text[len(BOM_UTF8) :]
-        self._carried = b""
-        for token in _TOKEN.finditer(text):
-            found = token[0]
-            if found == b'"':  # a text that goes on in the next chunk
-                self._check(found)
-                self._carried = text[token.start() :]
-                break
-            self._meet(found, self._start + token.end())
-        self._start += len(text) - len(self._carried)
+        at = 0
+        while token := _TOKEN.match(text, at):
+            self._check(token[1], token[2])
+            at = token.end()
+            self._meet(token[2], self._start + at)
+        self._carried = text[at:]
+        self._start += at
+
+    def finish(self) -> None:
+        """Check what has no bracket after it."""
+        self._check(self._carried, b"")
 
     def _meet(self, token: bytes, end: int) -> None:
-        self._check(token)
         if token in b"[{":
             self._depth += 1
         elif token in b"]}":
             self._depth -= 1
-            self._is_closed = self._depth == 0
-            if self._depth == 1:
-                self.last_end = end
+        if self._depth == 1 and token != b"[":
+            self.last_end = end
+        self._is_closed = self._depth == 0
 
-    def _check(self, token: bytes) -> None:
-        if self._is_closed:
+    def _check(self, between: bytes, token: bytes) -> None:
+        if self._is_closed and (token or between.strip(_SPACE)):
             raise NotThisFormat("something follows its array")
-        if self._depth == 0 and token != b"[":
+        if self._depth == 0 and (between.strip(_SPACE) or token[:1] not in (b"[", b"")):
             raise NotThisFormat("it holds no array")
-        if self._depth == 1 and token not in (b"[", b"]", b"{", b"}"):
+        inside = token[1:-1] if self._depth == 0 else between
+        if self._depth <= 1 and inside.strip(_SPACE + b","):
             raise NotThisFormat("its array holds other things than objects")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import BinaryIO, Self
 from xml.parsers import expat
@@ -58,7 +58,7 @@ class XmlTree:
     def record(self, row: Mapping[str, object]) -> bytes:
         """The item's element."""
         plain = {str(name): to_plain(value) for name, value in row.items()}
-        return "".join(self._element(self.element, "", plain, 1)).encode(self.encoding, "xmlcharrefreplace")
+        return self._element(self.element, "", plain, 1).encode(self.encoding, "xmlcharrefreplace")
 
     def end_of(self, file: BinaryIO) -> End:
         """After the last whole element under the root."""
@@ -85,27 +85,18 @@ class XmlTree:
             raise NotThisFormat(f"it is in {named}, not in {self.encoding}")
         return self
 
-    def _element(self, name: str, attribute: str, value: Plain, level: int) -> Iterator[str]:
-        """The pieces of one element and all inside it."""
+    def _element(self, name: str, attribute: str, value: Plain, level: int) -> str:
+        """One element and all inside it."""
         margin = " " * (self.indent * level)
-        yield f"{margin}<{name}{attribute}>"
-        inner = self._children(value, level + 1)
-        if inner is None:
-            yield _escape("" if value is None else str(value))
-        else:
-            lines = ["".join(pieces) for pieces in inner]
-            newline = "\n" if self.indent and lines else ""
-            yield newline + newline.join(lines) + newline
-            yield margin if newline else ""
-        yield f"</{name}>"
-
-    def _children(self, value: Plain, level: int) -> Iterable[Iterator[str]] | None:
-        """The elements inside a value; None if it is a text."""
         if isinstance(value, dict):
-            return [self._element(*_named(key), part, level) for key, part in value.items()]
-        if isinstance(value, list):
-            return [self._element("value", "", part, level) for part in value]
-        return None
+            inner = [self._element(*_named(key), part, level + 1) for key, part in value.items()]
+        elif isinstance(value, list):
+            inner = [self._element("value", "", part, level + 1) for part in value]
+        else:
+            return f"{margin}<{name}{attribute}>{'' if value is None else _escape(str(value))}</{name}>"
+        if self.indent and inner:
+            inner = ["", *inner, margin]
+        return f"{margin}<{name}{attribute}>{(chr(10) if self.indent else '').join(inner)}</{name}>"
 
 
 # XML 1.0, 2.3, without the colon, which would need a namespace, and without what is not ASCII, for plain tools.
@@ -127,7 +118,7 @@ def _named(key: str) -> tuple[str, str]:
 
 def _escape(text: str) -> str:
     legal = text if text.isascii() and text.isprintable() else _ILLEGAL.sub("", text)
-    return _SPECIAL.sub(lambda found: _TEXT[found[0]], legal)
+    return _SPECIAL.sub(lambda found: _TEXT[found[0]], legal) if _SPECIAL.search(legal) else legal
 
 
 class _Scan:
