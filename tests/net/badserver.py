@@ -96,6 +96,7 @@ class BadServer:
         connected: Connections so far.
         heads: The heads of the requests so far.
         bodies: The bodies of the requests so far.
+        open: Connections that are open.
     """
 
     port: int
@@ -103,7 +104,7 @@ class BadServer:
     connected: int = 0
     heads: list[bytes] = attrs.Factory(list)
     bodies: list[bytes] = attrs.Factory(list)
-    _open: int = 0
+    open: int = 0
     _changed: trio.Event = attrs.Factory(trio.Event)
 
     @property
@@ -113,12 +114,12 @@ class BadServer:
     async def all_gone(self) -> None:
         """Return when every connection has been closed by the client; fail after 5 (virtual) seconds."""
         with trio.fail_after(5):
-            while self._open:
+            while self.open:
                 await self._changed.wait()
 
     def moved(self, by: int) -> None:
         """Count a connection that came or went."""
-        self._open += by
+        self.open += by
         self.connected += by > 0
         self._changed.set()
         self._changed = trio.Event()
@@ -321,7 +322,7 @@ def zeros(coding: str, size: int) -> bytes:
     return gzip.compress(bytes(size), 1)
 
 
-DRIP = 10.0
+DRIP = 15.0
 """Seconds between two drops."""
 
 BOMB_BYTES = 16 * MEGABYTE

@@ -108,11 +108,13 @@ class Brotli:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """What ``data`` adds."""
-        if self._codec.is_finished():
-            return
-        yield self._codec.process(data, output_buffer_limit=PIECE_BYTES)
-        while not self._codec.can_accept_more_data():
-            yield self._codec.process(b"", output_buffer_limit=PIECE_BYTES)
+        while not self._codec.is_finished():
+            piece: bytes = self._codec.process(data, output_buffer_limit=PIECE_BYTES)
+            data = b""
+            if piece:
+                yield piece
+            elif self._codec.can_accept_more_data():  # also true while there is output left
+                return
 
 
 class Zstandard:

@@ -135,7 +135,7 @@ class HttpxTransport:
                     target=target.path.encode("ascii"),
                 ),
                 headers=wire_fields(request, target, self._accept_encoding),
-                content=request.body,
+                content=_Once(request.body),
                 extensions={
                     "timeout": {**times, "write": times["read"]},
                     "trace": Instants(outcome, on_sent),
@@ -180,6 +180,22 @@ class HttpxTransport:
             mapped = kind(text.format(cause=words, connect=connect, read=read))
         mapped.__cause__ = error
         return mapped
+
+
+class _Once:
+    """A request's body in one piece; no generator, which a failing write would leave behind half-read."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def __aiter__(self) -> _Once:
+        return self
+
+    async def __anext__(self) -> bytes:
+        body, self._body = self._body, b""
+        if not body:
+            raise StopAsyncIteration
+        return body
 
 
 class _Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 
 from trawl.errors import ConnectFailed, DownloadError, TLSFailed
@@ -32,6 +33,8 @@ def system_error(error: BaseException) -> OSError | None:
 
 def words_of(error: BaseException) -> str:
     """The text of an error, or its name if it has none; not long."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)  # without the address, which the request's URL tells
     return str(getattr(error, "strerror", None) or error)[:MOST_WORDS] or type(error).__name__
 
 

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+
+import pytest
+import trio
+
+from tests.net.badserver import clock, is_fine, serving
+from trawl.transport import dial as dialling
+from trawl.transport.dial import Address, ThreadResolver, dial, interleaved
+
+__all__ = ["clock"]
+
+
+class Names:
+    """A resolver that knows one name."""
+
+    def __init__(self, *addresses: Address) -> None:
+        self.addresses = addresses
+
+    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+        await trio.lowlevel.checkpoint()
+        return self.addresses
+
+
+def four(port: int, host: str = "127.0.0.1") -> Address:
+    return Address(socket.AF_INET, (host, port))
+
+
+def six(port: int) -> Address:
+    return Address(socket.AF_INET6, ("::1", port, 0, 0))
+
+
+async def closed_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port: int = listener.socket.getsockname()[1]
+    await listener.aclose()
+    return port
+
+
+def test_families_take_turns_the_first_ones_first() -> None:
+    a, b, c, d = four(1), four(2), six(3), six(4)
+    assert interleaved([c, d, a, b]) == [c, a, d, b]
+    assert interleaved([a, b, c]) == [a, c, b]
+    assert interleaved([]) == []
+
+
+@pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+async def test_an_address_needs_no_look_up(host: str, family: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialling, "_look_up", None)
+    (address,) = await ThreadResolver()(host, 80)
+    assert address.family == family
+    assert address.sockaddr[:2] == (host, 80)
+
+
+async def test_localhost_is_looked_up_by_the_system() -> None:
+    addresses = await ThreadResolver()("localhost", 80)
+    assert {address.sockaddr[0] for address in addresses} <= {"127.0.0.1", "::1"}
+    assert addresses
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "."])
+async def test_a_name_that_no_dns_can_hold_has_no_address(host: str) -> None:
+    with pytest.raises(OSError, match=r".") as caught:
+        await ThreadResolver()(host, 80)
+    assert isinstance(caught.value, socket.gaierror)
+
+
+async def test_a_name_without_addresses_is_an_error(clock: object) -> None:
+    with pytest.raises(socket.gaierror):
+        await dial("a.example", 80, Names())
+
+
+async def test_an_address_that_refuses_is_passed_over_at_once(clock: object) -> None:
+    async with serving(is_fine) as server:
+        began = trio.current_time()
+        names = Names(four(await closed_port()), four(server.port))
+        async with await dial("a.example", 80, names) as stream:
+            assert stream.socket.getpeername()[1] == server.port
+        assert trio.current_time() == began
+
+
+async def test_an_address_that_is_silent_is_passed_by_after_a_quarter_of_a_second(
+    clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected = dialling._connected
+
+    async def deaf(address: Address) -> trio.SocketStream:
+        if address.sockaddr[0] == "192.0.2.1":
+            await trio.sleep(3600)
+        return await connected(address)
+
+    monkeypatch.setattr(dialling, "_connected", deaf)
+    async with serving(is_fine) as server:
+        began = trio.current_time()
+        async with await dial("a.example", 80, Names(four(80, "192.0.2.1"), four(server.port))):
+            assert trio.current_time() - began == pytest.approx(0.25)
+
+
+async def test_when_every_address_refuses_the_first_refusal_is_told(clock: object) -> None:
+    names = Names(four(await closed_port()), four(await closed_port()))
+    with pytest.raises(OSError, match=r".") as caught:
+        await dial("a.example", 80, names)
+    assert caught.value.errno == errno.ECONNREFUSED
+
+
+async def test_of_two_that_answer_at_once_one_is_kept_and_one_closed(
+    clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected, event = dialling._connected, trio.Event()
+
+    async def together(address: Address) -> trio.SocketStream:
+        with trio.CancelScope(shield=True):
+            await event.wait()
+            stream = await connected(address)
+            await trio.sleep(1)
+        return stream
+
+    monkeypatch.setattr(dialling, "_connected", together)
+    async with serving(is_fine) as server, trio.open_nursery() as nursery:
+
+        async def let_go() -> None:
+            await trio.sleep(1)
+            event.set()
+
+        nursery.start_soon(let_go)
+        stream = await dial("a.example", 80, Names(four(server.port), four(server.port)))
+        assert server.connected == 2
+        await trio.sleep(1)  # the server hears of it
+        assert server.open == 1
+        await stream.aclose()
+        await server.all_gone()
+
+
+async def test_a_cancelled_look_up_is_left_to_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    let_go = threading.Event()
+
+    def hangs(host: str, port: int) -> list[Address]:
+        let_go.wait(5)
+        return []
+
+    monkeypatch.setattr(dialling, "_look_up", hangs)
+    try:
+        with trio.move_on_after(0.02) as scope:
+            await ThreadResolver()("hangs.example", 80)
+        assert scope.cancelled_caught
+    finally:
+        let_go.set()
