@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.observe import duration_words, number_words, rate_words
+from trawl.observe import counted, duration_words, number_words, rate_words
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,4 @@ def test_rates_keep_the_figures_that_matter(rate: float, words: str) -> None:
 
 def test_thousands_are_told_apart() -> None:
     assert number_words(1234567) == "1,234,567"
+    assert [counted(n, "page") for n in (0, 1, 1234)] == ["0 pages", "1 page", "1,234 pages"]

@@ -12,7 +12,17 @@ from rich.live import Live
 from rich.text import Text
 
 from trawl.cli.view import CrawlView, progress_of
-from trawl.observe import Pace, Progress, clipped, duration_words, number_words, pace, rate_words, waiting_words
+from trawl.observe import (
+    Pace,
+    Progress,
+    clipped,
+    counted,
+    duration_words,
+    number_words,
+    pace,
+    rate_words,
+    waiting_words,
+)
 
 __all__ = ["can_show", "panel", "panel_watcher"]
 
@@ -36,11 +46,11 @@ def panel(name: str, now: Progress, speed: Pace) -> Text:
     text.append(clipped(name, _NAME_CHARACTERS), style="bold cyan")
     parts = [
         (duration_words(now.at), "", ""),
-        (number_words(now.pages), f" pages ({rate_words(speed.pages)})", "bold"),
-        (number_words(now.items), f" items ({rate_words(speed.items)})", "bold"),
+        (*_apart(f"{counted(now.pages, 'page')} ({rate_words(speed.pages)})"), "bold"),
+        (*_apart(f"{counted(now.items, 'item')} ({rate_words(speed.items)})"), "bold"),
         (number_words(now.queued), " queued", "bold"),
         (number_words(now.in_flight), " in flight", "bold"),
-        (number_words(now.errors), " errors", "bold red" if now.errors else "bold"),
+        (*_apart(counted(now.errors, "error")), "bold red" if now.errors else "bold"),
     ]
     for figure, words, style in parts:
         text.append(" · ", style="dim")
@@ -49,6 +59,12 @@ def panel(name: str, now: Progress, speed: Pace) -> Text:
     if now.waiting:
         text.append(f"\n{waiting_words(now)}", style="yellow")
     return text
+
+
+def _apart(text: str) -> tuple[str, str]:
+    """The figure that a text begins with, and its words."""
+    figure, space, words = text.partition(" ")
+    return figure, space + words
 
 
 def panel_watcher(console: Console) -> Callable[[CrawlView], Awaitable[None]]:

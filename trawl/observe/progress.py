@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from trawl.observe.stats import Stats
-from trawl.observe.words import number_words, rate_words
+from trawl.observe.words import counted, number_words, rate_words
 
 __all__ = ["ERROR_KEYS", "Pace", "Progress", "pace", "progress_line", "waiting_words"]
 
@@ -87,9 +87,9 @@ def pace(earlier: Progress, later: Progress) -> Pace:
 def progress_line(now: Progress, speed: Pace) -> str:
     """Progress as one line of the log."""
     line = (
-        f"{number_words(now.pages)} pages ({rate_words(speed.pages)}), "
-        f"{number_words(now.items)} items ({rate_words(speed.items)}), "
-        f"{number_words(now.queued)} queued, {now.in_flight} in flight, {number_words(now.errors)} errors"
+        f"{counted(now.pages, 'page')} ({rate_words(speed.pages)}), "
+        f"{counted(now.items, 'item')} ({rate_words(speed.items)}), "
+        f"{number_words(now.queued)} queued, {now.in_flight} in flight, {counted(now.errors, 'error')}"
     )
     return f"{line}; {waiting_words(now)}" if now.waiting else line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["duration_words", "number_words", "rate_words"]
+__all__ = ["counted", "duration_words", "number_words", "rate_words"]
 
 _MINUTE = 60.0
 _HOUR = 3600.0
@@ -15,6 +15,11 @@ _UNITS = ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min"
 def number_words(n: float) -> str:
     """A count with its thousands apart: ``1,234``."""
     return f"{n:,.0f}"
+
+
+def counted(n: float, one: str) -> str:
+    """A count with its word: ``1 page``, ``1,234 pages``."""
+    return f"{number_words(n)} {one}" if n == 1 else f"{number_words(n)} {one}s"
 
 
 def rate_words(rate: float) -> str:
