@@ -1,21 +1,30 @@
 """Throttling: scopes, their limits, and the policies that move them. Pure: functions of state and ``now``."""
 
+from trawl.throttling.backoff import Backoff
 from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.limits import Limits
-from trawl.throttling.manager import ThrottlingManager, ThrottlingScopeManager
+from trawl.throttling.manager import (
+    ThrottlingManager,
+    ThrottlingManagerProtocol,
+    ThrottlingScopeManager,
+    ThrottlingScopeManagerProtocol,
+)
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import add_scope, iter_scopes, scope_cache, update_scope_backoff
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.throttle import Throttle
 
 __all__ = [
+    "Backoff",
     "Limits",
     "Reason",
     "Scope",
     "ScopeReport",
     "Throttle",
     "ThrottlingManager",
+    "ThrottlingManagerProtocol",
     "ThrottlingScopeManager",
+    "ThrottlingScopeManagerProtocol",
     "ThrottlingSettings",
     "add_scope",
     "iter_scopes",

@@ -1,18 +1,19 @@
 """Backing off: how a scope slows down after a trigger, and how it comes back.
 
-Theory of operation. A *trigger* takes one step: the delay is multiplied by the factor, between a minimum and a maximum; at the
-maximum the concurrency goes instead. One incident is one step: who was in flight when the step was taken takes none (the
-caller knows, by the step number that each send remembers). A full quiet window with a good answer in it takes one step back
-towards the base, concurrency first. ::
+Theory of operation. A *trigger* takes one step: the delay is multiplied by the factor, between a minimum and a
+maximum; at the maximum the concurrency goes instead. One incident is one step: who was in flight when the step was
+taken takes none (the caller knows, by the step number that each send remembers). A full quiet window with a good
+answer in it takes one step back towards the base, concurrency first. ::
 
                   trigger                        trigger ...
         base ───────────────► min or base·f ───────────────► ... ───► max, then fewer slots
          ▲                        │  window quiet, with a good answer      │
          └────────────────────────┴────────────────────────────────────────┘
 
-A scope whose true limit lies between two of these states would go to and fro for ever. So a step back that is answered by a
-trigger within its window leaves a mark, the *refused delay*, and later steps go half-way to it, in rate (B17). When there is
-next to nothing left between the two, the mark is dropped and the next step tries again past it: a limit may have moved.
+A scope whose true limit lies between two of these states would go to and fro for ever. So a step back that is
+answered by a trigger within its window leaves a mark, the *refused delay*, and later steps go half-way to it, in rate
+(B17). When there is next to nothing left between the two, the mark is dropped and the next step tries again past it:
+a limit may have moved.
 
 Time is data here: every function takes the instants it needs. The strategy is a frozen value and so is the standing.
 """
@@ -56,7 +57,7 @@ class Base:
 
 @attrs.frozen(kw_only=True)
 class Backoff:
-    """How one scope backs off. Subclass it, or write a class with some of its methods, for a strategy of your own (B18).
+    """How one scope backs off. For a strategy of your own subclass it, or write a class with some of its methods.
 
     Attributes:
         http_codes: Statuses that trigger.
@@ -199,7 +200,6 @@ class Standing:
         quiet_from: The instant of the last trigger or step: the window runs from here.
         has_good: Whether there was a good answer since the last trigger.
         good_at: The instant of the first good answer since the last trigger.
-        since: The first trigger since the last good answer; ``inf`` when there was one.
         eased_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
         refused: The delay that was refused after a step back, in seconds (B17); None where none was.
     """
@@ -212,7 +212,6 @@ class Standing:
     quiet_from: float = -math.inf
     has_good: bool = True
     good_at: float = -math.inf
-    since: float = math.inf
     eased_at: float = -math.inf
     refused: float | None = None
 
@@ -227,7 +226,7 @@ class Standing:
 
     def again(self, now: float) -> Standing:
         """After one more trigger of the same incident: no step, but the window starts over."""
-        return attrs.evolve(self, quiet_from=now, has_good=False, good_at=-math.inf, since=min(self.since, now))
+        return attrs.evolve(self, quiet_from=now, has_good=False, good_at=-math.inf)
 
     def stepped(self, strategy: Backoff, base: Base, now: float, *, in_flight: int, sent_at: float) -> Standing:
         """After the trigger of a new incident: one step.
@@ -255,7 +254,7 @@ class Standing:
 
     def answered(self, now: float) -> Standing:
         """After a good answer."""
-        return self if self.has_good else attrs.evolve(self, has_good=True, good_at=now, since=math.inf)
+        return self if self.has_good else attrs.evolve(self, has_good=True, good_at=now)
 
     def due_at(self, strategy: Backoff, base: Base) -> float:
         """The instant at which the window that runs takes effect; ``inf`` where there was no good answer yet."""

@@ -1,9 +1,9 @@
 """What a server's headers say about when to come back: one parser a dialect, chosen by a table (D01-D06, D14).
 
-Every parser turns header texts into *windows* (seconds from now until the server's window resets, and what is left of it, if
-told) and answers an empty list for anything it does not understand: garbage counts as absent and never switches our own
-backoff off (R1). Whole seconds only, as RFC 9110, 10.2.3 and the RateLimit drafts have them; zero and the past are no wish.
-Where several headers speak, the longest wish wins (D04).
+Every parser turns header texts into *windows* (seconds from now until the server's window resets, and what is left of
+it, if told) and answers an empty list for anything it does not understand: garbage counts as absent and never
+switches our own backoff off (R1). Whole seconds only, as RFC 9110, 10.2.3 and the RateLimit drafts have them; zero
+and the past are no wish. Where several headers speak, the longest wish wins (D04).
 
 Wall time is needed for dates and epochs only. It comes in as a value and is used once, here (R7).
 """
@@ -76,7 +76,8 @@ class Dialect:
 
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _DATE = re.compile(  # RFC 9110, 5.6.7: IMF-fixdate, RFC 850, asctime; the zone may be missing
-    r"[A-Za-z]{3,9},?\s+(?:\d{1,2}[ -][A-Za-z]{3}[ -]\d{2,4}\s+\d{2}:\d{2}:\d{2}|[A-Za-z]{3}\s+\d{1,2}\s+\d{2}:\d{2}:\d{2}\s+\d{4})"
+    r"[A-Za-z]{3,9},?\s+"
+    r"(?:\d{1,2}[ -][A-Za-z]{3}[ -]\d{2,4}\s+\d{2}:\d{2}:\d{2}|[A-Za-z]{3}\s+\d{1,2}\s+\d{2}:\d{2}:\d{2}\s+\d{4})"
     r"(?:\s+[A-Za-z+\-0-9]{1,5})?"
 )
 _ITEM = re.compile(  # RFC 9651: a list member (string or token), and its parameters

@@ -1,13 +1,206 @@
-"""Managers: which scopes a request has, and which of them an answer exhausts."""
+"""Managers: which scopes a request has, and which of them an answer exhausts.
+
+A *throttling manager* is one for the crawl; a *scope manager* is one for each scope. Both are classes of the user's,
+or the ones here. What a user's class lacks is the default's. The default manager's methods are async, so that ``await
+super()...`` works in a subclass; the throttle itself knows that nothing was overridden and asks a synchronous twin,
+so that the hot path has no coroutine.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from collections.abc import Awaitable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from trawl.http import host_scope
+from trawl.throttling.hints import Hint, hint_of
+
+if TYPE_CHECKING:
+    from trawl.http import Request, Response
+    from trawl.throttling.scopes import Backoff, Scopes
+
+__all__ = [
+    "Decider",
+    "ThrottlingManager",
+    "ThrottlingManagerProtocol",
+    "ThrottlingScopeManager",
+    "ThrottlingScopeManagerProtocol",
+    "awaited",
+    "is_overridden",
+]
+
+T = TypeVar("T")
+
+
+class ThrottlingManagerProtocol(Protocol):
+    """What ``THROTTLING_MANAGER`` may define; each method sync or async, each may be left out (E06, E07).
+
+    A class with ``from_crawler(crawl)`` is made by it, any other is called without arguments.
+    """
+
+    def get_scopes(self, request: Request) -> Scopes | Awaitable[Scopes]:
+        """The scopes of a request (E08): None, an id, ids, or a mapping of ids to expected amounts."""
+        ...
+
+    def get_initial_backoff(self) -> Backoff | Awaitable[Backoff]:
+        """What to hold before the first send (E10): ids to ``{"delay": seconds}``; ``{}`` takes one step."""
+        ...
+
+    def get_response_backoff(self, response: Response) -> Backoff | Awaitable[Backoff]:
+        """The scopes that a response exhausts (E09): None, ids, or a mapping to delay, consumed, remaining."""
+        ...
+
+    def get_exception_backoff(self, request: Request, exception: Exception) -> Backoff | Awaitable[Backoff]:
+        """The scopes that the lack of a response exhausts, in the same forms."""
+        ...
+
+
+class ThrottlingScopeManagerProtocol(Protocol):
+    """What ``THROTTLING_SCOPE_MANAGER``, or a scope's ``manager``, may define; each method may be left out (E17, E18).
+
+    A class with ``from_crawler(crawl, config)`` is made by it, any other is called with the scope's merged
+    configuration, its id under ``id``. All methods are sync: they decide, they don't wait.
+    """
+
+    def is_trigger(self, response: Response | None, exception: Exception | None) -> bool | None:
+        """Whether this answer says "slow down"; None: as configured."""
+        ...
+
+    def get_delay(self, response: Response | None, exception: Exception | None, delay: float) -> float | None:
+        """Seconds to send nothing after a trigger, where backing off would wait ``delay``; None: that long."""
+        ...
+
+    def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
+        """Whether this trigger counts as one of the request's retries; None: as usual (B20)."""
+        ...
+
+
+class Decider(Protocol):
+    """What the default manager asks of the throttle that it is bound to."""
+
+    def triggered(self, request: Request, response: Response | None, exception: Exception | None) -> list[str]:
+        """The scopes of a request for which this answer is a trigger."""
+        ...
+
+    def utc(self) -> datetime:
+        """Wall time now."""
+        ...
 
 
 class ThrottlingManager:
-    """Placeholder."""
+    """The default manager: a request's scope is its host, and each scope's own triggers exhaust it.
+
+    Subclass it and override what you need; ``__init__`` is yours, it need not be called.
+    """
+
+    _decider: ClassVar[Decider | None] = None  # shadowed on the instance by bind()
+
+    @classmethod
+    def from_crawler(cls, crawl: object) -> ThrottlingManager:
+        """The manager of a crawl."""
+        return cls()
+
+    async def get_scopes(self, request: Request) -> Scopes:
+        """The host of a request, as its one scope."""
+        return self.scopes_nowait(request)
+
+    async def get_initial_backoff(self) -> Backoff:
+        """Nothing is held before the first send."""
+        return None
+
+    async def get_response_backoff(self, response: Response) -> Backoff:
+        """Those of the request's scopes for which the status is a trigger, with what the headers ask for."""
+        request = response.request
+        if self._decider is None or request is None:
+            return None
+        delay = await awaited(self.get_response_delay(response))
+        return _mapping(self._decider.triggered(request, response, None), delay)
+
+    async def get_exception_backoff(self, request: Request, exception: Exception) -> Backoff:
+        """Those of the request's scopes for which the exception is a trigger."""
+        if self._decider is None:
+            return None
+        return _mapping(self._decider.triggered(request, None, exception), None)
+
+    def get_response_delay(self, response: Response) -> float | None:
+        """The seconds that a response's headers ask to wait (E12), before the cap; None where they ask for nothing."""
+        hint = self.hint_nowait(response)
+        return None if hint is None else hint.delay
+
+    def bind(self, decider: Decider) -> None:
+        """Tie the manager to a throttle."""
+        vars(self)["_decider"] = decider
+
+    def scopes_nowait(self, request: Request) -> str | None:
+        """The twin of :meth:`get_scopes`."""
+        return host_scope(request.url) or None
+
+    def hint_nowait(self, response: Response) -> Hint | None:
+        """What a response's headers ask for, and which of them does."""
+        now_utc = self._decider.utc() if self._decider is not None else _date_of(response)
+        return hint_of(response.headers, now_utc)
 
 
 class ThrottlingScopeManager:
-    """Placeholder."""
+    """The default scope manager: everything is as configured.
+
+    Attributes:
+        config: The scope's merged configuration.
+        id: The scope's id.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = config
+        self.id: str = config["id"]
+
+    @classmethod
+    def from_crawler(cls, crawl: object, config: Mapping[str, Any]) -> ThrottlingScopeManager:
+        """The manager of one scope of a crawl."""
+        return cls(config)
+
+    def is_trigger(self, response: Response | None, exception: Exception | None) -> bool | None:
+        """As configured."""
+        return None
+
+    def get_delay(self, response: Response | None, exception: Exception | None, delay: float) -> float | None:
+        """As backing off says."""
+        return None
+
+    def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
+        """As usual."""
+        return None
+
+
+async def awaited(value: T | Awaitable[T]) -> T:
+    """A user's answer, awaited where it has to be. A checkpoint only where that is one."""
+    if isawaitable(value):
+        awaited_value: T = await value
+        return awaited_value
+    return value
+
+
+def is_overridden(manager: object, *names: str) -> bool:
+    """Whether one of the default manager's methods is another's in ``manager``."""
+    cls = type(manager)
+    if not issubclass(cls, ThrottlingManager):
+        return True
+    return any(
+        getattr(cls, name) is not getattr(ThrottlingManager, name) or name in vars(manager) for name in names
+    )
+
+
+def _mapping(ids: list[str], delay: float | None) -> Backoff:
+    if not ids:
+        return None
+    return {id: {} if delay is None else {"delay": delay} for id in ids}
+
+
+def _date_of(response: Response) -> datetime:
+    """The server's own date: the only clock that a manager without a throttle has."""
+    try:
+        moment = parsedate_to_datetime(response.headers.get("Date") or "")
+    except (ValueError, TypeError):
+        return datetime.max.replace(tzinfo=UTC)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,20 +1,23 @@
 """Rampup: finds the rate that a server allows, and stays there.
 
-Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope in place of a round trip, the rate in place
-of the congestion window, and triggers in place of losses. It works in rate: a step multiplies every interval by one number.
+Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope in place of a round trip, the rate
+in place of the congestion window, and triggers in place of losses. It works in rate: a step multiplies every interval
+by one number.
 
-- *Searching* (CUBIC's slow start): no rate was refused yet. A window with fewer triggers than wanted speeds up what limited
-  it by the factor 0.8: the delays, or the slots, or both where both were full.
-- *Refused*: more triggers in a window than wanted. The rate falls at once, below the refused one: to 0.95 of it, and further
-  with each further incident of the same window, so that a limit that dropped tenfold is met within one window.
-- *Closing in*: each window below the target moves the rate along ``refused - (refused - floor) * ((K - n) / K) ** 3``: fast
+- *Searching* (CUBIC's slow start): no rate was refused yet. A window with fewer triggers than wanted speeds up what
+  limited it by the factor 0.8: the delays, or the slots, or both where both were full.
+- *Refused*: more triggers in a window than wanted. The rate falls at once, below the refused one: to 0.95 of it, and
+  further with each further incident of the same window, so that a limit that dropped tenfold is met within one
+  window.
+- *Closing in*: each window below the target moves the rate along ``top - (top - bottom) * ((K - n) / K) ** 3``: fast
   where it is far from the refused rate, almost flat where it is near, and slowly past it, because limits move.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
 
-Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the rate over a
-cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one window
-and none in the others. The smaller the excess that is refused, the rarer the triggers; where an excess makes just as many as
-wanted, the rate holds. Incidents are counted, not answers: requests that were in flight when a trigger was counted are its.
+Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
+rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
+window and none in the others. The smaller the excess that is refused, the rarer the triggers; where an excess makes
+just as many as wanted, the rate holds. Incidents are counted, not answers: requests that were in flight when a
+trigger was counted are its.
 
 Hot counters are mutable, what the user configured is frozen.
 """
@@ -41,7 +44,7 @@ _FALL = 0.95
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
 _MOST_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
 _SPARE = 1.5
-_LATENCIES = 2.0  # a window is at least this many answers long: a shorter one can't tell two incidents apart
+_LATENCIES = 2.5  # a window is at least this many answers long: a shorter one can't tell two incidents apart
 _OBSOLETE = 1.1
 _DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
 _FULL = 0.75  # slots that were busy for this part of the window are
@@ -206,19 +209,15 @@ class Ramp:
         else:
             self._idle += 1
             if self._idle == 1 and not is_held and self.refused is None:
-                self._speed_up(self.policy.delay_factor)  # several idle windows are one step
+                self._speed_up(self.policy.delay_factor)  # C08: several idle windows are one step
+        if self._idle > 1:  # the next answer starts a window
+            self._ends_at = math.inf
+            return
         self._started_at = self._ends_at
         latency = self._busy / self.sends if self.sends else 0.0
         self._ends_at += max(self.policy.window, latency * _LATENCIES)
         self.sends = self._good = self._triggers = self._falls = 0
         self._busy = 0.0
-
-    def skip_idle(self, now: float) -> None:
-        """Pass over the windows that end by ``now``, of which nothing is known but that they were idle."""
-        behind = math.floor((now - self._ends_at) / self.policy.window)
-        if behind > 0 and self._idle:
-            self._started_at += behind * self.policy.window
-            self._ends_at += behind * self.policy.window
 
     def _step(self) -> None:
         """Speed up what limited the window, by the factor or by what closing in on the refused rate allows."""

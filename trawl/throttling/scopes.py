@@ -1,8 +1,8 @@
 """Ids of scopes, and the small functions that managers build sets of scopes with.
 
-A *host-like* id is written one way only, so that case, punycode, a root dot or brackets never make two scopes of one host
-(E19, R6): an IP address, or DNS labels with a dot and nothing else, with or without a port; and ``localhost``. Any other
-id is the user's own and stays as it is.
+A *host-like* id is written one way only, so that case, punycode, a root dot or brackets never make two scopes of one
+host (E19, R6): an IP address, or DNS labels with a dot and nothing else, with or without a port; and ``localhost``.
+Any other id is the user's own and stays as it is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def normal_id(id: str) -> str:
-    """An id as it is kept: a host-like one in lower case, ASCII, without root dot, IPv6 in brackets; others unchanged."""
+    """An id as it is kept: host-like ones in lower case, ASCII, no root dot, IPv6 in brackets; others unchanged."""
     if _NORMAL.fullmatch(id) and "xn--" not in id:  # the usual case, without a parser
         return id
     return _host_like(id) or id
@@ -128,7 +128,7 @@ def iter_scopes(scopes: Scopes) -> Iterator[str]:
 
 
 def add_scope(scopes: Scopes, id: str, amount: float | None = None) -> Scopes:
-    """``scopes`` with one more (E14): None + a = a; a + a = a; a + b = {a, b}; a mapping stays one; an amount makes one.
+    """``scopes`` with one more (E14): None + a = a; a + a = a; a + b = {a, b}; an amount makes a mapping, which stays.
 
     Raises:
         TypeError: ``scopes`` is no set of scopes, ``id`` is no string, or ``amount`` is no number.
@@ -189,8 +189,8 @@ def update_scope_backoff(
 def scope_cache(method: _Method) -> _Method:
     """Decorate ``get_scopes``, sync or async: it is really called once per request object (E13).
 
-    The answers are kept with the manager and end with their requests; a copy of a request is another object and is asked
-    about again.
+    The answers are kept with the manager and end with their requests; a copy of a request is another object and is
+    asked about again.
     """
     name = f"_scope_cache_{method.__qualname__}"
 

@@ -129,7 +129,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             gt=0,
             title="s",
-            description="A scope without a good answer for this long since its first trigger ends its pending requests.",
+            description="A scope without a good answer for this long since its first trigger ends what is pending.",
         ),
     ] = 900.0
     rampup_backoff_target: Annotated[
@@ -147,7 +147,9 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     autothrottle_target_concurrency: Annotated[
         float, Meta(gt=0, title="requests", description="Requests to one host wanted in flight on average; no cap.")
     ] = 1.0
-    autothrottle_debug: Annotated[bool, Meta(description="Log one line for each response that adjusts a delay.")] = False
+    autothrottle_debug: Annotated[
+        bool, Meta(description="Log one line for each response that adjusts a delay.")
+    ] = False
 
     def __post_init__(self) -> None:
         """Refuse what no single field's type can: entries of mappings, import paths, values that cross."""

@@ -1,52 +1,53 @@
-"""The throttle: what the engine talks to."""
+"""The throttle: what the engine talks to.
+
+Theory of operation. Before a request is queued the throttle says what it is charged to (:meth:`Throttle.scopes_of`);
+the scheduler asks it for scopes (:meth:`Throttle.scope`) and decides on them alone. When a body has been read, and
+before the places are given back, the throttle hears the outcome (:meth:`Throttle.heard`): it asks the manager what it
+means, lets each scope's policies take it in (the order is in :mod:`trawl.throttling.feedback`) and reports the scopes
+that moved. Windows that pass need no task: :meth:`Throttle.next_change` is part of the dispatcher's deadline and lets
+what is due take effect.
+
+As long as the manager is the default one, everything here is synchronous.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
 import random
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from datetime import datetime
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
 
+from trawl.http import host_scope
+from trawl.throttling.alarms import Alarms
+from trawl.throttling.charging import Charging, Resolve
+from trawl.throttling.configuration import load_object
+from trawl.throttling.excuse import is_excused
 from trawl.throttling.explain import Reason, ScopeReport
+from trawl.throttling.feedback import adjust, correct, good, step_at_start, trigger
+from trawl.throttling.givingup import GivenUp
+from trawl.throttling.kinds import Kinds
+from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden
+from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.report import account, report_of
 from trawl.throttling.scope import Scope
+from trawl.throttling.scopes import Charges
+from trawl.throttling.sent import Sent
 from trawl.throttling.settings import ThrottlingSettings
+from trawl.throttling.signals import Signal, signals_of
+from trawl.throttling.table import Table
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
-    from trawl.http import Outcome, Request
+    from trawl.http import Outcome, Request, Response
 
 __all__ = ["Sent", "Throttle"]
 
-Charges = tuple[tuple[str, float | None], ...]
-"""The scopes of a request and the amount expected of each, sorted by id."""
+logger = logging.getLogger("trawl.throttling")
 
-
-class Sent(Protocol):
-    """What the throttle needs to know of a request that was sent (the scheduler's entry has it)."""
-
-    @property
-    def request(self) -> Request:
-        """The request as it was pending."""
-        ...
-
-    @property
-    def scopes(self) -> Charges:
-        """What it is charged to."""
-        ...
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """The step of each scope when it was taken, in the order of ``scopes``; empty if none was taken."""
-        ...
-
-    @property
-    def sent_at(self) -> float | None:
-        """When it went to the wire."""
-        ...
-
-    @property
-    def is_exempt(self) -> bool:
-        """Whether it passed its scopes by (``dont_throttle``)."""
-        ...
+_HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
 
 
 class Throttle:
@@ -55,11 +56,15 @@ class Throttle:
     Args:
         settings: The limits and policies.
         seed: The run's seed; every scope derives its own stream of draws from it.
-        manager: The user's throttling manager, or None for the one that ``settings`` names.
+        manager: A manager, or the class of one, in place of ``THROTTLING_MANAGER``.
         changed: Called with a scope whose limits moved, and ``now``: waiters are looked at again.
         wall: For dates in headers.
-        concurrent_requests: The cap on requests in flight in all; ``inf`` for none.
+        concurrent_requests: The cap on requests in flight in all, for the warnings; ``inf`` for none.
         crawl: Given to the managers' ``from_crawler``.
+        resolve: Says the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
+
+    Raises:
+        SettingsError: A class that the settings name can't be made.
     """
 
     def __init__(
@@ -72,73 +77,364 @@ class Throttle:
         manager: object | None = None,
         concurrent_requests: float | None = None,
         crawl: object = None,
+        resolve: Resolve | None = None,
     ) -> None:
-        raise NotImplementedError
+        self.settings = settings
+        self._seed = seed
+        self._wall = wall
+        self._changed = changed
+        self._now = wall.anchor_at
+        self._table = Table(Kinds(settings), seed=seed, crawl=crawl)
+        self._default = ThrottlingManager()
+        self._manager = self._made(manager if manager is not None else settings.throttling_manager, crawl)
+        for each in (self._default, self._manager):
+            if isinstance(each, ThrottlingManager):
+                each.bind(self)
+        by_address = resolve if settings.concurrent_requests_per_ip else None
+        self._charging = Charging(self._manager, self._table.kinds, by_address)
+        self._judges = is_overridden(self._manager, *_HOOKS)
+        self._charged: dict[int, Charges] = {}
+        self._due: list[tuple[float, int, str]] = []
+        self._armings = 0
+        self._crawl_delays: dict[str, float] = {}
+        self._given_up = GivenUp()
+        most = float(settings.concurrent_requests) or math.inf
+        self.alarms = Alarms(settings, most=most if concurrent_requests is None else concurrent_requests)
 
     def bind(self, changed: Callable[[Scope, float], None]) -> None:
         """Name another receiver of changes: the chooser, where it is made after the throttle."""
-        raise NotImplementedError
+        self._changed = changed
+
+    # -- scopes
 
     def scope(self, id: str, now: float) -> Scope:
-        """The scope of this id, made on demand."""
-        raise NotImplementedError
+        """The scope of this id, made on demand (E17, E19, E20)."""
+        scope, is_new = self._table.made(id, now)
+        if is_new and self._crawl_delays:
+            self._slow_down(scope, now)
+        return scope
 
     def scopes_of_nowait(self, request: Request) -> Charges | None:
-        """What a request is charged to, without asking a user's manager; None: :meth:`scopes_of` has to."""
-        raise NotImplementedError
+        """What a request is charged to, without asking a user's manager; None: :meth:`scopes_of` has to.
+
+        Raises:
+            TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
+            ValueError: An id in it is empty, or an amount negative.
+        """
+        charges = self._charging.of_nowait(request)
+        if charges and self._given_up:
+            self._given_up.admit(request, charges, self.utc())
+        return charges
 
     async def scopes_of(self, request: Request) -> Charges:
-        """What a request is charged to. Raises TypeError or ValueError for scopes that are none."""
-        raise NotImplementedError
+        """What a request is charged to, its manager asked. A checkpoint only where the manager's answer is one.
+
+        Raises:
+            TypeError: The manager named something that is no set of scopes.
+            ValueError: An id is empty, or an amount negative.
+            Exception: Whatever the manager raises.
+        """
+        charges = await self._charging.of(request)
+        if charges and self._given_up:
+            self._given_up.admit(request, charges, self.utc())
+        return charges
+
+    # -- outcomes
 
     async def begin(self, now: float) -> None:
         """Ask the manager what to hold before the first send (E10), and give the warnings due at start (A11)."""
-        raise NotImplementedError
+        self._now = now
+        self.alarms.at_start(self._table.kinds)
+        ask = getattr(self._manager, "get_initial_backoff", None)
+        if ask is None or not is_overridden(self._manager, "get_initial_backoff"):
+            return
+        for id, signal in signals_of(await awaited(ask())).items():
+            scope = self.scope(id, now)
+            correct(scope, signal, now, expected=None, sent_at=None)
+            step_at_start(scope, scope.policy, signal, now)
+            self._moved(scope, now)
 
     def heard_nowait(self, entry: Sent, outcome: Outcome, now: float) -> bool:
         """Take an outcome in without asking a user's manager; False: nothing was done, :meth:`heard` has to."""
-        raise NotImplementedError
+        if self._judges and not outcome.is_cached:
+            return False
+        self._now = now
+        if outcome.is_cached:  # B16: it took no slot and says nothing of the server
+            return True
+        self._take_in(entry, outcome, self._own_signals(entry, outcome), now)
+        return True
 
     async def heard(self, entry: Sent, outcome: Outcome, now: float) -> None:
-        """Take an outcome in: after the body is read, before the places are given back. Sets ``outcome.is_excused``."""
-        raise NotImplementedError
+        """Take an outcome in: after the body is read, before the places are given back. Sets ``outcome.is_excused``.
 
-    def items(self, request: Request, count: int, now: float) -> None:
-        """Note how many items a response gave (H16)."""
-        raise NotImplementedError
+        A checkpoint only where the manager's answer is one. When the manager raises, the default manager's word
+        counts, and the exception goes on.
+        """
+        if self.heard_nowait(entry, outcome, now):
+            return
+        keys = {id(request) for request in (entry.request, outcome.request, _request_of(outcome))}
+        self._charged.update(dict.fromkeys(keys, entry.scopes))
+        try:
+            signals: dict[str, Signal] | None = await self._asked(entry, outcome)
+        except Exception:
+            self._take_in(entry, outcome, self._own_signals(entry, outcome), now)
+            raise
+        finally:
+            for key in keys:
+                self._charged.pop(key, None)
+        self._take_in(entry, outcome, signals, now)
+
+    async def _asked(self, entry: Sent, outcome: Outcome) -> dict[str, Signal]:
+        """What the user's manager says."""
+        ask: Any
+        if outcome.response is not None:
+            ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)
+            answer = await awaited(ask(outcome.response))
+            return signals_of(answer, self._header(outcome.response) if answer else "")
+        if outcome.error is not None:
+            ask = getattr(self._manager, "get_exception_backoff", self._default.get_exception_backoff)
+            return signals_of(await awaited(ask(entry.request, outcome.error)))
+        return {}
+
+    def triggered(self, request: Request, response: Response | None, exception: Exception | None) -> list[str]:
+        """The scopes of a request for which this answer is a trigger: what the default manager goes by (B11, B14)."""
+        charges = self._charged.get(id(request))
+        if charges is None:
+            charges = self.scopes_of_nowait(request) or ()
+        return [id for id, _ in charges if self._is_trigger(self.scope(id, self._now), response, exception)]
+
+    def utc(self) -> datetime:
+        """Wall time of the outcome that is being heard."""
+        return self._wall.to_utc(self._now)
+
+    def _is_trigger(self, scope: Scope, response: Response | None, exception: Exception | None) -> bool:
+        policy: ScopePolicy = scope.policy
+        if policy.manager is not None:
+            ask = getattr(policy.manager, "is_trigger", None)
+            said = None if ask is None else ask(response, exception)
+            if said is not None:
+                return bool(said)
+        return policy.kind.backoff.is_trigger(None if response is None else response.status, exception)
+
+    def _own_signals(self, entry: Sent, outcome: Outcome) -> dict[str, Signal] | None:
+        """What the default manager says; None (almost always): nothing."""
+        response, error = outcome.response, outcome.error
+        if response is None and error is None:
+            return None
+        signals: dict[str, Signal] | None = None
+        for id, _ in entry.scopes:
+            if self._is_trigger(self.scope(id, self._now), response, error):
+                if signals is None:
+                    hint = None if response is None else self._default.hint_nowait(response)
+                    signal = Signal() if hint is None else Signal(delay=hint.delay, header=hint.header)
+                    signals = {}
+                signals[id] = signal
+        return signals
+
+    def _header(self, response: Response) -> str:
+        """The header that a delay of the user's manager most likely comes from."""
+        hint = self._default.hint_nowait(response)
+        return "" if hint is None else hint.header
+
+    def _take_in(self, entry: Sent, outcome: Outcome, signals: dict[str, Signal] | None, now: float) -> None:
+        was_sent = entry.sent_at is not None
+        if signals:
+            policies = [self.scope(id, now).policy for id, signal in signals.items() if signal.is_trigger]
+            outcome.is_excused = is_excused(entry, outcome, policies, signals.values(), now=now, utc=self.utc())
+        if self._crawl_delays:
+            self.alarms.host_left_out(entry, self._crawl_delays)
+        for index, (id, amount) in enumerate(entry.scopes):
+            scope = self.scope(id, now)
+            signal = signals.pop(id, None) if signals else None
+            step = entry.steps[index] if index < len(entry.steps) else None
+            charged = (1.0 if amount is None else amount) if was_sent and not entry.is_exempt else None
+            self._take_in_one(scope, signal, entry, outcome, now, step=step, charged=charged)
+        for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
+            self._take_in_one(self.scope(id, now), signal, entry, outcome, now, step=None, charged=None, is_own=False)
+
+    def _take_in_one(
+        self,
+        scope: Scope,
+        signal: Signal | None,
+        entry: Sent,
+        outcome: Outcome,
+        now: float,
+        *,
+        step: int | None,
+        charged: float | None,
+        is_own: bool = True,
+    ) -> None:
+        policy: ScopePolicy = scope.policy
+        has_moved = policy.armed <= now and policy.settle(scope, now)
+        is_trigger = signal is not None and signal.is_trigger
+        if signal is not None:
+            has_moved |= correct(scope, signal, now, expected=charged, sent_at=entry.sent_at)
+        if is_own and policy.ramp is not None and entry.sent_at is not None:
+            policy.ramp.answered(now, busy=now - entry.granted_at, is_trigger=is_trigger or outcome.response is None)
+        if signal is not None and is_trigger:
+            factor = self._lengthened(scope) if signal.delay else 1.0
+            trigger(scope, policy, signal, outcome, now, step=step, granted_at=entry.granted_at, factor=factor)
+            has_moved = True
+        elif is_own and outcome.response is not None:
+            good(policy, now)
+        if is_own:
+            policy.has_answered |= outcome.response is not None
+            if adjust(scope, policy, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug):
+                has_moved |= policy.apply(scope)
+            account(scope, policy, entry, now)
+            self.alarms.look(scope, policy, outcome, now)
+        if has_moved:
+            self._moved(scope, now)
+        elif policy.standing is not None or policy.ramp is not None:
+            self._arm(scope)
+
+    def _lengthened(self, scope: Scope) -> float:
+        """What a hold that a header asks for is multiplied by: jitter lengthens it, never shortens (B06, R10)."""
+        policy: ScopePolicy = scope.policy
+        spread = policy.kind.backoff.jitter[1] - 1.0
+        if spread <= 0.0:
+            return 1.0
+        return 1.0 + spread * random.Random(f"{self._seed}:{scope.id}:hint {policy.hints}").random()
+
+    # -- time
+
+    def next_change(self, now: float) -> float:
+        """The next instant at which some scope moves by itself (recovery, rampup, giving up); ``inf`` for none.
+
+        What is due takes effect first; if that moved something the answer is ``now``: what waits is to be looked at.
+        """
+        if self._due and self._due[0][0] <= now and self.tick(now):
+            return now
+        return self._due[0][0] if self._due else math.inf
+
+    def tick(self, now: float) -> bool:
+        """Let the windows that are over at ``now`` take effect and report the scopes that moved; whether any did."""
+        has_moved = False
+        self._now = max(self._now, now)
+        while self._due and self._due[0][0] <= now:
+            at, _, id = heappop(self._due)
+            scope = self._table.get(id)
+            if scope is None or scope.policy.armed != at:
+                continue
+            scope.policy.armed = math.inf
+            if scope.policy.trouble_since + scope.policy.kind.give_up_after <= now:
+                self._give_up(scope, now)
+                has_moved = True
+            elif scope.policy.settle(scope, now):
+                self._moved(scope, now)
+                has_moved = True
+            else:
+                self._arm(scope)
+        return has_moved
+
+    def _arm(self, scope: Scope) -> None:
+        due = scope.policy.due_at(scope)
+        if due != scope.policy.armed:
+            scope.policy.armed = due
+            if due < math.inf:
+                self._armings += 1
+                heappush(self._due, (due, self._armings, scope.id))
+
+    def _moved(self, scope: Scope, now: float) -> None:
+        self._arm(scope)
+        self._changed(scope, now)
 
     def refused(self, entry: Sent, now: float) -> str | None:
         """``"refused"`` for a pending request whose scope was given up (B20), else None: the chooser's ``vet``."""
-        raise NotImplementedError
+        if self._given_up and self._given_up.refuses(entry, now):
+            return "refused"
+        return None
+
+    def _give_up(self, scope: Scope, now: float) -> None:
+        policy: ScopePolicy = scope.policy
+        logger.warning(
+            "%s: no good answer for %g s since its first refusal (last: %s); its pending requests are refused",
+            scope.id, policy.kind.give_up_after, policy.trigger_source,
+        )  # fmt: skip
+        self._given_up.add(scope.id, now, self._wall.to_utc(now))
+        policy.start_afresh()
+        policy.adopt(policy.kind)
+        scope.lift()
+        policy.apply(scope)
+        self._moved(scope, now)
+
+    # -- robots.txt
 
     def robots_delay(self, host_scope: str, delay: float, now: float) -> None:
         """Obey a Crawl-delay (seconds) of a host (D09-D13). Call it only with ``ROBOTSTXT_OBEY``."""
-        raise NotImplementedError
+        settings = self.settings
+        if not settings.throttling_robotstxt_obey or not 0.0 < delay < math.inf:
+            return
+        id = self._charging.scope_of_host(host_scope)
+        self._crawl_delays[id] = min(delay, settings.throttling_robotstxt_max_delay)
+        while len(self._crawl_delays) > settings.throttling_scope_limit:
+            del self._crawl_delays[next(iter(self._crawl_delays))]
+        scope = self._table.get(id)
+        if scope is not None:
+            self._slow_down(scope, now)
+
+    def _slow_down(self, scope: Scope, now: float) -> None:
+        """Put a host's Crawl-delay in force on its scope."""
+        policy: ScopePolicy = scope.policy
+        delay = self._crawl_delays.get(scope.id, 0.0)
+        if not delay or policy.kind.config.get("ignore_robots_txt"):
+            return
+        self.alarms.faster_than_robots(scope, policy, delay)
+        policy.robots = delay
+        if policy.ramp is not None and not policy.kind.keeps_delay:
+            policy.ramp.floor = delay
+        if policy.apply(scope):
+            self._moved(scope, now)
+
+    # -- what people ask and change
 
     def waiting_direct(self, count: int) -> None:
         """Say how many direct fetches wait now (F10)."""
-        raise NotImplementedError
+        self.alarms.waiting_direct(count)
 
-    def set(self, scope_id: str, *, now: float, **limits: object) -> None:
-        """Change a scope's configuration while the crawl runs (I12): the keys of ``THROTTLING_SCOPES``."""
-        raise NotImplementedError
+    def items(self, request: Request, count: int, now: float) -> None:
+        """Note how many items a response gave (H16)."""
+        scope = self._table.get(host_scope(request.url))
+        if scope is not None:
+            self.alarms.items(scope.policy, count)
+
+    def set(self, scope_id: str, *, now: float, **limits: Any) -> None:
+        """Change a scope's configuration while the crawl runs (I12): the keys of ``THROTTLING_SCOPES``.
+
+        Backoff and spent quota stay; AutoThrottle and rampup start over from the new limits. Waiters notice at once.
+
+        Raises:
+            SettingsError: A key is unknown or a value does not fit.
+        """
+        scope = self.scope(scope_id, now)
+        policy: ScopePolicy = scope.policy
+        kind = self._table.kinds.change(scope.id, limits)
+        policy.adopt(kind)
+        scope.adopt(kind.limits)
+        if policy.robots and policy.ramp is not None and not kind.keeps_delay:
+            policy.ramp.floor = policy.robots
+        policy.apply(scope)
+        self._moved(scope, now)
 
     def why(self, scope_id: str, now: float, amount: float = 1.0) -> Reason:
         """Why a request of ``amount`` would wait for this scope now; limit "" if it would not."""
-        raise NotImplementedError
-
-    def next_change(self, now: float) -> float:
-        """The next instant at which some scope moves by itself (recovery, rampup, giving up); ``inf`` for none."""
-        raise NotImplementedError
-
-    def tick(self, now: float) -> None:
-        """Let the windows that are over at ``now`` take effect; the scopes that moved are reported as changed."""
-        raise NotImplementedError
+        scope = self.scope(scope_id, now)
+        return scope.reason(now, amount)
 
     def report(self, now: float) -> list[ScopeReport]:
         """What every scope did, the busiest first: the table at the end."""
-        raise NotImplementedError
+        reports = [report_of(scope, now) for scope in self._table if scope.policy.requests]
+        return sorted(reports, key=lambda report: (-report.requests, report.scope))
+
+    def _made(self, manager: object, crawl: object) -> Any:
+        loaded = load_object(manager, "THROTTLING_MANAGER")
+        if not isinstance(loaded, type):
+            return loaded
+        make = getattr(loaded, "from_crawler", None)
+        return loaded() if make is None else make(crawl)
 
 
-def _stream(seed: int | str, name: str) -> random.Random:
-    return random.Random(f"{seed}:{name}")
+def _request_of(outcome: Outcome) -> Request:
+    """The request that a manager finds on the response."""
+    response = outcome.response
+    return outcome.request if response is None or response.request is None else response.request

@@ -1,0 +1,239 @@
+"""Warnings about configurations that can't do what they say, each given once.
+
+At the start: a concurrency above the cap on all (A11). While it runs: robots.txt against configuration (D09, D12),
+direct fetches that pile up (F10), and, after five minutes, a limit that is never reached (I02) and AutoThrottle's
+blind spots (H16).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from trawl.http import host_scope
+from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.scope import Scope
+
+if TYPE_CHECKING:
+    from trawl.http import Outcome
+    from trawl.throttling.kinds import Kinds
+    from trawl.throttling.sent import Sent
+    from trawl.throttling.settings import ThrottlingSettings
+
+__all__ = ["PERIOD", "Alarms", "Watch"]
+
+logger = logging.getLogger("trawl.throttling")
+
+PERIOD = 300.0
+"""Seconds that something must last before it is worth a warning."""
+
+_NEAR_ZERO = 0.01
+_BUSY = 0.9  # of the looks with something pending: then it is not for lack of requests
+_REACHED = 0.9
+_ENOUGH = 20  # answers in a period that a figure may be drawn from
+_HOSTS = 10_000  # hosts whose warning was given, as far as that is remembered
+
+
+class Watch:
+    """What one scope did in the current period. Hot, so mutable and slotted."""
+
+    __slots__ = (
+        "auto_max",
+        "auto_min",
+        "began_at",
+        "busy",
+        "first_items",
+        "first_latency",
+        "given",
+        "items",
+        "latency",
+        "limited",
+        "looks",
+        "peak",
+        "pending",
+        "sends",
+    )
+
+    def __init__(self) -> None:
+        self.given: set[str] = set()
+        self.first_items: float | None = None
+        self.first_latency = 0.0
+        self.items = 0
+
+    def begin(self, policy: ScopePolicy, now: float) -> None:
+        """Start a period."""
+        self.began_at = now
+        self.looks = self.pending = self.peak = 0
+        self.busy = self.latency = 0.0
+        self.items = 0
+        self.sends = policy.sends
+        self.auto_min, self.auto_max = math.inf, 0.0
+        self.limited = dict(policy.limited or {})
+
+    def reason(self, policy: ScopePolicy) -> str:
+        """What the scope waited for most in this period."""
+        now = policy.limited or {}
+        spent = {limit: seconds - self.limited.get(limit, 0.0) for limit, seconds in now.items()}
+        return max(sorted(spent), key=lambda limit: spent[limit], default="too few requests at once")
+
+
+class Alarms:
+    """Gives the warnings of one crawl.
+
+    Args:
+        settings: What is configured.
+        most: The cap on requests in flight in all; ``inf`` for none.
+    """
+
+    def __init__(self, settings: ThrottlingSettings, *, most: float) -> None:
+        self._settings = settings
+        self._most = most
+        self._given: dict[str, None] = {}
+
+    def at_start(self, kinds: Kinds) -> None:
+        """Warn of concurrencies above the cap on all requests in flight (A11)."""
+        per_domain = self._settings.concurrent_requests_per_domain
+        if per_domain > self._most:
+            logger.warning(
+                "CONCURRENT_REQUESTS_PER_DOMAIN is %d, above CONCURRENT_REQUESTS = %g, which caps it",
+                per_domain, self._most,
+            )  # fmt: skip
+        for id, kind in kinds.configured():
+            concurrency = kind.config.get("concurrency", 0)
+            if concurrency > self._most:
+                logger.warning(
+                    "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
+                    id, concurrency, self._most,
+                )  # fmt: skip
+
+    def faster_than_robots(self, scope: Scope, policy: ScopePolicy, delay: float) -> None:
+        """Warn where the user's own pace for a scope is faster than its Crawl-delay (D12)."""
+        config = policy.kind.config
+        is_faster = policy.kind.keeps_delay and scope.limits.delay < delay
+        more_slots = policy.kind.keeps_concurrency and config["concurrency"] > 1 and policy.kind.keeps_delay
+        if (is_faster or (more_slots and scope.limits.delay < delay)) and self._is_first(f"robots {scope.id}"):
+            logger.warning(
+                "%s: robots.txt asks for a Crawl-delay of %g s; %s sets a delay of %g s, which stays in force",
+                scope.id, delay, policy.kind.source, scope.limits.delay,
+            )  # fmt: skip
+
+    def host_left_out(self, entry: Sent, crawl_delays: Mapping[str, float]) -> None:
+        """Warn where a request's scopes leave out its host, whose Crawl-delay then holds nobody (D09)."""
+        host = host_scope(entry.request.url)
+        if host not in crawl_delays or entry.is_exempt or any(id == host for id, _ in entry.scopes):
+            return
+        if self._is_first(f"left out {host}"):
+            logger.warning(
+                "%s: robots.txt asks for a Crawl-delay of %g s, but the scopes of %s leave the host out: "
+                "it is not obeyed",
+                host, crawl_delays[host], entry.request.url,
+            )  # fmt: skip
+
+    def waiting_direct(self, count: int) -> None:
+        """Warn once of direct fetches that pile up (F10)."""
+        most = self._settings.delayed_requests_warn_threshold
+        if count >= most and self._is_first("direct"):
+            logger.warning(
+                "%d direct fetches wait for their scopes (DELAYED_REQUESTS_WARN_THRESHOLD = %d): "
+                "callbacks ask for more than the limits allow",
+                count, most,
+            )  # fmt: skip
+
+    def items(self, policy: ScopePolicy, count: int) -> None:
+        """Count items that came from a scope's responses."""
+        if policy.watch is not None:
+            policy.watch.items += count
+
+    def look(self, scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float) -> None:
+        """Note an answer, and judge the period when it is over."""
+        if policy.auto is None and not policy.kind.is_watched:
+            return
+        watch: Watch | None = policy.watch
+        if watch is None:
+            watch = policy.watch = Watch()
+            watch.begin(policy, now)
+        watch.looks += 1
+        watch.pending += bool(scope.lanes)
+        watch.peak = max(watch.peak, scope.in_flight)
+        if outcome.sent_at is not None:
+            watch.busy += outcome.ended_at - outcome.sent_at
+        watch.latency += outcome.latency or 0.0
+        if policy.auto is not None:
+            watch.auto_min, watch.auto_max = min(watch.auto_min, policy.auto), max(watch.auto_max, policy.auto)
+        if now - watch.began_at >= PERIOD:
+            self._judge(scope, policy, watch, now)
+            watch.begin(policy, now)
+
+    def _judge(self, scope: Scope, policy: ScopePolicy, watch: Watch, now: float) -> None:
+        seconds = now - watch.began_at
+        is_demanded = watch.looks > 0 and watch.pending >= _BUSY * watch.looks
+        if is_demanded:
+            self._not_reached(scope, policy, watch, seconds)
+        if policy.auto is not None:
+            self._blind_spots(scope, policy, watch, seconds, is_demanded=is_demanded)
+
+    def _not_reached(self, scope: Scope, policy: ScopePolicy, watch: Watch, seconds: float) -> None:
+        config = policy.kind.config
+        wanted = config.get("concurrency")
+        if wanted is not None and watch.peak < min(wanted, self._most):
+            self._once(
+                watch, "concurrency",
+                "%s: its concurrency of %d is not reached (%d at most in %.0f s); what holds it up: %s",
+                scope.id, wanted, watch.peak, seconds, watch.reason(policy),
+            )  # fmt: skip
+        rate = config.get("rate")
+        reached = (policy.sends - watch.sends) / seconds
+        if rate is not None and reached < rate * _REACHED:
+            self._once(
+                watch, "rate", "%s: its rate of %g/s is not reached (%.3g/s in %.0f s); what holds it up: %s",
+                scope.id, rate, reached, seconds, watch.reason(policy),
+            )  # fmt: skip
+
+    def _blind_spots(
+        self, scope: Scope, policy: ScopePolicy, watch: Watch, seconds: float, *, is_demanded: bool
+    ) -> None:
+        rule = policy.kind.autothrottle
+        if rule is None:
+            return
+        if watch.auto_min >= rule.max_delay:
+            self._once(
+                watch, "maximum", "%s: AutoThrottle's delay is stuck at its maximum, %g s", scope.id, rule.max_delay
+            )
+        if watch.auto_max <= _NEAR_ZERO:
+            self._once(watch, "zero", "%s: AutoThrottle's delay is near zero: %.3g s", scope.id, watch.auto_max)
+        reached = watch.busy / seconds
+        if is_demanded and reached < rule.target_concurrency / 2.0:
+            self._once(
+                watch, "target", "%s: AutoThrottle's target concurrency of %g is not reached (%.2g on average); "
+                "what holds it up: %s", scope.id, rule.target_concurrency, reached, watch.reason(policy),
+            )  # fmt: skip
+        self._soft_blocks(scope, watch)
+
+    def _soft_blocks(self, scope: Scope, watch: Watch) -> None:
+        """Pages that stay quick and carry less and less: a block that says 200."""
+        if watch.looks < _ENOUGH:
+            return
+        items, latency = watch.items / watch.looks, watch.latency / watch.looks
+        if watch.first_items is None:
+            watch.first_items, watch.first_latency = items, latency
+        elif items < watch.first_items / 2.0 and latency <= watch.first_latency:
+            self._once(
+                watch, "items",
+                "%s: %.2g items a response, after %.2g at first, and the pages stay quick: is it blocking us?",
+                scope.id, items, watch.first_items,
+            )  # fmt: skip
+
+    def _once(self, watch: Watch, name: str, words: str, *facts: object) -> None:
+        if name not in watch.given:
+            watch.given.add(name)
+            logger.warning(words, *facts)
+
+    def _is_first(self, name: str) -> bool:
+        if name in self._given:
+            return False
+        self._given[name] = None
+        if len(self._given) > _HOSTS:
+            del self._given[next(iter(self._given))]
+        return True

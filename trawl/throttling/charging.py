@@ -1,0 +1,91 @@
+"""Which scopes a request is charged to: meta first, then the manager, then its host or address (E01, E08, I05)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from trawl.http import host_scope
+from trawl.throttling.manager import awaited, is_overridden
+from trawl.throttling.scopes import Charges, charges_of, normal_id
+
+if TYPE_CHECKING:
+    from trawl.http import Request
+    from trawl.throttling.kinds import Kinds
+
+__all__ = ["Charging", "Resolve"]
+
+Resolve = Callable[[str], Awaitable[str | None]]
+"""The address of a host (as ``host`` or ``host:port``), or None where it has none."""
+
+_ADDRESSES = 100_000  # hosts whose address is remembered
+
+
+class Charging:
+    """Says what requests are charged to.
+
+    Args:
+        manager: The manager.
+        kinds: Told which ids are requests' own hosts.
+        resolve: Says addresses; None: scopes stay hosts.
+    """
+
+    def __init__(self, manager: Any, kinds: Kinds, resolve: Resolve | None) -> None:
+        self._manager = manager
+        self._kinds = kinds
+        self._resolve = resolve
+        self._names_scopes = is_overridden(manager, "get_scopes") and hasattr(manager, "get_scopes")
+        self._addresses: dict[str, str] = {}
+
+    def of_nowait(self, request: Request) -> Charges | None:
+        """What a request is charged to, without asking a user's manager; None: :meth:`of` has to.
+
+        Raises:
+            TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
+            ValueError: An id in it is empty, or an amount negative.
+        """
+        named = request.meta_get("throttling_scopes")
+        if named is not None:
+            return self._noted(charges_of(named), request)
+        if self._names_scopes:
+            return None
+        host = host_scope(request.url)
+        if self._resolve is not None:
+            address = self._addresses.get(host)
+            return None if address is None else self._noted(((address, None),), request)
+        if not host:
+            return ()
+        if "." not in host:
+            self._kinds.own_host(host)
+        return ((host, None),)
+
+    async def of(self, request: Request) -> Charges:
+        """What a request is charged to, its manager asked. A checkpoint only where the manager's answer is one.
+
+        Raises:
+            TypeError: The manager named something that is no set of scopes.
+            ValueError: An id is empty, or an amount negative.
+            Exception: Whatever the manager raises.
+        """
+        charges = self.of_nowait(request)
+        if charges is not None:
+            return charges
+        if self._names_scopes:
+            return self._noted(charges_of(await awaited(self._manager.get_scopes(request))), request)
+        host = host_scope(request.url)
+        if self._resolve is not None and host and host not in self._addresses:
+            self._addresses[host] = normal_id(await self._resolve(host) or host)
+            if len(self._addresses) > _ADDRESSES:
+                del self._addresses[next(iter(self._addresses))]
+        return self._noted(((self._addresses.get(host, host), None),) if host else (), request)
+
+    def _noted(self, charges: Charges, request: Request) -> Charges:
+        """Note what is only known here: that an id is its request's own host (E20)."""
+        for id, _ in charges:
+            if "." not in id and id == host_scope(request.url):
+                self._kinds.own_host(id)
+        return charges
+
+    def scope_of_host(self, host: str) -> str:
+        """The scope that requests to a host are under: the host, or its address where that is what counts (I05)."""
+        return self._addresses.get(host, host)

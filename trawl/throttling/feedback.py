@@ -1,0 +1,196 @@
+"""What one answer does to one scope.
+
+The order is fixed, and each part changes its own field only:
+
+1. windows that are over take effect (``ScopePolicy.settle``);
+2. the quota is corrected by what was really consumed;
+3. a trigger counts towards its incident, and rampup or backoff takes its step; or a good answer is noted;
+4. holds: nothing before the backoff's delay, nothing before what a header asks for;
+5. AutoThrottle adjusts its delay;
+6. the parts are put together (``ScopePolicy.apply``).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from trawl.throttling.backoff import Standing
+from trawl.throttling.explain import Reason
+from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.scope import Scope
+from trawl.throttling.signals import Signal
+
+if TYPE_CHECKING:
+    from trawl.http import Outcome
+
+__all__ = ["adjust", "correct", "good", "step_at_start", "trigger"]
+
+logger = logging.getLogger("trawl.throttling")
+
+_BELIEVABLE = 366 * 86_400.0
+"""Seconds. A wish beyond a year is a mistake, and capping it is not worth a line in the log."""
+
+
+def correct(scope: Scope, signal: Signal, now: float, *, expected: float | None, sent_at: float | None) -> bool:
+    """Correct the quota of ``scope`` (F04); whether there was anything to correct.
+
+    Args:
+        scope: The scope.
+        signal: What was told about it.
+        now: The instant.
+        expected: What was charged at the send; None: nothing was.
+        sent_at: The send.
+    """
+    if signal.consumed is not None:
+        scope.charge(signal.consumed - (expected or 0.0), now, sent_at)
+    if signal.remaining is not None:
+        scope.set_remaining(signal.remaining, now)
+    return signal.consumed is not None or signal.remaining is not None
+
+
+def trigger(
+    scope: Scope,
+    policy: ScopePolicy,
+    signal: Signal,
+    outcome: Outcome,
+    now: float,
+    *,
+    step: int | None,
+    granted_at: float,
+    factor: float,
+) -> None:
+    """Take a trigger in.
+
+    Args:
+        scope: The scope.
+        policy: Its policies.
+        signal: What was told about it.
+        outcome: The answer.
+        now: The instant.
+        step: The scope's step when the request was granted; None where it did not take the scope.
+        granted_at: When it was granted.
+        factor: What a hold that a header asks for is lengthened by, for jitter; at least 1.
+    """
+    is_new = step == scope.step if step is not None else granted_at >= policy.stepped_at
+    policy.triggers += 1
+    policy.triggered_at = now
+    policy.trouble_since = min(policy.trouble_since, now)
+    what = describe(outcome)
+    if is_new:
+        policy.trigger_source = what
+    ramp = policy.ramp
+    if ramp is not None and not ramp.has_fallen_back:
+        if is_new:
+            ramp.triggered(now)
+            _count_incident(scope, policy, now)
+        policy.apply(scope)
+    else:
+        _back_off(scope, policy, outcome, now, is_new=is_new)
+    if signal.delay:
+        _obey(scope, policy, signal, now, what, factor)
+
+
+def _count_incident(scope: Scope, policy: ScopePolicy, now: float) -> None:
+    scope.step += 1
+    policy.steps += 1
+    policy.stepped_at = now
+
+
+def _back_off(scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float, *, is_new: bool) -> None:
+    base = policy.base(scope)
+    standing = policy.standing or Standing.at(base)
+    if is_new:
+        sent_at = outcome.sent_at if outcome.sent_at is not None else outcome.started_at
+        strategy = policy.kind.backoff
+        standing = standing.stepped(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at)
+        _count_incident(scope, policy, now)
+        logger.debug(
+            "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s",
+            scope.id, standing.steps, standing.delay, standing.concurrency, policy.trigger_source,
+        )  # fmt: skip
+    else:
+        standing = standing.again(now)
+    policy.standing = standing
+    policy.apply(scope)
+    quiet = scope.delay * scope._factor()
+    if policy.manager is not None:
+        wanted = getattr(policy.manager, "get_delay", _no_delay)(outcome.response, outcome.error, quiet)
+        quiet = quiet if wanted is None else max(0.0, float(wanted))
+    if quiet > 0.0:
+        source = f"backoff step {standing.steps}: {policy.trigger_source}"
+        scope.hold(now + quiet, Reason(scope.id, "backoff", now + quiet, source))
+
+
+def _no_delay(response: object, exception: object, delay: float) -> None:
+    return None
+
+
+def _obey(scope: Scope, policy: ScopePolicy, signal: Signal, now: float, what: str, factor: float) -> None:
+    """Hold the scope for what a header (or a manager) asks, capped (D01, D05)."""
+    wanted, most = signal.delay or 0.0, policy.kind.backoff.max_delay
+    delay = min(wanted, most) * factor
+    header = signal.header or "the throttling manager"
+    source = f"{header}, {what}"
+    if wanted > most:
+        source = f"{source}; capped at {most:g} s"
+        if wanted <= _BELIEVABLE:
+            logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, most)
+    policy.hints += 1
+    policy.last_hint = source
+    scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
+
+
+def step_at_start(scope: Scope, policy: ScopePolicy, signal: Signal, now: float) -> None:
+    """Take what the manager says before the first send: a delay only holds, exhausted takes one step (E10)."""
+    if signal.delay:
+        source = "get_initial_backoff of the throttling manager"
+        scope.hold(now + signal.delay, Reason(scope.id, "hint", now + signal.delay, source))
+    elif signal.is_trigger:
+        base = policy.base(scope)
+        standing = policy.standing or Standing.at(base)
+        policy.standing = standing.stepped(policy.kind.backoff, base, now, in_flight=1, sent_at=now)
+        policy.trigger_source = "exhausted at the start, says the throttling manager"
+        _count_incident(scope, policy, now)
+        policy.apply(scope)
+
+
+def good(policy: ScopePolicy, now: float) -> bool:
+    """Note a good answer; whether it may start a recovery."""
+    policy.good_at = now
+    policy.trouble_since = math.inf
+    standing = policy.standing
+    if standing is not None:
+        policy.standing = standing.answered(now)
+        return policy.standing is not standing
+    if policy.ramp is not None and policy.ramp.has_fallen_back:
+        policy.ramp.has_fallen_back = False
+    return False
+
+
+def adjust(scope: Scope, policy: ScopePolicy, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:
+    """Let AutoThrottle follow the latency of an answer; whether its delay moved."""
+    auto, rule, response, latency = policy.auto, policy.kind.autothrottle, outcome.response, outcome.latency
+    if auto is None or rule is None or response is None or latency is None or policy.ramp is not None:
+        return False
+    if outcome.request.meta_get("autothrottle_dont_adjust_delay"):
+        return False
+    policy.auto = rule.adjusted(auto, latency, is_healthy=response.status == 200 and not is_trigger)
+    if debug:
+        logger.info(
+            "slot: %s | conc: %d | latency: %.0f ms, last %.0f ms | target: %.0f ms | delay: %.0f -> %.0f ms | "
+            "size: %d bytes",
+            scope.id, scope.in_flight, latency * 1000, policy.last_latency * 1000, rule.target_delay(latency) * 1000,
+            auto * 1000, policy.auto * 1000, len(response.body),
+        )  # fmt: skip
+    policy.last_latency = latency
+    return policy.auto != auto
+
+
+def describe(outcome: Outcome) -> str:
+    """An answer in a few words: "429 of https://a.example/"."""
+    url = outcome.request.url
+    if outcome.response is not None:
+        return f"{outcome.response.status} of {url}"
+    return f"{type(outcome.error).__name__} of {url}"

@@ -1,0 +1,252 @@
+"""What policy keeps for one scope, and how its parts make the limits in force.
+
+Theory of operation. Four parts may move a scope, and each moves its own field only; :meth:`ScopePolicy.apply` puts
+them together, always in this order::
+
+    configured ─► AutoThrottle or rampup ─► robots.txt (never faster) ─► backoff (never faster) ─► in force
+
+Windows that pass (recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at which
+they ended: :meth:`ScopePolicy.settle`. A *kind* is what scopes configured alike share, so that a host nobody
+configured costs a reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from trawl.throttling.autothrottle import AutoThrottle
+from trawl.throttling.backoff import Backoff, Base, Standing
+from trawl.throttling.explain import LimitName
+from trawl.throttling.limits import Limits
+from trawl.throttling.rampup import Ramp, Rampup
+from trawl.throttling.scope import CONFIGURED, Scope
+
+__all__ = ["Kind", "ScopePolicy"]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Kind:
+    """What scopes that are configured alike share.
+
+    Attributes:
+        config: The entry of ``THROTTLING_SCOPES``; empty without one.
+        limits: The configured limits.
+        backoff: How they back off.
+        rampup: How they ramp up; None: they don't.
+        autothrottle: How they follow latencies; None: they don't.
+        give_up_after: Seconds without a good answer after which their pending requests end (B20).
+        source: Where the limits come from.
+        manager: The class of their scope managers; None for the default, which keeps nothing.
+    """
+
+    config: Mapping[str, Any]
+    limits: Limits
+    backoff: Backoff
+    rampup: Rampup | None = None
+    autothrottle: AutoThrottle | None = None
+    give_up_after: float = 900.0
+    source: str = CONFIGURED
+    manager: Any = None
+
+    @property
+    def keeps_delay(self) -> bool:
+        """Whether the user set this scope's own delay: robots.txt then leaves it (D12)."""
+        return "delay" in self.config or "rate" in self.config
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the user set a figure that should be reached (I02)."""
+        return "concurrency" in self.config or "rate" in self.config
+
+    @property
+    def keeps_concurrency(self) -> bool:
+        """Whether the user set this scope's own concurrency: robots.txt then leaves it (D12)."""
+        return "concurrency" in self.config
+
+
+class ScopePolicy:
+    """The policies' state of one scope. Hot, so mutable and slotted.
+
+    Attributes:
+        kind: What it shares with others configured alike.
+        auto: The delay that AutoThrottle wants, in seconds; None where it leaves the scope alone.
+        last_latency: The latency before this one, for the log.
+        ramp: Its rampup; None where it is off.
+        robots: The Crawl-delay obeyed, in seconds; 0.0 for none.
+        standing: How far it has backed off; None: not at all.
+        trigger_source: What the last trigger was, in words.
+        stepped_at: When the last incident was counted.
+        triggered_at: The last trigger.
+        good_at: The last good answer.
+        trouble_since: The first trigger since the last good answer; ``inf`` when there was none.
+        has_answered: Whether anything was ever answered, good or bad.
+        armed: The instant at which it is due to be settled, as its keeper noted it.
+        manager: The user's scope manager, or None.
+        made_at: When the scope was made.
+        requests: Requests that came to an end.
+        sends: Those that went to the wire.
+        first_sent: The first send.
+        triggers: Triggers heard.
+        steps: Incidents counted.
+        hints: Headers obeyed.
+        last_hint: The last of them.
+        limited: Seconds that pending requests waited, by limit; None before the first.
+        seen_at: When the limits were last looked at for ``limited``.
+        seen_limit: Which limit held the scope then; "" for none.
+        seen_until: Until when it would.
+        watch: What the alarms keep; None before the first period.
+    """
+
+    __slots__ = (
+        "armed",
+        "auto",
+        "first_sent",
+        "good_at",
+        "has_answered",
+        "hints",
+        "kind",
+        "last_hint",
+        "last_latency",
+        "limited",
+        "made_at",
+        "manager",
+        "ramp",
+        "requests",
+        "robots",
+        "seen_at",
+        "seen_limit",
+        "seen_until",
+        "sends",
+        "standing",
+        "stepped_at",
+        "steps",
+        "trigger_source",
+        "triggered_at",
+        "triggers",
+        "trouble_since",
+        "watch",
+    )
+
+    def __init__(self, kind: Kind, now: float = 0.0) -> None:
+        self.made_at = now
+        self.last_latency = 0.0
+        self.robots = 0.0
+        self.manager: Any = None
+        self.requests = 0
+        self.sends = 0
+        self.first_sent = math.inf
+        self.triggers = 0
+        self.steps = 0
+        self.hints = 0
+        self.last_hint = ""
+        self.limited: dict[str, float] | None = None
+        self.seen_at = math.inf
+        self.seen_limit = ""
+        self.seen_until = math.inf
+        self.watch: Any = None
+        self.armed = math.inf
+        self.has_answered = False
+        self.adopt(kind)
+        self.start_afresh()
+
+    def adopt(self, kind: Kind) -> None:
+        """Take over what a scope of ``kind`` starts with."""
+        self.kind = kind
+        self.auto: float | None = kind.autothrottle.first_delay if kind.autothrottle is not None else None
+        self.ramp: Ramp | None = None
+        if kind.rampup is not None:
+            limits = kind.limits
+            slots = min(limits.concurrency, kind.rampup.most)
+            self.ramp = Ramp(kind.rampup, delay=limits.delay, delay_per_slot=limits.delay_per_slot, concurrency=slots)
+
+    def start_afresh(self) -> None:
+        """Forget triggers and how far it backed off."""
+        self.standing: Standing | None = None
+        self.trigger_source = ""
+        self.stepped_at = -math.inf
+        self.triggered_at = -math.inf
+        self.good_at = -math.inf
+        self.trouble_since = math.inf
+
+    # -- what is in force
+
+    def apply(self, scope: Scope) -> bool:
+        """Put the parts together on ``scope``; whether that moved a limit."""
+        before = (scope.delay, scope.delay_per_slot, scope.concurrency, scope.jitter)
+        delay, rest, slots = self._undisturbed(scope.limits)
+        scope.delay_limit, scope.delay_source, scope.concurrency_source = self._sources(scope.limits, delay, slots)
+        jitter = scope.limits.jitter
+        standing = self.standing
+        if standing is not None and standing.is_backing_off(Base(delay, slots)):
+            jitter = self.kind.backoff.jitter
+            words = f"backoff step {standing.steps}: {self.trigger_source}"
+            if standing.delay > delay:
+                delay, scope.delay_limit, scope.delay_source = standing.delay, "backoff", words
+            if standing.concurrency < slots:
+                slots, scope.concurrency_source = standing.concurrency, words
+        scope.delay, scope.delay_per_slot, scope.concurrency, scope.jitter = delay, rest, slots, jitter
+        return before != (delay, rest, slots, jitter)
+
+    def base(self, scope: Scope) -> Base:
+        """What backing off returns to now."""
+        delay, _, slots = self._undisturbed(scope.limits)
+        return Base(delay, slots)
+
+    def _undisturbed(self, limits: Limits) -> tuple[float, float, float]:
+        """Delay, delay per slot and concurrency without the backoff."""
+        delay, rest, slots = limits.delay, limits.delay_per_slot, limits.concurrency
+        if self.ramp is not None:
+            delay, rest, slots = self.ramp.delay, self.ramp.delay_per_slot, self.ramp.concurrency
+        elif self.auto is not None:
+            delay = self.auto
+        if self.robots > 0.0:
+            if not self.kind.keeps_delay:
+                delay = max(delay, self.robots)
+            if not self.kind.keeps_concurrency:
+                slots = 1.0
+        return delay, rest, slots
+
+    def _sources(self, limits: Limits, delay: float, slots: float) -> tuple[LimitName, str, str]:
+        configured = self.kind.source
+        is_robots = self.robots > 0.0 and not self.kind.keeps_delay and delay == self.robots > limits.delay
+        mover = "rampup" if self.ramp is not None else "AutoThrottle" if self.auto is not None else configured
+        slots_source = configured if slots == limits.concurrency else "robots.txt" if self.robots > 0.0 else mover
+        if is_robots:
+            return "robots", f"Crawl-delay {self.robots:g} of robots.txt", slots_source
+        return "delay", mover, slots_source
+
+    # -- time
+
+    def due_at(self, scope: Scope) -> float:
+        """The next instant at which the passing of time alone moves it; ``inf`` for none."""
+        due = self.trouble_since + self.kind.give_up_after
+        if self.standing is not None:
+            due = min(due, self.standing.due_at(self.kind.backoff, self.base(scope)))
+        if self.ramp is not None:
+            due = min(due, self.ramp.due_at)
+        return due
+
+    def settle(self, scope: Scope, now: float) -> bool:
+        """Let every window that is over at ``now`` take effect; whether a limit moved. Giving up is not done here."""
+        is_touched = False
+        while self.standing is not None:
+            base = self.base(scope)
+            if self.standing.due_at(self.kind.backoff, base) > now:
+                break
+            self.standing = self.standing.eased(self.kind.backoff, base)
+            is_touched = True
+            if self.standing is None and self.ramp is not None:
+                self.ramp.has_fallen_back = False
+        while self.ramp is not None and self.ramp.due_at <= now:
+            is_held = self.standing is not None or scope.held_until > self.ramp.due_at
+            self.ramp.window_over(is_held=is_held)
+            is_touched = True
+        return is_touched and self.apply(scope)
+
+    def is_quiet(self, scope: Scope, now: float) -> bool:
+        """Whether forgetting the scope would lose nothing that matters: it is idle and not backing off (I01)."""
+        return self.standing is None and self.trouble_since == math.inf and scope.is_idle(now)

@@ -1,0 +1,88 @@
+"""Figures of a scope for the table at the end: counts, and what its pending requests waited for.
+
+What limited a scope is sampled: at each answer with something still pending, the limit in the way is noted, and the
+time up to the next look is put on its account; past the instant at which it was to open, on that of the slots, which
+were full then.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from trawl.throttling.explain import ScopeReport
+from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.scope import Scope
+
+if TYPE_CHECKING:
+    from trawl.throttling.sent import Sent
+
+__all__ = ["account", "allowed_rate", "report_of"]
+
+
+def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float) -> None:
+    """Count a request that came to its end, and what its scope waits for next."""
+    policy.requests += 1
+    if entry.sent_at is not None and not entry.is_exempt:
+        policy.sends += 1
+        policy.first_sent = min(policy.first_sent, entry.sent_at)
+    if policy.seen_limit:
+        _charge(policy, now)
+        policy.seen_limit = ""
+    at = scope.gate(now) if scope.lanes else now
+    if at > now:
+        policy.seen_at, policy.seen_until = now, at
+        policy.seen_limit = limit_of(scope, now, at)
+
+
+def limit_of(scope: Scope, now: float, at: float) -> str:
+    """The name of the limit that opens at ``at``, without the words of a whole reason."""
+    if at == math.inf:  # this request's own place counts as free: it is given back in this very step
+        spaced = scope.last_sent + max(scope.delay, scope.delay_per_slot)
+        return scope.delay_limit if scope.in_flight <= 1 and spaced > now else "concurrency"
+    return scope.reason(now).limit
+
+
+def _charge(policy: ScopePolicy, now: float) -> None:
+    limited = policy.limited
+    if limited is None:
+        limited = policy.limited = {}
+    until = min(now, policy.seen_until)
+    limit = policy.seen_limit
+    limited[limit] = limited.get(limit, 0.0) + max(0.0, until - policy.seen_at)
+    if now > until:
+        limited["concurrency"] = limited.get("concurrency", 0.0) + now - until
+
+
+def allowed_rate(scope: Scope) -> float:
+    """Sends a second that the limits in force allow; ``inf`` where nothing bounds them."""
+    rate = 1.0 / scope.delay if scope.delay > 0.0 else math.inf
+    if scope.delay_per_slot > 0.0 and scope.concurrency < math.inf:
+        rate = min(rate, scope.concurrency / scope.delay_per_slot)
+    quota = scope.quota
+    if quota is not None and quota.window > 0.0:
+        rate = min(rate, quota.quota / quota.window)
+    return rate
+
+
+def report_of(scope: Scope, now: float) -> ScopeReport:
+    """What a scope did so far."""
+    policy: ScopePolicy = scope.policy
+    if policy.seen_limit and scope.lanes:
+        _charge(policy, now)
+        policy.seen_at = now
+    span = scope.last_sent - policy.first_sent
+    return ScopeReport(
+        scope=scope.id,
+        requests=policy.requests,
+        sends=policy.sends,
+        rate=(policy.sends - 1) / span if policy.sends > 1 and span > 0.0 else 0.0,
+        allowed=allowed_rate(scope),
+        delay=scope.delay,
+        concurrency=scope.concurrency,
+        limited=dict(policy.limited or {}),
+        triggers=policy.triggers,
+        steps=policy.steps,
+        hints=policy.hints,
+        last_hint=policy.last_hint,
+    )
