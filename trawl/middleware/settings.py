@@ -61,9 +61,16 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             description="How often one request is sent again; meta `max_retry_times` goes before it.",
         ),
     ] = 2
-    retry_http_codes: Annotated[
-        tuple[int, ...], Meta(description="Statuses for which a request is sent again.")
-    ] = (500, 502, 503, 504, 522, 524, 408, 429)
+    retry_http_codes: Annotated[tuple[int, ...], Meta(description="Statuses for which a request is sent again.")] = (
+        500,
+        502,
+        503,
+        504,
+        522,
+        524,
+        408,
+        429,
+    )
     retry_priority_adjust: Annotated[
         int, Meta(description="Added to the priority of a request that is sent again.")
     ] = -1
