@@ -48,7 +48,12 @@ class Pydoc(trawl.Spider):
 
     name = "pydoc"
     allowed_domains = ["127.0.0.1"]
-    custom_settings = {"DOWNLOAD_DELAY": 0.0}  # the server is ours: there is nobody to be polite to
+    custom_settings = {
+        # The server is ours, so there is nobody to spare; it answers one at a time, the next one may wait at its door.
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 2,
+        "DOWNLOAD_DELAY": 0.0,
+        "DOWNLOAD_DELAY_PER_SLOT": 0.0,
+    }
 
     package = ""
     """``-a package=NAME``: only this package (or module) and what is in it."""

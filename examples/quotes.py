@@ -39,7 +39,7 @@ class Quotes(trawl.Spider):
 
     name = "quotes"
     allowed_domains = ["quotes.toscrape.com"]
-    custom_settings = {"DOWNLOAD_DELAY": 0.5}
+    custom_settings = {"THROTTLING_SCOPES": {"quotes.toscrape.com": {"concurrency": 2, "delay": 0.5}}}
 
     tag = ""
     """``-a tag=NAME``: only the quotes with this tag."""

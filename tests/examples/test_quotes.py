@@ -27,10 +27,9 @@ def test_every_quote_and_every_author_become_records() -> None:
 
 
 def test_its_delay_holds() -> None:
-    """The sandbox has a scope of its own that allows more (A14); with that taken away, the spider's own delay holds."""
     web = SimulatedWeb()
     add_quotes(web)
-    sim = simulate(Quotes, web, settings={"THROTTLING_SCOPES": {}, "RANDOMIZE_DOWNLOAD_DELAY": False})
+    sim = simulate(Quotes, web, settings={"RANDOMIZE_DOWNLOAD_DELAY": False})
     times = [send.time for send in sim.sends]
     assert len(times) == 1 + 3 + len(AUTHORS)  # robots.txt, pages, authors
     assert min(later - earlier for earlier, later in pairwise(times)) >= 0.5

@@ -120,7 +120,7 @@ def pages_asked_for(hits: Sequence[Hit]) -> Counter[str]:
 
 
 async def test_a_crawl_at_full_speed_finds_every_page_once(nginx: Nginx, expected: set[str]) -> None:
-    settings = {"DOWNLOAD_DELAY": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
+    settings = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
     result = await trawl.crawl(Documentation, settings, host=nginx.host, allowed_domains=["127.0.0.1"])
     assert result.reason == "finished"
     assert sorted(paths(result.items)) == sorted(expected)
