@@ -232,3 +232,28 @@ def test_the_busiest_scopes_are_shown_and_the_others_counted() -> None:
     assert "delay 1 min 30 s, concurrency 1.0 s" in text
     assert "2: Retry-After: 7 of \\x1b/x" in text
     assert scopes_table([ScopeReport(scope="idle")]) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "status", "words"),
+    [
+        ("    start_urls = ['a.example']\n", [], 1, "'a.example' is not an absolute URL"),
+        ("    start_urls = ()\n", ["-O", "out.foo"], 2, "trawl: feed out.foo: there is no format 'foo'"),
+        (
+            "    start_urls = ()\n",
+            ["-s", "AUTOTHROTTLE_TARGET_CONCURRENCY=0"],
+            2,
+            "must be a number, above 0, not 0 (in -s)",
+        ),
+        ("    start_urls = ()\n", ["-O", "out.jsonl"], 0, "finished"),
+    ],
+)
+def test_the_real_engine_is_told_and_tells(
+    body: str, arguments: list[str], status: int, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The table of bad input, through the engine, as far as no wire is needed."""
+    (tmp_path / "myone.py").write_text(SPIDER + body)
+    assert main(["crawl", "myone.py", *arguments]) == status
+    err = capfd.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
