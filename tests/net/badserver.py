@@ -170,7 +170,7 @@ async def serving(behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> As
             await trio.aclose_forcefully(stream)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, handle, [listener])
+        await nursery.start(trio.serve_listeners, handle, [listener])
         try:
             yield server
         finally:
@@ -186,6 +186,7 @@ async def is_fine(connection: Connection) -> None:
 
 async def closes_without_an_answer(connection: Connection) -> None:
     """Returns at once: the connection is closed."""
+    await trio.lowlevel.checkpoint()
 
 
 async def closes_in_the_headers(connection: Connection) -> None:
@@ -242,6 +243,7 @@ async def resets_in_the_body(connection: Connection) -> None:
 
 
 async def _reset(connection: Connection) -> None:
+    await trio.lowlevel.checkpoint()
     stream: Any = connection.stream
     sock = getattr(stream, "transport_stream", stream).socket
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

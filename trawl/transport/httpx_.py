@@ -365,15 +365,16 @@ class _Stream(httpcore.AsyncNetworkStream):
         # https_compatible: no wait for the peer's goodbye, which web servers don't send.
         secure = trio.SSLStream(self._stream, ssl_context, server_hostname=server_hostname, https_compatible=True)
         try:
-            with trio.fail_at(self._deadline):
-                await secure.do_handshake()
-        except BaseException as error:
-            await self.aclose()
-            if isinstance(error, trio.TooSlowError):
-                raise httpcore.ConnectTimeout from error
-            if isinstance(error, trio.BrokenResourceError):
-                raise httpcore.ConnectError(str(error)) from error
-            raise
+            try:
+                with trio.fail_at(self._deadline):
+                    await secure.do_handshake()
+            except BaseException:
+                await trio.aclose_forcefully(self._stream)
+                raise
+        except trio.TooSlowError as error:
+            raise httpcore.ConnectTimeout from error
+        except trio.BrokenResourceError as error:
+            raise httpcore.ConnectError(str(error)) from error
         return _Stream(secure, self._socket, self._peer, self._deadline)
 
     def get_extra_info(self, info: str) -> Any:
