@@ -21,6 +21,10 @@ import trio
 import trawl
 from tests.servers.nginx import Hit, Nginx, running, unavailable
 from tests.servers.walk import reachable
+from trawl.crawl import crawl_with
+from trawl.settings import Layer, load
+from trawl.transport import HttpxTransport, TransportSettings
+from trawl.transport.dial import Address
 
 pytestmark = pytest.mark.servers
 
@@ -83,31 +87,19 @@ def name_of(path: str) -> str:
     return f"docs-{zlib.crc32(path.encode()) % HOSTS}.localhost"
 
 
-class LoopbackNames(trio.abc.HostnameResolver):
+class LoopbackNames:
     """Names below ``localhost`` are this machine, as RFC 6761, 6.3 wants it; not every system's resolver knows."""
 
-    asked: set[str]
-
     def __init__(self) -> None:
-        self.asked = set()
+        self.asked: set[str] = set()
 
-    async def getaddrinfo(
-        self,
-        host: bytes | None,
-        port: bytes | str | int | None,
-        family: int = 0,
-        type: int = 0,
-        proto: int = 0,
-        flags: int = 0,
-    ) -> Any:
-        name = (host or b"").decode("ascii")
-        self.asked.add(name)
-        if not name.endswith(".localhost"):
-            raise socket.gaierror(socket.EAI_NONAME, f"{name}: only names below localhost are known here")
-        return socket.getaddrinfo("127.0.0.1", port, family, type, proto, flags)
-
-    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
-        raise NotImplementedError
+    async def __call__(self, host: str, port: int) -> list[Address]:
+        """Loopback, or nothing."""
+        await trio.lowlevel.checkpoint()
+        self.asked.add(host)
+        if not host.endswith(".localhost"):
+            raise socket.gaierror(socket.EAI_NONAME, "only names below localhost are known here")
+        return [Address(socket.AF_INET, ("127.0.0.1", port))]
 
 
 def paths(items: Sequence[Any] | None) -> list[str]:
@@ -137,12 +129,15 @@ async def test_a_crawl_at_full_speed_finds_every_page_once(nginx: Nginx, expecte
 async def test_a_crawl_of_ten_hosts_keeps_each_ones_delay_and_uses_it(nginx: Nginx, expected: set[str]) -> None:
     """A01, A05 on a real wire: hosts progress side by side, each with its own spacing; nothing goes elsewhere."""
     names = LoopbackNames()
-    trio.socket.set_custom_hostname_resolver(names)
-    result = await trawl.crawl(
+    settings = load(
+        Layer("test", {"DOWNLOAD_DELAY": DELAY, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "RANDOMIZE_DOWNLOAD_DELAY": False})
+    )
+    result = await crawl_with(
         SpreadOverHosts,
-        {"DOWNLOAD_DELAY": DELAY, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "RANDOMIZE_DOWNLOAD_DELAY": False},
-        host=f"{name_of('/index.html')}:{nginx.port}",
-        allowed_domains=["localhost"],
+        settings,
+        spider_args={"host": f"{name_of('/index.html')}:{nginx.port}", "allowed_domains": ["localhost"]},
+        collect=True,
+        transport=HttpxTransport(settings.of(TransportSettings), resolve=names),
     )
     assert result.reason == "finished"
     assert sorted(paths(result.items)) == sorted(expected)
