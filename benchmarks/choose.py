@@ -1,8 +1,8 @@
 """What it costs to choose the next request: ``python -m benchmarks.choose``.
 
-For 10, 1,000 and 50,000 lanes it prints the microseconds of a push and of a grant with its ``sent`` and ``give_back``, and the
-lanes looked at per grant, after the first look at each. The last row is the case that is known to grow: two shared scopes that
-are closed in turn, so that lanes move between two rooms.
+For 10, 1,000 and 50,000 lanes it prints the microseconds of a push and of a grant with its ``sent`` and ``give_back``,
+and the lanes looked at per grant, after the first look at each. The last row is the case that is known to grow: two
+shared scopes that are closed in turn, so that lanes move between two rooms.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ CASES: dict[str, tuple[Callable[[int], Scopes], dict[str, Limits], Limits]] = {
 }
 
 
-def run(hosts: int, scopes_of: Callable[[int], Scopes], shared: dict[str, Limits], own: Limits) -> tuple[float, float, float]:
+def run(
+    hosts: int, scopes_of: Callable[[int], Scopes], shared: dict[str, Limits], own: Limits
+) -> tuple[float, float, float]:
     """Microseconds a push, microseconds a grant and its end, and looks a grant after the first look at each lane."""
     known: dict[str, Scope] = {}
 
@@ -71,12 +73,10 @@ def run(hosts: int, scopes_of: Callable[[int], Scopes], shared: dict[str, Limits
         chooser.push(entry, 0.0)
     pushed = perf_counter()
     now, on_wire, most = 0.0, deque[tuple[float, Entry]](), min(ENTRIES, 20_000)
-    first_looks = 0
     while chooser.grants < most:
         while isinstance(granted := chooser.grant(now), Entry):
             chooser.sent(granted, now)
             on_wire.append((now + LATENCY, granted))
-            first_looks = first_looks or chooser.looks - 1
         now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)
         while on_wire and on_wire[0][0] <= now:
             chooser.give_back(on_wire.popleft()[1], now)

@@ -220,6 +220,10 @@ class Board:
             heappop(timers)
         return timers[0][0] if timers else inf
 
+    def timer_count(self) -> int:
+        """How many timers are kept, stale ones included: for tests."""
+        return len(self._timers)
+
     # -- claims
 
     def claim(self, lane: Lane) -> None:

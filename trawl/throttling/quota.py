@@ -33,7 +33,7 @@ class Quota:
         refills: Counts how often room was made other than by time passing: who waits is looked at again when it moves.
     """
 
-    __slots__ = ("_charges", "_ends_at", "_spent", "quota", "refills", "reserved", "sliding", "window")
+    __slots__ = ("_charges", "_ends_at", "_is_awaited", "_spent", "quota", "refills", "reserved", "sliding", "window")
 
     def __init__(self, quota: float, window: float, *, sliding: bool = False) -> None:
         self.quota = quota
@@ -43,6 +43,7 @@ class Quota:
         self.refills = 0
         self._spent = 0.0
         self._ends_at = -inf
+        self._is_awaited = False
         self._charges: deque[tuple[float, float]] = deque()
 
     def adopt(self, quota: float, window: float, *, sliding: bool) -> None:
@@ -79,6 +80,7 @@ class Quota:
         if used <= room:
             return -inf
         if self.reserved > room:
+            self._is_awaited = True
             return inf
         return self._falls_to(room - self.reserved)
 
@@ -95,6 +97,9 @@ class Quota:
         """Turn what was set aside into a charge: the request goes to the wire at ``now``."""
         self._unreserve(amount)
         self._add(amount, now)
+        if self._is_awaited:  # who was told "when something is given back" can be told a time now
+            self._is_awaited = False
+            self.refills += 1
 
     def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
         """Add ``difference`` to what is spent, or refund it when it is negative; never below nothing spent.

@@ -1,0 +1,142 @@
+"""A crawl without a wire: drives a chooser as the engine does, by hand or until all is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+from typing import Any, NamedTuple
+
+from trawl.scheduler.choose import Chooser, Refused
+from trawl.scheduler.lanes import Entry
+from trawl.throttling.limits import Limits
+from trawl.throttling.scope import Scope
+
+
+class Send(NamedTuple):
+    """One send: when, which, and in which slots."""
+
+    time: float
+    label: object
+    slots: tuple[int, ...]
+
+
+class Rig:
+    """A chooser with its scopes, a clock that is a number, and a wire that is a heap of things to come."""
+
+    def __init__(
+        self,
+        limits: dict[str, Limits] | None = None,
+        *,
+        default: Limits | None = None,
+        places: float = inf,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        self.limits = limits or {}
+        self.default = default or Limits()
+        self.scopes: dict[str, Scope] = {}
+        self.seed = seed
+        self.now = 0.0
+        self.sends: list[Send] = []
+        self.refused: list[Refused] = []
+        self.chooser = Chooser(self.scope, places=places, **options)
+        self._wire: list[tuple[float, int, Callable[[], None]]] = []
+        self._by_hand: list[Entry] = []
+        self._count = 0
+
+    def scope(self, id: str, now: float = 0.0) -> Scope:
+        if id not in self.scopes:
+            self.scopes[id] = Scope(id, self.limits.get(id, self.default), seed=self.seed)
+        return self.scopes[id]
+
+    def push(self, label: object, *scopes: str, not_before: float = 0.0, **options: Any) -> Entry:
+        """Push an entry; a scope is an id, or ``id=amount``."""
+        named = []
+        for scope in sorted(scopes):
+            id, _, amount = scope.partition("=")
+            named.append((id, float(amount) if amount else None))
+        entry = Entry(label, tuple(named), **options)
+        self.chooser.push(entry, self.now, not_before)
+        return entry
+
+    def grant(self, **options: Any) -> Entry | None:
+        """The next entry granted now; what is refused is kept aside."""
+        while isinstance(granted := self.chooser.grant(self.now, **options), Refused):
+            self.refused.append(granted)
+        return granted
+
+    def grant_all(self, **options: Any) -> list[object]:
+        """The labels of all that goes now; each is sent at once."""
+        labels = []
+        while (entry := self.grant(**options)) is not None:
+            self.sent(entry)
+            self._by_hand.append(entry)
+            labels.append(entry.request)
+        return labels
+
+    def sent(self, entry: Entry) -> None:
+        self.chooser.sent(entry, self.now)
+        self.sends.append(Send(self.now, entry.request, entry.slots))
+
+    def give_back(self, entry: Entry) -> None:
+        self.chooser.give_back(entry, self.now)
+
+    def give_back_all(self) -> None:
+        """Have all that was sent by hand come back."""
+        for entry in self._by_hand:
+            self.give_back(entry)
+        self._by_hand.clear()
+
+    def at(self, time: float, happening: Callable[[], None]) -> None:
+        """Have something happen later."""
+        self._count += 1
+        heappush(self._wire, (time, self._count, happening))
+
+    def run(
+        self,
+        latency: float | Callable[[Entry], float] = 0.0,
+        connect: float | Callable[[Entry], float] = 0.0,
+        until: float = inf,
+        most: float = inf,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> list[Send]:
+        """Send until nothing is left, ``until`` is past, ``most`` were sent, or ``stop`` says so after a choice."""
+        while len(self.sends) < most:
+            while (entry := self.grant()) is not None:
+                self._start(entry, latency, connect)
+            if stop():
+                break
+            following = min(self.chooser.next_event(self.now), self._wire[0][0] if self._wire else inf)
+            assert following > self.now or (self._wire and self._wire[0][0] <= self.now), "it would spin"
+            if following > until or following == inf:
+                break
+            self.now = following
+            while self._wire and self._wire[0][0] <= self.now:
+                heappop(self._wire)[2]()
+        return self.sends
+
+    def _start(
+        self, entry: Entry, latency: float | Callable[[Entry], float], connect: float | Callable[[Entry], float]
+    ) -> None:
+        connecting = connect(entry) if callable(connect) else connect
+        answering = latency(entry) if callable(latency) else latency
+
+        def go() -> None:
+            self.sent(entry)
+            self.at(self.now + answering, lambda: self.give_back(entry))
+
+        if connecting:
+            self.at(self.now + connecting, go)
+        else:
+            go()
+
+    @property
+    def times(self) -> list[float]:
+        """When sends were, rounded to the microsecond."""
+        return [round(send.time, 6) for send in self.sends]
+
+    @property
+    def labels(self) -> list[object]:
+        """What was sent, in order."""
+        return [send.label for send in self.sends]

@@ -1,0 +1,53 @@
+"""What the choice costs, counted in lanes looked at: noise-free, unlike microseconds."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from tests.scheduler.rig import Rig
+from trawl.scheduler.lanes import Entry
+from trawl.throttling.limits import Limits
+
+LANES = 50_000
+GRANTS = 500
+
+
+@pytest.fixture(scope="module")
+def entries() -> list[Entry]:
+    return [Entry(number, ((f"h{number}", None), ("x", None))) for number in range(LANES)]
+
+
+@pytest.mark.parametrize("shared", [Limits(concurrency=10), Limits(delay=0.01)], ids=["full", "delayed"])
+def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(shared: Limits, entries: list[Entry]) -> None:
+    rig = Rig({"x": shared})
+    for entry in entries:
+        entry.is_pending = entry.is_in_flight = False
+        rig.chooser.push(entry, 0.0)
+    on_wire: deque[Entry] = deque()
+    first = grow(rig, on_wire, 1)
+    assert first <= LANES + 1
+    looks = grow(rig, on_wire, GRANTS)
+    assert looks <= 3 * GRANTS
+
+
+def grow(rig: Rig, on_wire: deque[Entry], grants: int) -> int:
+    """Send ``grants`` more; the number of looks that took."""
+    before, looks = rig.chooser.grants, rig.chooser.looks
+    while rig.chooser.grants < before + grants:
+        while (entry := rig.grant()) is not None:
+            rig.sent(entry)
+            on_wire.append(entry)
+        rig.now += 0.01
+        rig.give_back(on_wire.popleft())
+    return rig.chooser.looks - looks
+
+
+def test_p11_a_thousand_hosts_of_their_own_cost_two_looks_a_grant() -> None:
+    rig = Rig(default=Limits(concurrency=1, delay=1.0))
+    for number in range(3_000):
+        rig.push(number, f"h{number % 1_000}")
+    rig.run(latency=0.1)
+    assert rig.chooser.grants == 3_000
+    assert rig.chooser.looks <= 2 * 3_000

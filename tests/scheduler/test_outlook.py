@@ -1,0 +1,96 @@
+"""I11 C12: why does it wait, and what do all of them wait for."""
+
+from __future__ import annotations
+
+from math import inf
+
+from tests.scheduler.rig import Rig
+from trawl.throttling.explain import Reason
+from trawl.throttling.limits import Limits
+
+SLOW = Limits(concurrency=2, delay=9.0)
+
+
+def test_a_request_waits_for_what_the_first_of_its_lane_waits_for() -> None:
+    rig = Rig(default=SLOW)
+    rig.push(0, "a")
+    waiting, behind = rig.push(1, "a"), rig.push(object(), "a")
+    assert rig.grant_all() == [0]
+    assert rig.grant_all() == []
+    reason = Reason("a", "delay", 9.0, "configuration")
+    assert rig.chooser.why(waiting, 1.0) == reason
+    assert rig.chooser.why(behind, 1.0) == reason
+    assert rig.chooser.why(behind.request, 1.0) == reason
+    assert rig.chooser.why("a", 1.0) == reason
+    assert rig.chooser.waiting(1.0, 5) == [(2, reason)]
+
+
+def test_what_is_under_way_or_unknown_waits_for_nothing() -> None:
+    rig = Rig(default=SLOW)
+    entry = rig.push(0, "a")
+    assert rig.grant() is entry
+    assert rig.chooser.why(entry, 0.0) is None
+    assert rig.chooser.why(object(), 0.0) is None
+    assert rig.chooser.why("nobody", 0.0) is None
+    assert rig.chooser.waiting(0.0, 5) == []
+
+
+def test_a_request_with_a_time_of_its_own_says_so() -> None:
+    rig = Rig()
+    request = object()
+    entry = rig.push(request, "a", not_before=4.0)
+    reason = Reason("", "not_before", 4.0, "the request's own delay")
+    assert rig.chooser.why(entry, 0.0) == reason
+    assert rig.chooser.why(request, 0.0) == reason
+    assert rig.chooser.waiting(0.0, 5) == [(1, reason)]
+
+
+def test_a_request_behind_a_gate_says_so() -> None:
+    rig = Rig()
+    rig.chooser.close_gate("o", Reason("o", "robots", 60.0, "robots.txt: 503"))
+    entry = rig.push(0, "a", origin="o")
+    assert rig.chooser.why(entry, 0.0) == Reason("o", "robots", 60.0, "robots.txt: 503")
+    assert rig.chooser.waiting(0.0, 5) == [(1, Reason("o", "robots", 60.0, "robots.txt: 503"))]
+
+
+def test_a_request_without_a_place_says_so() -> None:
+    rig = Rig(places=1)
+    rig.push(0, "a")
+    entry = rig.push(1, "b")
+    assert rig.chooser.why(entry, 0.0) is None
+    assert rig.grant_all() == [0]
+    reason = Reason("", "places", inf, "CONCURRENT_REQUESTS")
+    assert rig.chooser.why(entry, 0.0) == reason
+    assert rig.chooser.waiting(0.0, 5) == [(1, reason)]
+
+
+def test_an_open_scope_has_nothing_in_the_way() -> None:
+    rig = Rig(places=0)
+    rig.push(0, "a")
+    assert rig.chooser.why("a", 0.0) is None
+
+
+def test_a_request_kept_off_by_a_claim_says_so() -> None:
+    rig = Rig({"x": Limits(concurrency=2), "y": Limits(concurrency=1)})
+    holder = rig.push("y", "y")
+    assert rig.grant() is holder
+    both = rig.push("both", "x", "y")
+    assert rig.grant() is None
+    assert both.lane is not None
+    rig.chooser.board.claim(both.lane)
+    rig.push(0, "x")
+    kept = rig.push(1, "x")
+    assert rig.grant_all() == [0]
+    assert rig.grant_all() == []
+    reason = rig.chooser.why(kept, 0.0)
+    assert reason is not None
+    assert (reason.scope, reason.limit) == ("x", "claim")
+
+
+def test_the_largest_groups_come_first() -> None:
+    rig = Rig(default=SLOW)
+    for host, count in (("a", 2), ("b", 5), ("c", 3)):
+        for number in range(count + 1):
+            rig.push(number, host)
+    rig.grant_all()
+    assert [(count, reason.scope) for count, reason in rig.chooser.waiting(0.0, 2)] == [(5, "b"), (3, "c")]

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from trawl.throttling.explain import Reason
+from trawl.throttling.limits import Limits
+from trawl.throttling.scope import Scope
+
+HINT = Reason("a", "hint", 9.0, "Retry-After")
+
+
+def passed(scope: Scope, now: float, amount: float = 1.0) -> int:
+    """Send a request through ``scope`` at ``now``, which must let it."""
+    assert scope.gate(now, amount) <= now
+    slot = scope.take(now, amount)
+    scope.sent(slot, now, amount)
+    return slot
+
+
+def test_concurrency_counts_places_until_the_whole_response() -> None:
+    # A03 A04
+    scope = Scope("a", Limits(concurrency=2))
+    assert [passed(scope, 0.0), passed(scope, 0.0)] == [1, 2]
+    assert scope.gate(100.0) == inf
+    scope.give(1)
+    assert passed(scope, 100.0) == 1
+
+
+def test_the_delay_is_the_least_time_between_any_two_sends_whatever_the_slot() -> None:
+    # A05 R14: not N sends for N slots in one delay
+    scope = Scope("a", Limits(concurrency=4, delay=1.0))
+    passed(scope, 0.0)
+    assert scope.gate(0.5) == 1.0
+    passed(scope, 1.0)
+    assert scope.gate(1.0) == 2.0
+
+
+def test_spacing_counts_from_the_send_and_the_scope_is_closed_while_it_connects() -> None:
+    # A05 B03
+    scope = Scope("a", Limits(concurrency=4, delay=1.0))
+    slot = scope.take(0.0)
+    assert scope.gate(50.0) == inf
+    scope.sent(slot, 0.25)
+    assert scope.gate(1.0) == 1.25
+
+
+def test_a_scope_without_spacing_is_open_while_one_connects() -> None:
+    scope = Scope("a", Limits(concurrency=2))
+    scope.take(0.0)
+    assert scope.gate(0.0) <= 0.0
+
+
+def test_a_send_that_never_went_to_the_wire_gives_spacing_and_amount_back() -> None:
+    scope = Scope("a", Limits(concurrency=1, delay=5.0, quota=1.0))
+    scope.give(scope.take(0.0), was_sent=False)
+    assert scope.gate(0.0) <= 0.0
+    assert (scope.in_flight, scope.unsent) == (0, 0)
+
+
+def test_a_slot_waits_out_its_own_delay_although_the_scopes_delay_has_passed() -> None:
+    # A06 A07
+    scope = Scope("a", Limits(concurrency=1, delay=0.3, delay_per_slot=1.0))
+    scope.give(passed(scope, 0.0))
+    assert scope.gate(0.5) == 1.0
+    assert scope.reason(0.5).limit == "delay_per_slot"
+
+
+def test_the_second_slot_may_go_while_the_first_one_rests() -> None:
+    # A08
+    scope = Scope("a", Limits(concurrency=2, delay=0.3, delay_per_slot=1.0))
+    scope.give(passed(scope, 0.0))
+    assert scope.gate(0.1) == 0.3
+    scope.give(passed(scope, 0.3))
+    assert scope.gate(0.6) == 1.0
+    assert passed(scope, 1.0) == 1
+
+
+def test_a_slot_delay_that_appears_while_one_is_in_flight_is_counted_from_its_send() -> None:
+    # I12 A06
+    scope = Scope("a", Limits(concurrency=1))
+    slot = passed(scope, 3.0)
+    scope.delay_per_slot = 2.0
+    scope.give(slot)
+    assert scope.gate(4.0) == 5.0
+
+
+def test_one_draw_a_send_serves_both_delays_and_lasts_until_the_send() -> None:
+    # A17 A20
+    scope = Scope("a", Limits(concurrency=2, delay=1.0, delay_per_slot=4.0, jitter=(0.5, 1.5)), seed=3)
+    scope.give(passed(scope, 0.0))
+    scope.give(passed(scope, 2.0))
+    interval = scope.gate(2.0) - 0.0
+    factor = interval / 4.0  # slot 1 rests for longer than the delay
+    assert 0.5 <= factor <= 1.5
+    assert scope.gate(2.0) == scope.gate(2.5)
+    scope.delay_per_slot = 0.0
+    assert scope.gate(2.0) == pytest.approx(2.0 + factor)
+
+
+def test_a_change_up_or_down_is_felt_by_the_send_that_waits_with_the_same_draw() -> None:
+    # A20 I12 R4
+    scope = Scope("a", Limits(concurrency=1, delay=1.0, jitter=(0.5, 1.5)))
+    scope.give(passed(scope, 0.0))
+    interval = scope.gate(0.0)
+    scope.delay = 10.0
+    assert scope.gate(0.0) == pytest.approx(10.0 * interval)
+    scope.delay = 0.1
+    assert scope.gate(0.0) == pytest.approx(0.1 * interval)
+
+
+def test_a_jitter_that_is_switched_off_is_off_for_the_send_that_waits() -> None:
+    # B06
+    scope = Scope("a", Limits(concurrency=1, delay=2.0, jitter=(0.5, 1.5)))
+    scope.give(passed(scope, 0.0))
+    assert scope.gate(0.0) != 2.0
+    scope.jitter = (1.0, 1.0)
+    assert scope.gate(0.0) == 2.0
+
+
+@pytest.mark.parametrize("jitter", [(0.5, 1.5), (0.9, 1.3), (1.0, 1.0)])
+def test_each_interval_is_a_fresh_draw_within_the_jitter(jitter: tuple[float, float]) -> None:
+    # A17 A18 A19 A20
+    scope, now, intervals = Scope("a", Limits(concurrency=1, delay=1.0, jitter=jitter)), 0.0, []
+    for _ in range(300):
+        scope.give(passed(scope, now))
+        intervals.append(scope.gate(now) - now)
+        now = scope.gate(now)
+    low, high = jitter
+    assert all(low - 1e-9 <= interval <= high + 1e-9 for interval in intervals)
+    if low < high:
+        assert len({round(interval, 9) for interval in intervals}) == 300
+        assert min(intervals) < low + 0.05 * (high - low)
+        assert max(intervals) > high - 0.05 * (high - low)
+
+
+def test_a_draw_is_not_spent_by_a_send_that_failed() -> None:
+    # A20
+    scope = Scope("a", Limits(concurrency=1, delay=1.0, jitter=(0.5, 1.5)))
+    scope.give(passed(scope, 0.0))
+    at = scope.gate(0.0)
+    scope.give(scope.take(at), was_sent=False)
+    assert scope.gate(at) == at
+
+
+def test_what_one_scope_draws_does_not_depend_on_others() -> None:
+    # A20: a stream a scope
+    limits = Limits(concurrency=1, delay=1.0, jitter=(0.5, 1.5))
+
+    def first(seed: int, id: str) -> float:
+        scope = Scope(id, limits, seed=seed)
+        scope.give(passed(scope, 0.0))
+        return scope.gate(0.0)
+
+    assert first(1, "a") == first(1, "a")
+    assert len({first(1, "a"), first(1, "b"), first(2, "a")}) == 3
+
+
+def test_of_two_holds_the_later_holds_and_says_why() -> None:
+    # R9
+    scope = Scope("a", Limits(concurrency=1, delay=1.0))
+    scope.give(passed(scope, 0.0))
+    scope.hold(9.0, HINT)
+    scope.hold(4.0, Reason("a", "backoff", 4.0, "step 1"))
+    assert scope.gate(1.0) == 9.0
+    assert scope.reason(1.0) is HINT
+    scope.lift()
+    assert scope.gate(1.0) <= 1.0
+
+
+def test_lowering_the_concurrency_waits_for_those_in_flight() -> None:
+    # P13
+    scope = Scope("a", Limits(concurrency=3))
+    slots = [passed(scope, 0.0) for _ in range(3)]
+    scope.concurrency = 1
+    scope.give(slots[0])
+    scope.give(slots[1])
+    assert scope.gate(1.0) == inf
+    scope.give(slots[2])
+    assert scope.gate(1.0) <= 1.0
+
+
+def test_new_limits_keep_what_is_in_flight_and_spent() -> None:
+    # I12
+    scope = Scope("a", Limits(concurrency=2, quota=2.0))
+    passed(scope, 0.0)
+    scope.adopt(Limits(concurrency=2, delay=1.0, quota=1.0))
+    assert (scope.in_flight, scope.gate(0.5)) == (1, 60.0)
+    scope.adopt(Limits(concurrency=2, delay=1.0))
+    assert scope.gate(0.5) == 1.0
+    scope.adopt(Limits(concurrency=1, quota=5.0))
+    assert scope.gate(0.5) == inf
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"),
+    [
+        (Limits(concurrency=1), "concurrency"),
+        (Limits(concurrency=2, delay=1.0), "delay"),
+        (Limits(concurrency=2, quota=1.0), "quota"),
+    ],
+)
+def test_a_reason_names_scope_limit_time_and_source(limits: Limits, limit: str) -> None:
+    # I11
+    scope = Scope("a", limits)
+    assert scope.reason(0.0).limit == ""
+    passed(scope, 0.0)
+    assert scope.reason(0.5) == Reason("a", limit, scope.gate(0.5), "configuration")
+
+
+def test_a_backed_off_delay_is_named_as_what_it_is() -> None:
+    # I11
+    scope = Scope("a", Limits(concurrency=2))
+    scope.delay, scope.delay_limit, scope.delay_source = 4.0, "backoff", "backoff step 2"
+    passed(scope, 0.0)
+    assert scope.reason(1.0) == Reason("a", "backoff", 4.0, "backoff step 2")
+
+
+def test_only_more_than_contention_shuts_a_scope() -> None:
+    scope = Scope("a", Limits(concurrency=2, delay=1.0))
+    passed(scope, 0.0)
+    assert not scope.is_shut(0.0, 1.0, 30.0)
+    scope.delay, scope.delay_limit = 20.0, "backoff"
+    assert not scope.is_shut(0.0, 1.0, 30.0)
+    scope.delay = 200.0
+    assert scope.is_shut(0.0, 1.0, 30.0)
+    scope.delay = 0.0
+    scope.hold(5.0, HINT)
+    assert scope.is_shut(0.0, 1.0, 30.0)
+
+
+def test_a_scope_is_idle_when_forgetting_it_loses_nothing() -> None:
+    # I01 P8
+    scope = Scope("a", Limits(concurrency=1, delay=1.0, jitter=(0.5, 1.5), quota=5.0, window=10.0))
+    assert scope.is_idle(0.0)
+    slot = passed(scope, 0.0)
+    assert not scope.is_idle(100.0)
+    scope.give(slot)
+    assert not scope.is_idle(1.2)
+    assert not scope.is_idle(9.0)
+    assert scope.is_idle(10.0)
+    scope.lanes = 1
+    assert not scope.is_idle(10.0)
+    scope.lanes = 0
+    scope.hold(20.0, HINT)
+    assert not scope.is_idle(19.0)
+
+
+def test_corrections_without_a_quota_do_nothing() -> None:
+    scope = Scope("a", Limits())
+    scope.charge(5.0, 0.0)
+    scope.set_remaining(0.0, 0.0)
+    assert scope.gate(0.0) <= 0.0
+
+
+def test_corrections_reach_the_quota() -> None:
+    # F04
+    scope = Scope("a", Limits(quota=5.0))
+    passed(scope, 0.0)
+    scope.charge(4.0, 1.0, sent_at=0.0)
+    assert scope.gate(1.0) == 60.0
+    scope.set_remaining(2.0, 1.0)
+    assert scope.gate(1.0) <= 1.0
