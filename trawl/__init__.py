@@ -1,3 +1,29 @@
-"""A polite, fast web crawler on Trio."""
+"""A polite, fast web crawler on Trio: Scrapy's habits, exact throttling, tests on a virtual clock."""
+
+from trawl.crawl import CrawlResult, OpenCrawl, crawl, open_crawl, run
+from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
+from trawl.http import Request, Response
+from trawl.items import Field, Item
+from trawl.selectors import Selector
+from trawl.spiders import Spider
+
+__all__ = [
+    "CloseSpider",
+    "CrawlResult",
+    "DropItem",
+    "Field",
+    "HttpError",
+    "IgnoreRequest",
+    "Item",
+    "OpenCrawl",
+    "Request",
+    "Response",
+    "Selector",
+    "Spider",
+    "__version__",
+    "crawl",
+    "open_crawl",
+    "run",
+]
 
 __version__ = "0.1.0"

@@ -230,7 +230,12 @@ async def crawl_with(
         robots=settings.of(RobotsSettings),
         user_agent=middleware.user_agent,
         transport=transport or HttpxTransport(settings.of(TransportSettings)),
-        middleware=build(middleware, random=random.Random(f"{seed}:middleware"), wall=wall),
+        middleware=build(
+            middleware,
+            rng=random.Random(f"{seed}:middleware"),
+            now_utc=lambda: wall.to_utc(trio.current_time()),
+            handled_statuses=frozenset(instance.handle_httpstatus_list),
+        ),
         frontier=MemoryFrontier(depth_first=settings.of(SchedulerSettings).depth_first),
         pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
         sinks=[*([] if feeds.is_empty else [feeds]), *sinks],

@@ -15,7 +15,7 @@ from trawl.exceptions import IgnoreRequest, NameNotResolved, UnsupportedScheme
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
-FREE = {"DOWNLOAD_DELAY": 0.0, "ROBOTSTXT_OBEY": False}
+FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False}
 
 
 class Asks(trawl.Spider):

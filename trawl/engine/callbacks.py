@@ -35,19 +35,25 @@ class Taker(Protocol):
 
 
 class Shields:
-    """Shielded cancel scopes that one owner can cancel all at once."""
+    """Shielded cancel scopes that one owner can cancel all at once.
 
-    __slots__ = ("_is_cancelled", "_open")
+    A cancelled shield swallows the cancellation: who leaves one asks :attr:`is_cancelled`.
+
+    Attributes:
+        is_cancelled: Nothing is protected any more.
+    """
+
+    __slots__ = ("_open", "is_cancelled")
 
     def __init__(self) -> None:
         self._open: set[trio.CancelScope] = set()
-        self._is_cancelled = False
+        self.is_cancelled = False
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
         """Protect what is awaited inside from every cancel scope but :meth:`cancel`."""
         with trio.CancelScope(shield=True) as scope:
-            if self._is_cancelled:
+            if self.is_cancelled:
                 scope.cancel()
             self._open.add(scope)
             try:
@@ -57,7 +63,7 @@ class Shields:
 
     def cancel(self) -> None:
         """Cancel what is open and what will be opened."""
-        self._is_cancelled = True
+        self.is_cancelled = True
         for scope in self._open:
             scope.cancel()
 
@@ -72,16 +78,21 @@ async def consume(result: object, taker: Taker, shields: Shields) -> None:
         async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else _Open(result) as outputs:
             async for output in outputs:
                 if not taker.take_nowait(output):
-                    with shields.shielded():
-                        await taker.take(output)
+                    await _take(output, taker, shields)
         return
     if not isinstance(result, list | tuple | Iterator):
         result = [result]
     with closing(cast("Any", result)) if hasattr(result, "close") else _Open(result) as outputs:
         for output in outputs:
             if not taker.take_nowait(output):
-                with shields.shielded():
-                    await taker.take(output)
+                await _take(output, taker, shields)
+
+
+async def _take(output: object, taker: Taker, shields: Shields) -> None:
+    with shields.shielded():
+        await taker.take(output)
+    if shields.is_cancelled:  # the crawl is: hear of it here, a generator that never awaits would not
+        await trio.lowlevel.checkpoint()
 
 
 class _Open:

@@ -25,7 +25,8 @@ from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State
 from trawl.engine.succession import Succession
 from trawl.frontier import Frontier
-from trawl.http import Fetch, Middleware
+from trawl.http import Middleware
+from trawl.middleware import compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
 from trawl.scheduler import Admission, Chooser, Entry, Heads, SchedulerSettings
@@ -146,7 +147,7 @@ def assemble(plan: Plan) -> Parts:
     outlet = Outlet(processor, plan.spider, plan.sinks, plan.collected, stats)
     reading = Reading(spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state)
     flow = Flow(
-        fetch=_chain(sending.send, plan.middleware),
+        fetch=compose(plan.middleware, sending.send),
         sending=sending,
         intake=intake,
         succession=Succession(
@@ -172,13 +173,6 @@ def assemble(plan: Plan) -> Parts:
     )
     crawl.bind(chooser=chooser, throttle=throttle, direct=direct)
     return Parts(crawl, state, chooser, throttle, dispatcher, reading, direct, shields, processor)
-
-
-def _chain(send: Fetch, middleware: Sequence[Middleware]) -> Fetch:
-    """The way to the wire: the first middleware is the outermost."""
-    for layer in reversed(middleware):
-        send = layer(send)
-    return send
 
 
 def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Entry], str | None]:

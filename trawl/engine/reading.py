@@ -81,6 +81,8 @@ class Reading:
             while True:
                 with self._waiting.shielded():
                     await self._may_read.wait()
+                if self._waiting.is_cancelled:
+                    return
                 try:
                     output = await anext(started)
                 except StopAsyncIteration:
@@ -92,7 +94,7 @@ class Reading:
                         self._state.pulse.beat()
                     elif not outputs.take_nowait(output):
                         await outputs.take(output)
-                await trio.lowlevel.checkpoint()
+                    await trio.lowlevel.checkpoint()
 
     def _failed(self, failure: BaseException) -> None:
         for leaf in culprits(failure):

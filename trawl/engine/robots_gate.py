@@ -164,6 +164,7 @@ class RobotsGates:
     async def ask(self, origin: str, delay: float = 0.0) -> None:
         """Line up the request for an origin's robots.txt, not before ``delay`` seconds from now."""
         now = trio.current_time()
+        self._chooser.close_gate(origin)
         request = Request(
             f"{origin}/robots.txt",
             priority=self._chooser.best_waiting(origin),
@@ -187,6 +188,9 @@ class RobotsGates:
         known = self._origins.get(entry.origin)
         if known is None:
             return None
+        if 0.0 < known.expires_at <= trio.current_time():  # this one goes under the old rules, the next wait for new ones
+            known.expires_at = 0.0
+            self._unasked[entry.origin] = 0.0
         if known.verdict is not None:
             return known.verdict
         if known.rules is not None and not known.rules.allows(entry.request.url):
