@@ -49,18 +49,18 @@ class TouchedTheWorld(RuntimeError):
 
 
 class Guard:
-    """What one simulated crawl reached for.
+    """Ends one simulated crawl that must not go on.
 
     Attributes:
-        scope: Cancelled at the first touch: the crawl must not go on at wrong times.
-        error: The first touch; None while there was none.
+        scope: Cancelled at the first error.
+        error: The first error: what was touched, or a bug in a handler; None while there was none.
     """
 
     __slots__ = ("error", "scope")
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
-        self.error: TouchedTheWorld | None = None
+        self.error: Exception | None = None
 
     def refuse(self, what: str, detail: str = "") -> TouchedTheWorld:
         """The error to raise where the touch happens; ends the crawl too, whatever catches the error there."""
@@ -68,11 +68,15 @@ class Guard:
         error = TouchedTheWorld(
             f"{told}: on the virtual clock everything must be simulated; put it on the SimulatedWeb"
         )
+        self.end(error)
+        return error
+
+    def end(self, error: Exception) -> None:
+        """End the crawl with ``error``, unless it is ending with another one."""
         if self.error is None:
             self.error = error
-            if trio.lowlevel.in_trio_task():
+            if trio.lowlevel.in_trio_run():
                 self.scope.cancel()
-        return error
 
 
 @contextmanager
@@ -81,6 +85,7 @@ def guarded() -> Iterator[Guard]:
 
     Raises:
         TouchedTheWorld: At the end, if something was touched, whatever became of the error where it happened.
+        Exception: Whatever the guard was told to end with.
     """
     _install_hook()
     guard = Guard()

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
 
 from trawl.testing.sends import Ledger, Send, shown
@@ -25,17 +24,8 @@ __all__ = ["Recording"]
 _KINDS: dict[str, Kind] = {"delay": "delay", "robots": "robots", "backoff": "backoff", "hint": "hint", "quota": "quota"}
 
 
-@attrs.frozen
-class _Closed:
-    """A scope, or one slot of it, is closed from ``start`` until ``end``, with jitter until ``latest`` at the most."""
-
-    scope: str
-    start: float
-    end: float
-    latest: float
-    kind: Kind
-    source: str
-    slot: int
+_Closed = tuple[str, float, float, float, Kind, str, int]
+"""A scope, from, until, with jitter until that at the most, why, where that comes from, the slot or 0."""
 
 
 class Recording:
@@ -67,7 +57,8 @@ class Recording:
         for scope in scopes:
             if scope.held_until > now and scope.hold_reason is not None:
                 kind = _KINDS.get(scope.hold_reason.limit, "backoff")
-                self._note(scope, now, scope.held_until, kind, scope.hold_reason.source)
+                until, source = scope.held_until, scope.hold_reason.source
+                self._closed.append((scope.id, now, until, until, kind, source, 0))
 
     async def watch(self, crawl: Crawl) -> None:
         """Keep what the scopes report when the crawl ends; the engine's watcher."""
@@ -85,36 +76,32 @@ class Recording:
         places = dict.fromkeys(nexts, 0)
         made: list[Stretch] = []
         for closed in self._closed:
-            times, start = nexts[closed.scope], shown(closed.start - self._begun_at)
-            place = places.get(closed.scope, 0)
+            scope, start = closed[0], shown(closed[1] - self._begun_at)
+            times, place = nexts[scope], places.get(scope, 0)
             while place < len(times) and times[place] <= start:
                 place += 1
-            places[closed.scope] = place
+            places[scope] = place
             following = times[place] if place < len(times) else math.inf
             made.append(self._cut(closed, start, following))
         return merged(stretch for stretch in made if stretch.end > stretch.start)
 
     def _cut(self, closed: _Closed, start: float, following: float) -> Stretch:
         """A stretch ends when the next send shows that the scope was open: jitter makes it shorter or longer."""
-        end, latest = shown(closed.end - self._begun_at), shown(closed.latest - self._begun_at)
-        if not closed.slot and (following < end or following <= latest):
+        scope, _, until, latest, kind, source, slot = closed
+        end = shown(until - self._begun_at)
+        if not slot and (following < end or following <= shown(latest - self._begun_at)):
             end = following
-        return Stretch(closed.scope, start, end, closed.kind, closed.source, closed.slot)
+        return Stretch(scope, start, end, kind, source, slot)
 
     def _sent(self, scope: Scope, slot: int, now: float) -> None:
         if scope.delay > 0.0:
-            kind = _KINDS.get(scope.delay_limit, "delay")
-            latest = now + scope.delay * scope.jitter[1]
-            self._note(scope, now, now + scope.delay, kind, scope.delay_source, latest)
+            kind, delay = _KINDS.get(scope.delay_limit, "delay"), scope.delay
+            latest = now + delay * scope.jitter[1]
+            self._closed.append((scope.id, now, now + delay, latest, kind, scope.delay_source, 0))
         if scope.delay_per_slot > 0.0:
             end = now + scope.delay_per_slot
-            self._closed.append(_Closed(scope.id, now, end, end, "delay_per_slot", scope.delay_source, slot))
+            self._closed.append((scope.id, now, end, end, "delay_per_slot", scope.delay_source, slot))
         if scope.quota is not None:
             ready_at = scope.quota.ready_at(now, 1.0)
             if now < ready_at < math.inf:
-                self._note(scope, now, ready_at, "quota", scope.quota_source)
-
-    def _note(
-        self, scope: Scope, start: float, end: float, kind: Kind, source: str, latest: float | None = None
-    ) -> None:
-        self._closed.append(_Closed(scope.id, start, end, end if latest is None else latest, kind, source, 0))
+                self._closed.append((scope.id, now, ready_at, ready_at, "quota", scope.quota_source, 0))

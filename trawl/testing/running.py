@@ -53,6 +53,7 @@ def simulate(
         Stuck: The crawl waits for something that will never happen.
         TouchedTheWorld: The crawl would have used a real socket, thread or process.
         SettingsError: A setting is unknown or wrong.
+        Exception: What a handler of the web raises by mistake.
     """
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("simulate() starts Trio, which runs here already: use `await web.crawl(...)` in its place")
@@ -87,6 +88,7 @@ async def _crawl(
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
     recording = Recording(transport.ledger, begun_at)
     with guarded() as guard, Watchdog(guard) as watchdog:
+        transport.on_bug = guard.end
         result = await crawl_with(
             spider_cls,
             settings,
@@ -107,7 +109,7 @@ async def _crawl(
         stats=result.stats,
         reason=result.reason,
         elapsed=shown(result.elapsed),
-        stretches=recording.stretches(sends),
+        find_stretches=partial(recording.stretches, sends),
         report=recording.report,
         title=f"Spider {spider_cls.name or spider_cls.__name__}",
     )

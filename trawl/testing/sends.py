@@ -64,24 +64,6 @@ class Row:
         self.scopes: tuple[tuple[str, float | None], ...] = ()
         self.slots: tuple[int, ...] = ()
 
-    def to_send(self, begun_at: float, now: float) -> Send:
-        """This row as a value; one that is still on the wire is cut off at ``now``."""
-        host = host_scope(self.url)
-        slots = dict(zip([scope for scope, _ in self.scopes], self.slots, strict=False))
-        ended_at = now if self.ended_at is None else self.ended_at
-        return Send(
-            time=shown(self.sent_at - begun_at),
-            finished=shown(ended_at - begun_at),
-            url=self.url,
-            host=host,
-            slot=slots.get(host, 0),
-            scopes=MappingProxyType({scope: 1.0 if amount is None else amount for scope, amount in self.scopes}),
-            status=self.status,
-            method=self.method,
-            slots=MappingProxyType(slots),
-            error=self.error,
-        )
-
 
 class Ledger:
     """All sends of one run, in order.
@@ -99,5 +81,41 @@ class Ledger:
         self.sending: Row | None = None
 
     def sends(self, begun_at: float, now: float) -> tuple[Send, ...]:
-        """Every send as a value, times counted from the instant ``begun_at``."""
-        return tuple([row.to_send(begun_at, now) for row in self.rows])
+        """Every send as a value, times counted from ``begun_at``; what is still on the wire is cut off at ``now``."""
+        amounts: dict[_Charges, Mapping[str, float]] = {}
+        slots: dict[tuple[_Charges, tuple[int, ...]], Mapping[str, int]] = {}
+        made: list[Send] = []
+        for row in self.rows:
+            charged = amounts.get(row.scopes)
+            if charged is None:
+                charged = amounts[row.scopes] = _amounts(row.scopes)
+            taken = slots.get((row.scopes, row.slots))
+            if taken is None:
+                taken = slots[row.scopes, row.slots] = _slots(row.scopes, row.slots)
+            host = host_scope(row.url)
+            made.append(
+                Send(
+                    time=shown(row.sent_at - begun_at),
+                    finished=shown((now if row.ended_at is None else row.ended_at) - begun_at),
+                    url=row.url,
+                    host=host,
+                    slot=taken.get(host, 0),
+                    scopes=charged,
+                    status=row.status,
+                    method=row.method,
+                    slots=taken,
+                    error=row.error,
+                )
+            )
+        return tuple(made)
+
+
+_Charges = tuple[tuple[str, float | None], ...]
+
+
+def _amounts(scopes: _Charges) -> Mapping[str, float]:
+    return MappingProxyType({scope: 1.0 if amount is None else amount for scope, amount in scopes})
+
+
+def _slots(scopes: _Charges, slots: tuple[int, ...]) -> Mapping[str, int]:
+    return MappingProxyType({scope: slot for (scope, _), slot in zip(scopes, slots, strict=False)})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ class Simulation:
         stats: Every statistic by its key.
         reason: How the crawl ended, as in ``CrawlResult``.
         elapsed: Seconds of the virtual clock.
-        stretches: When which scope was closed, and why.
+        find_stretches: Gives the stretches; they are found when they are first asked for.
         report: What each scope did and what limited it, the busiest first.
         title: What a picture is titled.
     """
@@ -40,9 +41,14 @@ class Simulation:
     stats: Mapping[str, Any]
     reason: str
     elapsed: float
-    stretches: Sequence[Stretch] = attrs.field(default=(), repr=False)
+    find_stretches: Callable[[], Sequence[Stretch]] = attrs.field(default=tuple, repr=False, eq=False)
     report: Sequence[ScopeReport] = attrs.field(default=(), repr=False)
     title: str = "Sends"
+
+    @cached_property
+    def stretches(self) -> Sequence[Stretch]:
+        """When which scope was closed, and why."""
+        return self.find_stretches()
 
     def of(self, scope: str) -> list[Send]:
         """The sends that were charged to ``scope`` (or, without any scope, went to that host), in order."""

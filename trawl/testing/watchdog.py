@@ -1,8 +1,8 @@
 """What a simulated crawl can't be allowed to wait for: nothing at all, and a real thread.
 
-On the virtual clock nothing comes from outside: when every task waits and no timer is set, nothing will ever happen.
-Trio would then spin, looking at the clock again and again. So whoever counts turns of its loop without a step of any
-task knows. And while a thread of Trio works, the clock jumps to the next timer, however far that is.
+On the virtual clock nothing comes from outside: when no task can run and no timer is set, nothing will ever happen.
+Trio would then spin, looking at the clock again and again; so it is enough to look at it now and then. And while a
+thread of Trio works, the clock jumps to the next timer, however far that is.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from trawl.testing.guard import Guard
 
 __all__ = ["Stuck", "Watchdog"]
 
-IDLE_TURNS = 100
-"""Turns of Trio's loop without a step of a task; a signal would have shown by then."""
+THREAD_TURNS, STUCK_TURNS = 16, 256
+"""Of so many turns of Trio's loop, one is looked at; a millisecond has about fifty."""
 
 
 class Stuck(RuntimeError):
@@ -35,7 +35,7 @@ class Watchdog(trio.abc.Instrument):
     def __init__(self, guard: Guard) -> None:
         self.is_stuck = False
         self._guard = guard
-        self._idle_turns = 0
+        self._turns = 0
 
     def __enter__(self) -> Watchdog:
         trio.lowlevel.add_instrument(self)
@@ -46,20 +46,17 @@ class Watchdog(trio.abc.Instrument):
     ) -> None:
         trio.lowlevel.remove_instrument(self)
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Note that some task runs: the crawl is not stuck."""
-        self._idle_turns = 0
-
     def before_io_wait(self, timeout: float) -> None:
-        """Look at what everybody waits for: no task is left to run now."""
+        """Look at what everybody waits for."""
+        self._turns += 1
+        if self._turns % THREAD_TURNS:
+            return
         if trio.testing.active_thread_count() and self._guard.error is None:
             self._guard.refuse("a real thread")
-            self._guard.scope.cancel()
-        self._idle_turns += 1
-        if self._idle_turns < IDLE_TURNS:
+        if self._turns % STUCK_TURNS:
             return
-        self._idle_turns = 0
-        if trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf:
+        now = trio.lowlevel.current_statistics()
+        if not now.tasks_runnable and now.seconds_to_next_deadline == math.inf:
             self.is_stuck = True
             self._guard.scope.cancel()
 

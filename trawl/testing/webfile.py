@@ -23,6 +23,7 @@ Everything is checked: an unknown key is refused with the nearest one.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -137,9 +138,17 @@ def load_web(path: str | Path) -> SimulatedWeb:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: not TOML: {error}") from error
     except SettingsError as error:
-        raise UsageError(f"{path}: {str(error).replace('the web[', '[')}") from error
+        raise UsageError(f"{path}: {_told(error)}") from error
     except (ValueError, TypeError) as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def _told(error: SettingsError) -> str:
+    """What is wrong, the place as TOML's reader would write it, and a missing key by its name."""
+    words = re.sub(r"the web\['(\w+)'\]", r"\1", str(error))
+    cause = str(error.__cause__ or "")
+    missing = re.search(r"missing required field `(\w+)`", cause)
+    return words if missing is None else f"{words.partition(' must be ')[0]} has no {missing[1]!r}"
 
 
 def _web_of(table: WebTable, folder: Path) -> SimulatedWeb:

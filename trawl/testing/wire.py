@@ -105,6 +105,8 @@ class SimulatedTransport:
     Attributes:
         ledger: What was sent.
         begun_at: The instant of the run's clock at which the run began; None before the first send.
+        on_bug: Told of an error that a handler raised by mistake, before the error goes on: who runs a crawl is to end
+            it, since an engine takes what a request raises for that request's own trouble.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class SimulatedTransport:
     ) -> None:
         self.ledger = Ledger()
         self.begun_at = begun_at
+        self.on_bug: Callable[[Exception], None] | None = None
         self._web = web
         self._patience = Patience.of(settings)
         self._seed = seed
@@ -146,6 +149,10 @@ class SimulatedTransport:
         row = self._report(exchange, on_sent)
         try:
             return await self._answered(exchange)
+        except Exception as error:
+            if self.on_bug is not None:
+                self.on_bug(error)
+            raise
         finally:
             if row.ended_at is None:  # cancelled, or a handler's bug
                 row.ended_at = trio.current_time()

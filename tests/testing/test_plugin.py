@@ -1,0 +1,67 @@
+"""The pytest plugin, in a pytest of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+TEST = """
+import trio
+from trawl.testing.simulation import Simulation
+from trawl.testing.sends import Send
+
+def test_a_web_is_there_and_empty(simulated_web):
+    simulated_web.add_host("a.example")
+    assert simulated_web.host_of("http://a.example/") is not None
+
+def test_a_failure_shows_what_was_sent(simulated_web):
+    send = Send(time=0.25, finished=1.5, url="http://a.example/", host="a.example")
+    simulated_web.latest = Simulation(sends=(send,), items=[], stats={}, reason="finished", elapsed=1.5)
+    assert False
+
+def test_a_failure_without_a_run_shows_nothing(simulated_web):
+    assert False
+"""
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    is_installed = any(each.value == "trawl.testing.plugin" for each in entry_points(group="pytest11"))
+    plugin = [] if is_installed else ["-p", "trawl.testing.plugin"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, str(folder)]
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=60)
+
+
+def test_the_fixture_is_there_and_a_failed_test_shows_its_sends(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TEST)
+    output = run(tmp_path).stdout
+    assert "1 passed" in output
+    assert "2 failed" in output
+    assert output.count("Simulated sends") == 1
+    assert "0.250     1.500     1     200" in output
+
+
+def test_the_plugin_brings_nothing_but_itself() -> None:
+    code = (
+        "import sys, trawl, pytest; was = set(sys.modules); import trawl.testing.plugin; print(set(sys.modules) - was)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert set(eval(result.stdout)) == {"trawl.testing", "trawl.testing.plugin"}
+
+
+def test_the_project_names_it_as_an_entry_point() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert '[project.entry-points.pytest11]\ntrawl = "trawl.testing.plugin"' in project
+
+
+def test_a_name_of_the_package_is_loaded_when_it_is_asked_for() -> None:
+    from trawl import testing
+
+    assert set(testing.__all__) == set(dir(testing)) == set(testing._HOMES)
+    assert testing.SimulatedWeb.__module__ == "trawl.testing.web"
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = testing.nothing
