@@ -1,0 +1,69 @@
+"""From an origin to a wire: its addresses, a connection to the first that answers (RFC 8305), TLS if it is https."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from trawl.errors import ConnectFailed, NameNotResolved
+from trawl.transport.dial import Resolve, ThreadResolver, dial
+from trawl.transport.http11.names import CachedResolver
+from trawl.transport.http11.pool import Site
+from trawl.transport.http11.tls import client_context, secured
+from trawl.transport.http11.wire import SocketWire, Wire
+from trawl.transport.wording import tls_failure, words_of
+
+__all__ = ["Connector"]
+
+
+class Connector:
+    """Opens connections.
+
+    Args:
+        resolve: Looks names up; None: as the system does, in threads. What it says is remembered for a minute.
+        ssl_context: Decides what servers are trusted; None: those that certifi trusts, asked when the first ``https``
+            site is. Its list of ALPN protocols is set to HTTP/1.1, which is all we speak.
+        verifies: Whether certificates are looked at, if there is no ``ssl_context``.
+    """
+
+    def __init__(
+        self, resolve: Resolve | None = None, ssl_context: ssl.SSLContext | None = None, *, verifies: bool = True
+    ) -> None:
+        self._resolve = CachedResolver(resolve or ThreadResolver())
+        self._context = ssl_context
+        self._has_alpn = False
+        self._verifies = verifies
+
+    async def __call__(self, site: Site) -> Wire:
+        """A new connection to ``site``. Cancelling closes what was opened. Always a checkpoint.
+
+        Raises:
+            NameNotResolved: The name has no address.
+            TLSFailed: The handshake failed or the certificate was refused.
+            ConnectFailed: Nobody answered.
+        """
+        target = site.target
+        try:
+            stream = await dial(target.host, target.port, self._resolve)
+        except socket.gaierror as error:
+            raise NameNotResolved(f"the name {target.host!r} has no address ({words_of(error)})") from error
+        except OSError as error:
+            self._resolve.forget(target.host, target.port)
+            raise ConnectFailed(f"no connection: {words_of(error)}") from error
+        try:
+            if target.scheme == "https":
+                return await secured(stream, target.host, self._tls_context(), site.session)
+            return SocketWire(stream)
+        except ssl.SSLError as error:
+            raise tls_failure(error) from error
+        except OSError as error:
+            stream.socket.close()
+            raise ConnectFailed(f"no connection: {words_of(error)}") from error
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._context is None:
+            self._context = client_context(verifies=self._verifies)
+        if not self._has_alpn:
+            self._context.set_alpn_protocols(["http/1.1"])
+            self._has_alpn = True
+        return self._context

@@ -1,0 +1,67 @@
+"""One connection and its responses, one after another."""
+
+from __future__ import annotations
+
+from trawl.transport.http11.parser import ResponseParser
+from trawl.transport.http11.wire import Wire
+
+__all__ = ["Connection"]
+
+
+class Connection:
+    """A wire with its parser. Hot: mutable.
+
+    Attributes:
+        wire: The bytes to and from the server.
+        parser: Reads the present response.
+        requests: Requests sent so far, the present one included.
+        idle_since: When it was put back last; run clock.
+    """
+
+    __slots__ = ("idle_since", "parser", "requests", "wire")
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.parser = ResponseParser()
+        self.requests = 0
+        self.idle_since = 0.0
+
+    async def ask(self, head: bytes, *, is_head: bool = False) -> None:
+        """Send the beginning of a request; what came so far is forgotten. Not always a checkpoint.
+
+        Raises:
+            OSError: The connection broke; the server may have answered all the same.
+        """
+        self.requests += 1
+        self.parser.begin(is_head=is_head)
+        await self.wire.send(head)
+
+    async def receive(self) -> None:
+        """Wait for the next bytes of the response and parse them. Always a checkpoint.
+
+        Raises:
+            ResponseBroken: They are no response, or it ended early.
+            OSError: The connection broke.
+        """
+        data = await self.wire.receive()
+        if data:
+            self.parser.feed(data)
+        else:
+            self.parser.end()
+
+    async def receive_head(self) -> None:
+        """Read until the headers of the final response are there. Raises what :meth:`receive` does."""
+        parser = self.parser
+        while not parser.has_head:
+            await self.receive()
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the next request may go out on it: the response is whole, and nothing else came."""
+        parser = self.parser
+        return parser.is_complete and parser.is_keepable and not parser.has_excess
+
+    def close(self) -> None:
+        """Close it at once. Safe to call twice."""
+        self.wire.close()
+        self.parser.close()

@@ -1,0 +1,299 @@
+"""One response after another out of the bytes of one connection (RFC 9112), parsed by httptools (llhttp).
+
+Theory of operation: llhttp says where things begin and end, and this class decides what that means, because llhttp
+alone would take several wrong answers for right ones. It knows no end of a body that ends with the connection; it
+waits for a body after HEAD; it takes the end of a 103 for the end of the response, and what follows a response for the
+next one; and it reads headers without end. So the framing is tracked here, bytes that bring nothing are counted, and a
+second response on one request ends the parsing. What is raised inside a callback comes out of llhttp as an error of
+its own with ours as ``__context__``.
+
+Leniencies, case by case: accepted, as browsers do, are lines that end in a bare LF, ``Content-Length`` beside chunked
+(chunked counts, and the connection is dropped), and what :mod:`~trawl.transport.http11.mending` mends. A field name
+with a blank, a line without a colon, an unknown transfer coding and an unclear length are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httptools
+
+from trawl.errors import ResponseBroken
+from trawl.transport.http11.mending import end_of_head, mended
+
+__all__ = ["MOST_FIELDS", "MOST_IDLE_BYTES", "ResponseParser", "ServerLeftError"]
+
+MOST_IDLE_BYTES = 100 * 1024
+"""Bytes on end that may come without completing the headers or adding to the body (httpx's limit for headers)."""
+
+MOST_FIELDS = 1_000
+"""Fields of one response; a line counts as one."""
+
+_HTTP = b"HTTP/"
+
+_LENIENT = {
+    "lenient_chunked_length": True,
+    "lenient_optional_cr_before_lf": True,
+    "lenient_spaces_after_chunk_size": True,
+}
+
+
+class ServerLeftError(Exception):
+    """The server closed the connection before the first byte of a response; internal to this package."""
+
+
+class _ExcessError(Exception):
+    """A second response began; raised through llhttp to stop it."""
+
+
+class ResponseParser:
+    """Reads responses, one for each :meth:`begin`. Hot: mutable, and its own protocol for httptools.
+
+    Attributes:
+        status: The final status code; 0 before the headers are complete.
+        version: ``"1.1"`` and the like.
+        fields: Names and values in order, as they came; trailers are not among them.
+        trailers: The fields after a chunked body (RFC 9112, 7.1.2).
+        length: What ``Content-Length`` says, if the body is framed by it.
+        has_head: The headers are complete.
+        has_started: A byte of the response has come.
+        is_invited: A 100 (Continue) has come.
+        is_complete: The response is whole.
+        has_excess: More came than belongs to the response.
+        is_keepable: The connection may take another request, once this response is whole.
+    """
+
+    __slots__ = (
+        "_head",
+        "_idle_bytes",
+        "_is_chunked",
+        "_is_head",
+        "_is_interim",
+        "_parser",
+        "_pieces",
+        "_refusal",
+        "fields",
+        "has_excess",
+        "has_head",
+        "has_started",
+        "is_complete",
+        "is_invited",
+        "is_keepable",
+        "length",
+        "status",
+        "trailers",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self._parser: Any = None
+        self._reset(is_head=False)
+
+    def begin(self, *, is_head: bool = False) -> None:
+        """Get ready for the next response; ``is_head``: to a HEAD request, so without a body whatever it says."""
+        if self._is_head:
+            self._parser = None  # it still waits for the body
+        self._reset(is_head)
+        if self._parser is None:
+            self._parser = httptools.HttpResponseParser(self)
+            self._parser.set_dangerous_leniencies(**_LENIENT)
+
+    def _reset(self, is_head: bool) -> None:
+        self._is_head = is_head
+        self._refusal: Exception | None = None
+        self._is_interim = self._is_chunked = False
+        self._idle_bytes = 0
+        self._head: bytes | None = b""
+        self._pieces: list[bytes] = []
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.trailers: list[tuple[bytes, bytes]] = []
+        self.length: int | None = None
+        self.status = 0
+        self.version = "1.1"
+        self.has_head = self.has_started = self.is_invited = False
+        self.is_complete = self.has_excess = self.is_keepable = False
+
+    def take(self) -> list[bytes]:
+        """Return what has come of the body since the last time."""
+        pieces = self._pieces
+        self._pieces = []
+        return pieces
+
+    def close(self) -> None:
+        """Let go of httptools' parser, which holds this object in turn."""
+        self._parser = None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the connection; :meth:`take` what they bring before the next ones.
+
+        Raises:
+            ResponseBroken: They are no HTTP, or a response that nobody should trust.
+        """
+        self.has_started = True
+        if self.is_complete:
+            self.has_excess = True
+            return
+        if self._head is not None:
+            self._feed_head(data)
+        else:
+            self._parse(data)
+        if not self._pieces and not self.is_complete:
+            self._idle_bytes += len(data)
+            if self._idle_bytes > MOST_IDLE_BYTES:
+                raise ResponseBroken(
+                    f"{'what frames its body has' if self.has_head else 'its headers have'} no end: "
+                    f"{self._idle_bytes} bytes came"
+                )
+        else:
+            self._idle_bytes = 0
+
+    def end(self) -> None:
+        """Take the end of the connection: it completes a body without a length (RFC 9112, 6.3, rule 8).
+
+        Raises:
+            ServerLeftError: Nothing had come.
+            ResponseBroken: The response is not whole.
+        """
+        self.is_keepable = False
+        if self.is_complete:
+            return
+        if not self.has_head:
+            words = "the server closed the connection without an answer"
+            raise ResponseBroken(words) if self.has_started else ServerLeftError(words)
+        if self.length is not None or self._is_chunked:
+            raise ResponseBroken("its body ended early: the server closed the connection")
+        self.is_complete = True
+
+    def _feed_head(self, data: bytes) -> None:
+        """Feed what may have the end of the headers in it, and remember it in case it needs mending."""
+        head = self._head = self._head + data if self._head else data
+        if self._refusal is not None:
+            self._mend(head)
+        elif self._is_head:
+            for line in data.splitlines(keepends=True):
+                # Line by line, because llhttp would take what follows for the body and not tell how much there was.
+                if self.is_complete:
+                    self.has_excess = True
+                    break
+                self._parse(line)
+        else:
+            self._parse(data)
+        if self.has_head:
+            self._head = None
+
+    def _parse(self, data: bytes) -> None:
+        failure = self._fed(data)
+        if failure is None:
+            return
+        if isinstance(failure.__context__, _ExcessError) or self.is_complete:
+            self.has_excess = True
+        elif isinstance(failure.__context__, ResponseBroken):
+            raise failure.__context__ from None
+        elif self.has_head or self._head is None:
+            raise ResponseBroken(f"the answer is broken: {failure}") from failure
+        else:
+            self._complain(self._head, failure)
+
+    def _fed(self, data: bytes) -> Exception | None:
+        """Feed httptools and return what it raises.
+
+        The error is not handled in an ``except`` block, because whatever is raised inside one, by the next parser for
+        instance, gets it as its ``__context__``, in place of the error from the callback.
+        """
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            return error
+        return None
+
+    def _complain(self, head: bytes, failure: Exception) -> None:
+        """Refuse what is no HTTP; wait for the whole of headers that may be mended."""
+        if not head.lstrip(b"\r\n").startswith(_HTTP[: len(head)]):
+            raise ResponseBroken(f"the answer is not HTTP: it begins {head[:50]!r}") from failure
+        self._refusal = failure
+        self._mend(head)
+
+    def _mend(self, head: bytes) -> None:
+        """Parse what has come once more, mended, when the headers are all there."""
+        end = end_of_head(head)
+        if end is None:
+            return
+        refusal = self._refusal
+        if b"\0" in head[:end]:
+            raise ResponseBroken("the answer is broken: a header holds a NUL") from refusal
+        self._reset(self._is_head)
+        self.has_started = True
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(lenient_headers=True, **_LENIENT)
+        self._head = None
+        for line in mended(head[:end]):
+            self._parse(line)
+        self.is_keepable = False
+        if end < len(head):
+            self.feed(head[end:])
+
+    # What httptools calls.
+
+    def on_message_begin(self) -> None:
+        """A status line begins."""
+        if self.is_complete:
+            raise _ExcessError
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field, or a trailer."""
+        fields = self.trailers if self.has_head else self.fields
+        if len(fields) >= MOST_FIELDS:
+            raise ResponseBroken(f"its headers have no end: more than {MOST_FIELDS} fields")
+        fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """All fields of the final response, or of an interim one, are there."""
+        parser = self._parser
+        status: int = parser.get_status_code()
+        if status < 200:
+            if status == 101:
+                raise ResponseBroken("the server changed to another protocol without being asked")
+            self._is_interim = True
+            self.is_invited = self.is_invited or status == 100
+            return
+        self.status = status
+        self.version = parser.get_http_version()
+        self.has_head = True
+        self.is_keepable = parser.should_keep_alive()
+        self._frame()
+
+    def _frame(self) -> None:
+        """Find out how the body ends (RFC 9112, 6.3)."""
+        has_length = False
+        for name, value in self.fields:
+            size = len(name)
+            if size == 14 and name.lower() == b"content-length":
+                self.length, has_length = int(value), True
+            elif size == 17 and name.lower() == b"transfer-encoding":
+                if self._is_chunked or value.strip().lower() != b"chunked":
+                    raise ResponseBroken(f"its transfer coding {value[:50]!r} is not known")
+                self._is_chunked = True
+        if self._is_chunked:
+            self.length = None
+            self.is_keepable = self.is_keepable and not has_length
+        if self._is_head:
+            self.is_complete = True
+            self.is_keepable = self._is_persistent()
+
+    def _is_persistent(self) -> bool:
+        """Whether the connection stays after this response (RFC 9112, 9.3); llhttp would wait for a body first."""
+        options = b",".join(value for name, value in self.fields if name.lower() == b"connection").lower()
+        words = {option.strip() for option in options.split(b",")}
+        return b"close" not in words and (self.version != "1.0" or b"keep-alive" in words)
+
+    def on_body(self, piece: bytes) -> None:
+        """Some of the body."""
+        self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        """A response, maybe an interim one, has ended."""
+        if self._is_interim:
+            self._is_interim = False
+            self.fields = []
+        else:
+            self.is_complete = True

@@ -1,0 +1,190 @@
+"""The fast transport: trawl's requests and responses over HTTP/1.1, with nothing between them and httptools.
+
+Theory of operation: an exchange is one task, one cancel scope, one write and, for a page that comes at once, one read.
+A connection is either in the pool, or in the hands of one exchange, which gives it back whole or closes it: whatever
+ends an exchange early, a cancellation included, passes one ``except``. So the pool is sound at every
+await. Closing never waits.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from trawl.errors import DownloadError, ResponseBroken
+from trawl.http import Headers, Outcome, Request, Response
+from trawl.transport.base import OnSent
+from trawl.transport.decoding import accept_encoding
+from trawl.transport.dial import Resolve
+from trawl.transport.http11.connecting import Connector
+from trawl.transport.http11.connection import Connection
+from trawl.transport.http11.parser import ServerLeftError
+from trawl.transport.http11.pool import Pool, Site, room_for_idle
+from trawl.transport.http11.reading import Limits, read_response
+from trawl.transport.http11.watch import Watch
+from trawl.transport.http11.wire import Wire
+from trawl.transport.http11.writing import Message, message_of
+from trawl.transport.settings import TransportSettings
+from trawl.transport.wording import words_of
+
+__all__ = ["Connect", "Http11Transport"]
+
+Connect = Callable[[Site], Awaitable[Wire]]
+"""Opens a connection. Raises ``ConnectFailed``; when it is cancelled, it closes what it opened."""
+
+EXPECT_WAIT = 1.0
+"""Seconds that a request with ``Expect: 100-continue`` waits for the server's word before it sends its body."""
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110, 9.2.1
+
+
+class Http11Transport:
+    """Sends requests over HTTP/1.1, with TLS verified, within the limits of ``settings``.
+
+    Args:
+        settings: Limits.
+        resolve: Looks names up; None: as the system does, in threads.
+        ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
+        connect: Opens connections in place of the usual way.
+        most_idle: Idle connections kept; None: as many as the limit for open files has room for.
+    """
+
+    def __init__(
+        self,
+        settings: TransportSettings,
+        *,
+        resolve: Resolve | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        connect: Connect | None = None,
+        most_idle: int | None = None,
+    ) -> None:
+        self._settings = settings
+        self._limits = Limits.of(settings)
+        self._connect: Connect = connect or Connector(
+            resolve, ssl_context, verifies=settings.download_verify_certificates
+        )
+        keepalive = settings.download_keepalive_timeout
+        self._pool = Pool(keepalive=keepalive, most_idle=room_for_idle() if most_idle is None else most_idle)
+        codings = accept_encoding() if settings.compression_enabled else ""
+        self._defaults = Headers({"Accept-Encoding": codings}) if codings else None
+
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
+        """Send ``request`` once and read the whole response; what goes wrong is the outcome's error.
+
+        A request of a safe method goes again, on a new connection, if the server closed an old one instead of
+        answering (RFC 9112, 9.3.1). Cancelling drops the connection. Always a checkpoint.
+        """
+        now = trio.current_time()
+        outcome = Outcome(request, started_at=now)
+        limit = float(request.meta_get("download_timeout") or self._settings.download_timeout)
+        watch = Watch(now, limit, self._settings)
+        failure: DownloadError | None = None
+        with watch.scope:
+            try:
+                outcome.response = await self._exchange(request, outcome, on_sent, watch)
+            except DownloadError as error:
+                failure = error
+            except OSError as error:
+                failure = ResponseBroken(f"the connection broke: {words_of(error)}")
+                failure.__cause__ = error
+        if watch.scope.cancelled_caught:
+            failure = watch.error()
+        if failure is not None:
+            failure.url, failure.method = request.url, request.method
+            outcome.error = failure
+        outcome.ended_at = trio.current_time()
+        return outcome
+
+    async def aclose(self) -> None:
+        """Close the idle connections, and each other one when its exchange ends. Safe to call twice. A checkpoint."""
+        self._pool.close()
+        await trio.lowlevel.checkpoint()
+
+    async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent, watch: Watch) -> Response:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        url = request.url
+        end = url.find("/", 8)  # behind "https://"
+        try:
+            site = self._pool.site(url[:end] if end > 0 else url)
+        except DownloadError:
+            await trio.lowlevel.checkpoint()
+            raise
+        message = message_of(request, site, self._defaults)
+        connection = self._pool.take(site, outcome.started_at)
+        is_reused = connection is not None
+        while True:
+            if connection is None:
+                connection = await self._open(site, outcome, watch)
+            try:
+                response = await self._converse(connection, message, outcome, on_sent, watch)
+            except ServerLeftError as error:
+                connection.close()
+                if not is_reused or request.method not in SAFE_METHODS:
+                    raise ResponseBroken(str(error)) from error
+                connection, is_reused = None, False
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            self._put_back(site, connection, message)
+            return response
+
+    async def _open(self, site: Site, outcome: Outcome, watch: Watch) -> Connection:
+        now = trio.current_time()
+        watch.connecting(now)
+        if outcome.sent_at is None:
+            outcome.started_at = now
+        connection = Connection(await self._connect(site))
+        watch.sending(trio.current_time())
+        return connection
+
+    async def _converse(
+        self, connection: Connection, message: Message, outcome: Outcome, on_sent: OnSent, watch: Watch
+    ) -> Response:
+        """Send the request and read the response."""
+        request = outcome.request
+        if outcome.sent_at is None:
+            outcome.sent_at = trio.current_time()
+            on_sent()
+        broken: OSError | None = None
+        try:
+            if message.expects and request.body:
+                await self._ask_first(connection, message, request, watch)
+            else:
+                await connection.ask(message.head + request.body, is_head=request.method == "HEAD")
+        except OSError as error:
+            broken = error  # a server that refuses a body answers and closes while it is still sent
+        watch.reading(trio.current_time()) if request.body else watch.still_reading()
+        try:
+            response = await read_response(connection, outcome, self._limits.for_request(request), watch)
+        except OSError as error:
+            if not connection.parser.has_started:
+                left = ServerLeftError(f"the connection broke: {words_of(broken or error)}")
+                raise left from error
+            raise
+        if broken is not None:
+            connection.parser.is_keepable = False
+        return response
+
+    async def _ask_first(self, connection: Connection, message: Message, request: Request, watch: Watch) -> None:
+        """Send the head, and the body only when the server has asked for it or said nothing for a while."""
+        await connection.ask(message.head)
+        parser = connection.parser
+        with trio.move_on_after(EXPECT_WAIT):
+            while not (parser.has_head or parser.is_invited):
+                await connection.receive()
+        if parser.has_head:
+            message.is_last = True  # it still expects the body that is not sent (RFC 9110, 10.1.1)
+        else:
+            watch.sending(trio.current_time())
+            await connection.wire.send(request.body)
+
+    def _put_back(self, site: Site, connection: Connection, message: Message) -> None:
+        if message.is_last or not connection.is_reusable:
+            connection.close()
+            return
+        if site.target.scheme == "https":
+            site.session = getattr(getattr(connection.wire, "stream", None), "session", None)
+        self._pool.give(site, connection, trio.current_time())
