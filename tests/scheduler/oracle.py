@@ -114,9 +114,11 @@ class History:
         ]
 
     def _key(self, entry: Entry) -> tuple[float, float, int]:
-        shares = [] if entry.is_exempt else [
-            amount for id, amount in entry.scopes if amount is not None and self.rig.scope(id).quota is not None
-        ]
+        shares = (
+            []
+            if entry.is_exempt
+            else [amount for id, amount in entry.scopes if amount is not None and self.rig.scope(id).quota is not None]
+        )
         return (-entry.priority, -shares[0] if shares else 0.0, self.sign * entry.request)
 
     # -- what happens

@@ -554,7 +554,7 @@ def test_f07_the_larger_share_goes_first_among_lanes_that_share_the_quota() -> N
     rig.push("plain", "x")
     for amount in (5, 20, 10):
         rig.push(amount, f"cost={amount}", f"h{amount}")
-    rig.push("30 too", "cost=30", "h5")
+    rig.push("30 too", "cost=30", "h10")
     rig.push("unnamed", "cost", "h1")
     rig.run(latency=1.0)
     assert [label for label in rig.labels if label != "plain"] == ["30 too", 20, 10, 5, "unnamed"]

@@ -29,6 +29,15 @@ def test_livelock_1_a_scope_is_not_woken_for_an_amount_that_does_not_fit() -> No
     assert rig.grant_all() == ["also two"]
 
 
+def test_livelock_1_a_spent_quota_does_not_shuffle_those_who_wait() -> None:
+    rig = Rig({"cost": Limits(quota=5.0, window=60.0)})
+    for number in range(200):
+        rig.push(number, "cost", f"h{number}")
+    assert rig.grant_all() == [0, 1, 2, 3, 4]
+    room = rig.chooser.board.rooms["cost"]
+    assert (len(room.waiters), len(room.aside)) == (195, 0)
+
+
 def test_livelock_2_those_kept_off_by_a_claim_do_not_wake_one_another() -> None:
     rig = Rig({"x": ONE, "y": ONE})
     for number in range(60):
