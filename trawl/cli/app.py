@@ -16,6 +16,7 @@ from trawl.cli.exits import FAILED, OK, USAGE
 from trawl.cli.load import load_spider
 from trawl.cli.run import Order, crawl_command, stderr_console
 from trawl.cli.show import print_all, print_one
+from trawl.cli.simulate import simulate
 from trawl.cli.view import CrawlWith
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import printable
@@ -114,6 +115,9 @@ def version() -> None:
     typer.echo(
         f"trawl {__version__} (Python {platform.python_version()}, Trio {trio.__version__}, {platform.system()})"
     )
+
+
+app.command()(simulate)
 
 
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:

@@ -14,7 +14,7 @@ from trawl.testing.lanes import Lane, lanes_of
 from trawl.testing.scale import Scale, marks
 from trawl.testing.sends import Send
 from trawl.testing.stretches import Kind, Stretch, merged
-from trawl.testing.svg import document, group, line, rectangle, text
+from trawl.testing.svg import document, group, line, number, rectangle, text
 
 __all__ = ["draw"]
 
@@ -104,7 +104,7 @@ def _placed(lanes: Sequence[Lane]) -> tuple[list[_Place], float]:
 
 
 def _heading(title: str, sends: Sequence[Send], scale: Scale) -> list[str]:
-    told = f"{len(sends)} sends from {scale.start:g} s to {scale.end:.6g} s"
+    told = f"{len(sends)} sends from {number(scale.start)} s to {number(scale.end)} s"
     refused = sum(send.status in {429, 503} for send in sends)
     if refused:
         told += f", {refused} of them refused"

@@ -1,0 +1,104 @@
+"""The command ``trawl simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trawl.cli import main
+
+SPIDER = """
+import trawl
+
+class Pages(trawl.Spider):
+    name = "pages"
+    start_urls = ["http://a.example/"]
+
+    def parse(self, response):
+        yield {"url": response.url}
+        yield from response.follow_all(css="a")
+"""
+WEB = """
+[hosts."a.example"]
+latency = 0.1
+limit = { rate = 1, burst = 3 }
+site = { pages = 5 }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "pages.py").write_text(SPIDER)
+    (tmp_path / "web.toml").write_text(WEB)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def cells(line: str) -> list[str]:
+    return [cell for cell in line.strip().split("  ") if cell]
+
+
+def test_it_tells_how_long_how_fast_and_what_limits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--set", "DOWNLOAD_DELAY=2", "--set", "RANDOMIZE_DOWNLOAD_DELAY=false", "--set", "ROBOTSTXT_OBEY=false"]
+    assert main(["simulate", "pages.py", "--web", "web.toml", *options, "--timeline"]) == 0
+    output = capsys.readouterr().out
+    assert "http://a.example/4" in output
+    row = next(line for line in output.splitlines() if "finished" in line and "DOWNLOAD_DELAY=2" in line)
+    assert [cell.strip() for cell in cells(row)[1:6]] == ["8.1 s", "5", "0.62/s", "5", "0"]
+    assert "delay" in row
+    scope = next(line for line in output.splitlines() if line.strip().startswith("a.example") and "/s" in line)
+    assert "0.5/s" in scope
+
+
+def test_groups_of_settings_are_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--set", "DOWNLOAD_DELAY={} DOWNLOAD_DELAY_PER_SLOT=0 ROBOTSTXT_OBEY=false"]
+    options = [text.format(delay) for delay in (0, 2) for text in common]
+    assert main(["simulate", "pages.py", "--web", "web.toml", *options, "--svg", "out.svg"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "finished" in line]
+    assert [("DOWNLOAD_DELAY=0" in row, "backoff" in row) for row in rows] == [(True, True), (False, False)]
+    assert sorted(path.name for path in folder.glob("*.svg")) == ["out-1.svg", "out-2.svg"]
+    assert "DOWNLOAD_DELAY=2" in (folder / "out-2.svg").read_text()
+
+
+def test_one_run_is_drawn_under_the_name_given(folder: Path) -> None:
+    assert main(["simulate", "pages.py", "--web", "web.toml", "--svg", "out.svg"]) == 0
+    assert (folder / "out.svg").read_text().startswith("<svg")
+
+
+def test_no_feed_is_written(folder: Path) -> None:
+    setting = 'FEEDS={"items.jsonl": {"format": "jsonl"}}'
+    assert main(["simulate", "pages.py", "--web", "web.toml", "--set", setting]) == 0
+    assert not (folder / "items.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["pages.py", "--web", "none.toml"], 2, "none.toml: can't be read"),
+        (["none.py", "--web", "web.toml"], 1, "none.py: no such file"),
+        (["pages.py", "--web", "web.toml", "--set", "DOWNLOAD_DELEY=1"], 2, "did you mean DOWNLOAD_DELAY"),
+        (["pages.py", "--web", "web.toml", "--set", "DOWNLOAD_DELAY"], 2, "--set takes NAME=VALUE"),
+        (["pages.py", "--web", "web.toml", "--svg", "none/out.svg"], 2, "can't be written"),
+        (["pages.py"], 2, "--web"),
+    ],
+)
+def test_i03_what_is_wrong_is_told_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, told: str
+) -> None:
+    assert main(["simulate", *arguments]) == status
+    errors = capsys.readouterr().err
+    assert told in errors
+    assert "Traceback" not in errors
+
+
+def test_a_crawl_that_reaches_for_the_world_ends_with_status_1(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reaching = SPIDER.replace(
+        "        yield {", "        import socket; socket.create_connection(('127.0.0.1', 9))\n        yield {"
+    )
+    (folder / "pages.py").write_text(reaching)
+    assert main(["simulate", "pages.py", "--web", "web.toml"]) == 1
+    errors = capsys.readouterr().err
+    assert "would use a real name look-up (127.0.0.1)" in errors

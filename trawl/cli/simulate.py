@@ -1,0 +1,159 @@
+"""The command ``trawl simulate``: what would this crawl do, at these settings, to this web?"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trawl.cli.exits import FAILED, OK, USAGE, status_of
+from trawl.cli.load import load_spider
+from trawl.cli.logs import Logs
+from trawl.cli.run import stderr_console
+from trawl.cli.summary import scopes_table
+from trawl.cli.targets import spider_arguments
+from trawl.errors import TrawlError, UsageError
+from trawl.observe import ObserveSettings, duration_words, number_words, printable, rate_words
+from trawl.settings import Layer, ambient, assignments, load, of_spider
+from trawl.testing.compare import Verdict, groups_of, verdict_of
+from trawl.testing.guard import TouchedTheWorld
+from trawl.testing.simulation import Simulation
+from trawl.testing.watchdog import Stuck
+
+__all__ = ["simulate"]
+
+WIDTH_OF_A_FILE = 160
+logger = logging.getLogger("trawl")
+
+
+def simulate(
+    spider: Annotated[
+        str, typer.Argument(metavar="SPIDER", help="FILE.py or MODULE; with :CLASS where there are several.")
+    ],
+    web: Annotated[str, typer.Option(metavar="FILE.toml", help="The web to crawl: hosts, latencies, limits, pages.")],
+    setting: Annotated[
+        list[str],
+        typer.Option(
+            "-s",
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting. Repeatable; a name that comes again begins another group, and the groups are compared.",
+        ),
+    ] = [],  # noqa: B006  # typer's way to say "none"
+    argument: Annotated[
+        list[str], typer.Option("-a", metavar="NAME=VALUE", help="An argument for the spider. Repeatable.")
+    ] = [],  # noqa: B006
+    svg: Annotated[
+        str | None, typer.Option(metavar="OUT", help="Draw the sends there; with several groups OUT-1.svg and so on.")
+    ] = None,
+    timeline: Annotated[bool, typer.Option("--timeline", help="Print every send.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", help="For everything that is drawn.")] = 0,
+) -> None:
+    """Run a spider against a simulated web in virtual time: how long, how fast, limited by what. No feed is written."""
+    is_terminal = sys.stdout.isatty()
+    width = None if is_terminal else WIDTH_OF_A_FILE
+    console = Console(force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
+    raise typer.Exit(_run(spider, web, setting, argument, svg, timeline, seed, console))
+
+
+def _run(
+    target: str,
+    web: str,
+    settings: Sequence[str],
+    arguments: Sequence[str],
+    svg: str | None,
+    timeline: bool,
+    seed: int,
+    console: Console,
+) -> int:
+    errors = stderr_console()
+    with Logs(errors) as logs:
+        try:
+            logs.apply(load(Layer("--log-level", {"LOG_LEVEL": "WARNING"})).of(ObserveSettings))
+            groups = groups_of(settings)
+            simulations = _simulated(target, web, groups, arguments, seed)
+            labels = [" ".join(group) or "as they are" for group in groups]
+            if svg is not None:
+                _draw(simulations, labels, svg)
+        except TrawlError as error:
+            errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
+            return USAGE if isinstance(error, UsageError) else FAILED
+        except (TouchedTheWorld, Stuck) as error:
+            errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
+            return FAILED
+        except Exception as error:  # a bug in the spider's constructor, say: its traceback helps
+            logger.critical("the simulation failed", exc_info=error)
+            return FAILED
+    if timeline:
+        for simulation in simulations:
+            simulation.timeline()
+    _tell(simulations, labels, console)
+    return max((status_of(simulation.reason) for simulation in simulations), default=OK)
+
+
+def _simulated(
+    target: str, web_file: str, groups: Sequence[Sequence[str]], arguments: Sequence[str], seed: int
+) -> list[Simulation]:
+    from trawl.testing.running import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
+    from trawl.testing.webfile import load_web  # noqa: PLC0415
+
+    web = load_web(web_file)
+    spider = load_spider(target)
+    values = spider_arguments(arguments)
+    unwritten = Layer("simulate", {"FEEDS": {}})
+    loaded = [load(*ambient(), of_spider(spider), assignments(group, "--set"), unwritten) for group in groups]
+    return [run(spider, web, settings, seed, **values) for settings in loaded]
+
+
+def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str) -> None:
+    path = Path(out)
+    for number, (simulation, label) in enumerate(zip(simulations, labels, strict=True), 1):
+        place = path if len(simulations) == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        try:
+            simulation.to_svg(place, title=f"{simulation.title}: {label}" if len(simulations) > 1 else None)
+        except OSError as error:
+            raise UsageError(f"the picture {str(place)!r} can't be written: {error.strerror}") from error
+
+
+def _tell(simulations: Sequence[Simulation], labels: Sequence[str], console: Console) -> None:
+    verdicts = [verdict_of(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
+    console.print(_table(verdicts))
+    for verdict, simulation in zip(verdicts, simulations, strict=True):
+        table = scopes_table(simulation.report)
+        if table is not None:
+            if len(simulations) > 1:
+                console.print(printable(verdict.settings), style="bold", soft_wrap=True)
+            console.print(table)
+
+
+def _table(verdicts: Sequence[Verdict]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    table.add_column("settings", overflow="fold")
+    for title in ("time", "sends", "rate", "items", "429s", "no answer", "at once"):
+        table.add_column(title, justify="right")
+    table.add_column("limited by", overflow="fold")
+    table.add_column("ended", overflow="fold")
+    for verdict in verdicts:
+        limited = [f"{limit.replace('_', ' ')} {duration_words(seconds)}" for limit, seconds in verdict.limited[:2]]
+        cells = (
+            verdict.settings,
+            duration_words(verdict.elapsed),
+            number_words(verdict.sends),
+            rate_words(verdict.rate),
+            number_words(verdict.items),
+            number_words(verdict.refused),
+            number_words(verdict.unanswered),
+            number_words(verdict.most_in_flight),
+            ", ".join(limited),
+            verdict.reason,
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
