@@ -22,24 +22,39 @@ class Blocking(Protocol):
     """How a crawl runs a function that blocks."""
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What ``function(*args)`` returns or raises. Always a checkpoint."""
+        """What ``function(*args)`` returns or raises. Always a checkpoint.
+
+        Cancelling waits for the function to end, so that a file is never written by two threads.
+        """
+        ...
+
+    async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """The same for a function that holds nothing, such as a name look-up. Always a checkpoint.
+
+        Cancelling leaves it to its thread: a name server that is gone must not hold up timeouts or the crawl's end.
+        """
         ...
 
 
 class ThreadBlocking:
-    """Blocking work in threads, at most ``threads`` at once.
+    """Blocking work in threads, at most ``threads`` at once, and as many abandonable functions beside them.
 
-    Cancelling waits for the function to end, so that a file is never written by two threads.
+    Each has a limiter of its own: hung look-ups take no thread from the files.
     """
 
-    __slots__ = ("_limiter",)
+    __slots__ = ("_abandonable", "_limiter")
 
-    def __init__(self, threads: int = 8) -> None:
+    def __init__(self, threads: int = 16) -> None:
         self._limiter = trio.CapacityLimiter(threads)
+        self._abandonable = trio.CapacityLimiter(threads)
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What ``function(*args)`` returns or raises, from a thread. Always a checkpoint."""
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
+
+    async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """What ``function(*args)`` returns or raises, from a thread that a cancel leaves behind. Always a checkpoint."""
+        return await trio.to_thread.run_sync(function, *args, limiter=self._abandonable, abandon_on_cancel=True)
 
 
 class InlineBlocking:
@@ -51,3 +66,7 @@ class InlineBlocking:
         """What ``function(*args)`` returns or raises. Always a checkpoint."""
         await trio.lowlevel.checkpoint()
         return function(*args)
+
+    async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """What ``function(*args)`` returns or raises. Always a checkpoint."""
+        return await self.run(function, *args)

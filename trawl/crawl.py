@@ -33,6 +33,7 @@ from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.spiders import Spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import HttpxTransport, Transport, TransportSettings
+from trawl.transport.dial import ThreadResolver
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
 
@@ -229,7 +230,7 @@ async def crawl_with(
         throttling=settings.of(ThrottlingSettings),
         robots=settings.of(RobotsSettings),
         user_agent=middleware.user_agent,
-        transport=transport or HttpxTransport(settings.of(TransportSettings)),
+        transport=transport or HttpxTransport(settings.of(TransportSettings), resolve=ThreadResolver(blocking)),
         middleware=build(
             middleware,
             rng=random.Random(f"{seed}:middleware"),

@@ -77,6 +77,7 @@ class Crawl:
         self.started_at = trio.current_time()
         self.cancel_scope = trio.CancelScope()
         self._state = state
+        self._when_cancelled: list[Callable[[], None]] = []
 
     def bind(self, *, chooser: Chooser, throttle: Throttle, direct: DirectFetches) -> None:
         """Name the parts that answer questions; they are made after the crawl, because managers are given the crawl."""
@@ -132,9 +133,15 @@ class Crawl:
 
     def cancel(self, reason: str = "cancelled") -> None:
         """End at once, with ``reason``; what is in flight is dropped."""
-        self._state.reason = reason
+        self._state.reason = reason  # whatever it was ending for
         self._state.pulse.beat()
         self.cancel_scope.cancel()
+        for hook in self._when_cancelled:
+            hook()
+
+    def when_cancelled(self, hook: Callable[[], None]) -> None:
+        """Have ``hook`` called when the crawl is cancelled: what is shielded from the cancel hurries then."""
+        self._when_cancelled.append(hook)
 
 
 Watcher = Callable[[Crawl], Awaitable[None]]

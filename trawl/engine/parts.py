@@ -84,11 +84,7 @@ class Plan:
 
 @attrs.define
 class Parts:
-    """The parts of one crawl that its run needs by name.
-
-    Attributes:
-        is_whole: The crawl came to its end without being cancelled.
-    """
+    """The parts of one crawl that its run needs by name."""
 
     crawl: Crawl
     state: State
@@ -99,12 +95,50 @@ class Parts:
     direct: DirectFetches
     shields: Shields
     processor: Processor
-    is_whole: bool = False
+
+
+@attrs.define
+class _Core:
+    """The parts that decide, and what all the others share."""
+
+    crawl: Crawl
+    state: State
+    shields: Shields
+    places: Places
+    throttle: Throttle
+    gates: RobotsGates
+    chooser: Chooser
+    heads: Heads
+    intake: Intake
 
 
 def assemble(plan: Plan) -> Parts:
     """The parts of a crawl, each given what it needs and nothing else. Starts nothing."""
-    stats, state, shields, places = plan.stats, State(), Shields(), Places()
+    core = _core(plan)
+    crawl, state, shields, intake = core.crawl, core.state, core.shields, core.intake
+    direct = DirectFetches(
+        intake=intake, chooser=core.chooser, gates=core.gates, throttle=core.throttle, state=state
+    )
+    crawl.bind(chooser=core.chooser, throttle=core.throttle, direct=direct)
+    processor = plan.pipelines(crawl)
+    outlet = Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats)
+    reading = Reading(spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state)
+    dispatcher = Dispatcher(
+        chooser=core.chooser,
+        heads=core.heads,
+        throttle=core.throttle,
+        gates=core.gates,
+        places=core.places,
+        flow=_flow(plan, core, outlet),
+        reading=reading,
+        state=state,
+        callbacks=plan.engine.concurrent_callbacks,
+    )
+    return Parts(crawl, state, core.chooser, core.throttle, dispatcher, reading, direct, shields, processor)
+
+
+def _core(plan: Plan) -> _Core:
+    stats, state, places = plan.stats, State(), Places()
     crawl = Crawl(spider=plan.spider, settings=plan.settings, stats=stats, state=state)
     throttle = Throttle(plan.throttling, seed=plan.seed, wall=plan.wall, changed=_nobody_waits, crawl=crawl)
     gates = RobotsGates(
@@ -133,46 +167,39 @@ def assemble(plan: Plan) -> Parts:
         origin_of=gates.origin_of,
     )
     gates.bind(chooser, intake)
-    direct = DirectFetches(intake=intake, chooser=chooser, gates=gates, throttle=throttle, state=state)
+    return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake)
+
+
+def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:
     sending = Sending(
         transport=plan.transport,
-        chooser=chooser,
-        throttle=throttle,
-        places=places,
-        stats=stats,
-        state=state,
+        chooser=core.chooser,
+        throttle=core.throttle,
+        places=core.places,
+        stats=plan.stats,
+        state=core.state,
         recorder=plan.recorder,
     )
-    processor = plan.pipelines(crawl)
-    outlet = Outlet(processor, plan.spider, plan.sinks, plan.collected, stats)
-    reading = Reading(spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state)
-    flow = Flow(
+    succession = Succession(
+        intake=core.intake,
+        frontier=plan.frontier,
+        chooser=core.chooser,
+        gates=core.gates,
+        stats=plan.stats,
+        state=core.state,
+    )
+    return Flow(
         fetch=compose(plan.middleware, sending.send),
         sending=sending,
-        intake=intake,
-        succession=Succession(
-            intake=intake, frontier=plan.frontier, chooser=chooser, gates=gates, stats=stats, state=state
-        ),
+        intake=core.intake,
+        succession=succession,
         outlet=outlet,
         spider=plan.spider,
         statuses=StatusRule(plan.engine, plan.spider),
-        shields=shields,
-        stats=stats,
-        state=state,
+        shields=core.shields,
+        stats=plan.stats,
+        state=core.state,
     )
-    dispatcher = Dispatcher(
-        chooser=chooser,
-        heads=heads,
-        throttle=throttle,
-        gates=gates,
-        places=places,
-        flow=flow,
-        reading=reading,
-        state=state,
-        callbacks=plan.engine.concurrent_callbacks,
-    )
-    crawl.bind(chooser=chooser, throttle=throttle, direct=direct)
-    return Parts(crawl, state, chooser, throttle, dispatcher, reading, direct, shields, processor)
 
 
 def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Entry], str | None]:

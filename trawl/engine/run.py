@@ -2,8 +2,9 @@
 
 ::
 
-    outer nursery: the feeds' writer (shielded, so that a cancelled crawl still ends on whole records), watchers
-      inner nursery: start(), the dispatcher, one task a request
+    watching: signals, the live panel, whoever looks on
+      writers: the feeds (shielded, so that a cancelled crawl still ends on whole records)
+        inner: start(), the dispatcher, one task a request
 
 The dispatcher returns when the crawl is idle or ending; the inner nursery ends when its last request has. Then pipelines,
 spider, feeds, transport and frontier are closed, shielded and under a time limit each. The first shutdown sets a deadline
@@ -15,7 +16,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -57,17 +58,15 @@ async def run_plan(plan: Plan) -> Ended:
     parts = assemble(plan)
     plan.spider.bind(parts.crawl)
     writing = _Writing(parts)
+    parts.crawl.when_cancelled(writing.hurry)
     try:
-        async with trio.open_nursery() as writers:
-            for sink in plan.sinks:
-                await writers.start(writing.write, sink)
-            try:
-                async with parts.processor.opened(plan.spider):
-                    await _watched(plan, parts)
-            finally:
-                writing.close(plan.sinks)
+        async with trio.open_nursery() as watching:
+            for watcher in plan.watchers:
+                watching.start_soon(watcher, parts.crawl)
+            await _written(plan, parts, writing)
+            watching.cancel_scope.cancel()
     finally:
-        reason = _reason(parts, writing)
+        reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
         await _closing("the spider", partial(_closed, plan.spider, reason))
         await _closing("the transport", plan.transport.aclose)
         await _closing("the frontier", plan.frontier.aclose)
@@ -77,14 +76,21 @@ async def run_plan(plan: Plan) -> Ended:
     return Ended(reason, stats.as_dict(), parts.crawl.elapsed, writing.error)
 
 
-async def _watched(plan: Plan, parts: Parts) -> None:
-    """The crawl, with its watchers beside it for as long as it runs."""
-    async with trio.open_nursery() as watching:
-        for watcher in plan.watchers:
-            watching.start_soon(watcher, parts.crawl)
-        with parts.crawl.cancel_scope:
-            await _crawl(plan, parts)
-        watching.cancel_scope.cancel()
+async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
+    """The crawl, with its items written; returns when the last of them is."""
+    async with trio.open_nursery() as writers:
+        for sink in plan.sinks:
+            await writers.start(writing.write, sink)
+        try:
+            async with parts.processor.opened(plan.spider):
+                with parts.crawl.cancel_scope:
+                    await _crawl(plan, parts)
+                    parts.state.end("start_error" if parts.reading.has_failed else "finished")
+        finally:
+            for sink in plan.sinks:
+                sink.close()
+            if parts.state.reason is None or parts.crawl.cancel_scope.cancel_called:
+                writing.hurry()
 
 
 async def _crawl(plan: Plan, parts: Parts) -> None:
@@ -107,11 +113,13 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             parts.shields.cancel()
             parts.reading.stop()
-    parts.is_whole = not inner.cancel_scope.cancelled_caught
 
 
 class _Writing:
-    """The sinks' writers: shielded, so that a cancelled crawl still ends on whole records, and limited once it has ended."""
+    """The sinks' writers: shielded, so that a cancelled crawl still ends on whole records, and then in a limited time.
+
+    A crawl that ended by itself waits for its writers as long as they take: a pipe whose reader pauses loses nothing.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -129,10 +137,8 @@ class _Writing:
         if scope.cancelled_caught:
             self._failed(FeedError(f"a feed took more than {CLOSE_GRACE:g} s to be closed: its last records may be missing"))
 
-    def close(self, sinks: Sequence[ItemSink]) -> None:
-        """No more items come: the writers have a limited time to end."""
-        for sink in sinks:
-            sink.close()
+    def hurry(self) -> None:
+        """The crawl is cancelled: the writers have a limited time to end."""
         for scope in self._scopes:
             scope.deadline = trio.current_time() + CLOSE_GRACE
 
@@ -140,16 +146,6 @@ class _Writing:
         self.error = self.error or error
         logger.error("%s", error)
         self._parts.crawl.cancel("feed_error")
-
-
-def _reason(parts: Parts, writing: _Writing) -> str:
-    if writing.error is not None:
-        return "feed_error"
-    if parts.state.reason is not None:
-        return parts.state.reason
-    if parts.reading.has_failed:
-        return "start_error"
-    return "finished" if parts.is_whole else "cancelled"
 
 
 async def _closed(spider: Spider, reason: str) -> None:

@@ -1,8 +1,8 @@
 """From a host's name to a connected socket: look the name up, try its addresses in a staggered race (RFC 8305).
 
-Look-ups run in threads of our own limiter. ``getaddrinfo`` can hang for minutes on a name server that is gone; under
-Trio's default limiter forty such names would stop every other thread in the program, and a look-up that can't be
-abandoned would hold up each timeout and the end of the crawl. So a cancelled look-up is left to its thread.
+Look-ups go through the seam for blocking work, as what may be abandoned. ``getaddrinfo`` can hang for minutes on a name
+server that is gone; under Trio's default limiter forty such names would stop every other thread in the program, and a
+look-up that can't be abandoned would hold up each timeout and the end of the crawl.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from typing import Any
 import attrs
 import trio
 
+from trawl.blocking import Blocking, ThreadBlocking
+
 __all__ = ["Address", "Resolve", "ThreadResolver", "dial", "interleaved"]
 
 ATTEMPT_DELAY = 0.25
 """Seconds that an address has before the next one is tried beside it (RFC 8305, 5)."""
-
-LOOKUP_THREADS = 16
-"""Names looked up at once."""
-
 
 @attrs.frozen
 class Address:
@@ -43,10 +41,14 @@ Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 
 class ThreadResolver:
-    """Looks names up as the system does, in threads of its own limiter. Addresses need no look-up."""
+    """Looks names up as the system does, through the seam for blocking work. Addresses need no look-up.
 
-    def __init__(self, threads: int = LOOKUP_THREADS) -> None:
-        self._limiter = trio.CapacityLimiter(threads)
+    Args:
+        blocking: How look-ups are done; in threads of their own if None.
+    """
+
+    def __init__(self, blocking: Blocking | None = None) -> None:
+        self._blocking = blocking or ThreadBlocking()
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
         """The addresses of ``host``. Cancelling leaves the look-up to its thread. Always a checkpoint.
@@ -58,7 +60,7 @@ class ThreadResolver:
         if literal is not None:
             await trio.lowlevel.checkpoint()
             return [literal]
-        found = await trio.to_thread.run_sync(_look_up, host, port, limiter=self._limiter, abandon_on_cancel=True)
+        found = await self._blocking.run_abandonable(_look_up, host, port)
         return list(dict.fromkeys(found))
 
 
