@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from math import inf
 
 import pytest
@@ -34,7 +35,7 @@ def run_to_a_claim(rig: Rig, rng: random.Random) -> None:
     assert rig.chooser.board.claims.claimant is not None
 
 
-def passes(labels: list[object]) -> list[int]:
+def passes(labels: Sequence[object]) -> list[int]:
     """How many others went before each that needs both, since the last of them."""
     counts, count = [], 0
     for label in labels:
@@ -92,7 +93,7 @@ def test_f12_only_passes_of_equal_or_lower_priority_are_stopped() -> None:
 
 def test_a_claimant_that_better_ones_pass_lets_others_have_the_claim() -> None:
     rng = random.Random(5)
-    rig = Rig({name: ONE for name in "xyab"})
+    rig = Rig(dict.fromkeys("xyab", ONE))
     crowd(rig, both=1, each=100)
     run_to_a_claim(rig, rng)
     for _ in range(300):
