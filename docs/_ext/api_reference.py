@@ -31,10 +31,10 @@ def first_sentence(thing: object) -> str:
 
 
 def public_modules(package: str) -> Iterator[ModuleType]:
-    """A module, and those in it whose names are public; ``settings`` has a page of its own."""
+    """A module, and all those below it."""
     face = importlib.import_module(package)
     yield face
-    for found in pkgutil.iter_modules(getattr(face, "__path__", ()), f"{package}."):
+    for found in pkgutil.walk_packages(getattr(face, "__path__", ()), f"{package}."):
         if not found.name.rpartition(".")[2].startswith("__"):
             yield importlib.import_module(found.name)
 
