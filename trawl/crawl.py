@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import signal
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -69,7 +70,7 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
 
     Raises:
         SettingsError: A setting is unknown or wrong.
-        FeedError: A feed can't be opened; nothing was sent.
+        UsageError: A feed can't be opened, or a start URL can't be fetched; nothing was sent.
         RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
     """
     return trio.run(
@@ -210,12 +211,13 @@ async def crawl_with(
         recorder: Told of each send and its end.
 
     Raises:
-        FeedError: A feed can't be opened; nothing was sent.
+        UsageError: A feed can't be opened, or a start URL can't be fetched; nothing was sent.
     """
     blocking = blocking or ThreadBlocking()
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
     instance = spider(**spider_args or {})
+    instance.check()
     stats = Stats()
     middleware = settings.of(MiddlewareSettings)
     feeds = await open_feeds(
@@ -252,7 +254,9 @@ async def crawl_with(
 
 
 async def _heed_signals(crawl: Crawl) -> None:
-    """The first SIGINT or SIGTERM drains the crawl, the second cancels it."""
+    """The first SIGINT or SIGTERM drains the crawl, the second cancels it. Outside the main thread there are no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        return
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for received in signals:
             if crawl.reason is None:

@@ -187,6 +187,6 @@ class CloseSpider(TrawlError):
         reason: What ``CrawlResult.reason`` and the statistic ``finish_reason`` will say.
     """
 
-    def __init__(self, reason: str = "cancelled") -> None:
+    def __init__(self, reason: str = "closespider") -> None:
         super().__init__(reason)
         self.reason = reason

@@ -77,7 +77,7 @@ async def test_every_kind_of_callback_gives_its_outputs_in_order(callback: Any, 
 
 
 async def test_a_callbacks_deadline_does_not_reach_what_the_engine_awaits(autojump_clock: MockClock) -> None:
-    finished = []
+    finished: list[bool | str] = []
 
     async def callback() -> AsyncGenerator[object, None]:
         with trio.move_on_after(0.5) as scope:

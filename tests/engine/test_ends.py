@@ -46,12 +46,12 @@ class Slow(trawl.Spider):
 
     name = "slow"
     closed_with: str | None = None
-    start_urls = ("http://a.example/1", "http://a.example/2", "http://a.example/3")
+    start_urls: tuple[str, ...] = ("http://a.example/1", "http://a.example/2", "http://a.example/3")
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         yield {"url": response.url}
 
-    def closed(self, reason: str) -> None:
+    def closed(self, reason: str) -> Any:
         type(self).closed_with = reason
 
 
@@ -160,7 +160,7 @@ async def test_closing_a_spider_that_fails_or_hangs_does_not_hold_up_the_end(aut
     class Hangs(Slow):
         start_urls = ()
 
-        async def closed(self, reason: str) -> None:
+        async def closed(self, reason: str) -> Any:
             await trio.sleep_forever()
 
     run = await crawled(Hangs)

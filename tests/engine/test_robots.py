@@ -14,7 +14,7 @@ from trawl.testing import Outage, SimulatedResponse, SimulatedWeb
 
 class Follows(trawl.Spider):
     name = "follows"
-    start_urls = ("http://a.example/",)
+    start_urls: tuple[str, ...] = ("http://a.example/",)
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         yield {"url": response.url}

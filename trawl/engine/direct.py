@@ -14,7 +14,7 @@ from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import IgnoreRequest, UnsupportedScheme
-from trawl.http import Outcome, Request, Response, scheme_of
+from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
 from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
 
@@ -81,7 +81,7 @@ class DirectFetches:
             DownloadError: There is no response.
             IgnoreRequest: It is refused by robots.txt or a middleware, or the crawl is ending and no callback asked.
         """
-        if scheme_of(request.url) not in {"http", "https"}:
+        if scheme_of(request.url) not in FETCHED_SCHEMES:
             raise UnsupportedScheme("only http and https are fetched", url=request.url, method=request.method)
         answer = Answer(current_turn.get())
         async with self._room:

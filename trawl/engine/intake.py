@@ -98,6 +98,8 @@ class Intake:
             refusal = self._admission.refusal(request, depth=depth)
             if refusal is not None:
                 self._stats.inc(refusal)
+                if is_start:
+                    logger.error("%r from start() is dropped: %s", request, refusal.replace("_", " "))
                 continue
             request.depth = depth
             admitted.append(request)

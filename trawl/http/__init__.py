@@ -5,9 +5,19 @@ from trawl.http.headers import Headers
 from trawl.http.outcome import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.http.request import Request
 from trawl.http.response import Response
-from trawl.http.url import canonicalize_url, host_of, host_scope, join_url, normalize_url, origin_of, scheme_of
+from trawl.http.url import (
+    FETCHED_SCHEMES,
+    canonicalize_url,
+    host_of,
+    host_scope,
+    join_url,
+    normalize_url,
+    origin_of,
+    scheme_of,
+)
 
 __all__ = [
+    "FETCHED_SCHEMES",
     "Drop",
     "Fetch",
     "Headers",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ada_url
 
 __all__ = [
+    "FETCHED_SCHEMES",
     "canonicalize_url",
     "host_of",
     "host_scope",
@@ -20,6 +21,9 @@ __all__ = [
     "scheme_of",
     "sorted_url",
 ]
+
+FETCHED_SCHEMES = frozenset({"http", "https"})
+"""What is sent; a request of another scheme is dropped and counted when it is scheduled."""
 
 
 def normalize_url(url: str) -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trawl.http import Request, host_of, normalize_url, scheme_of
+from trawl.http import FETCHED_SCHEMES, Request, host_of, normalize_url, scheme_of
 from trawl.scheduler.settings import SchedulerSettings
 
 __all__ = ["Admission"]
-
-FETCHED_SCHEMES = frozenset({"http", "https"})
 
 HOSTS_REMEMBERED = 10_000
 """Answers kept by host; a crawl of the open web sees more hosts than memory should hold."""

@@ -64,6 +64,7 @@ class Heads:
             if most:
                 for record in await self._frontier.lease_many(lane, most):
                     self._chooser.push(self._entry_of(record), now, record.not_before)
+                hungry[lane] = None  # those that wait for a time of their own are no heads: look again
 
     def _wanted(self, lane: LaneKey) -> int:
         best = self._frontier.best(lane)

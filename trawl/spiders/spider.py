@@ -6,7 +6,8 @@ import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, ClassVar
 
-from trawl.http import Request, Response
+from trawl.errors import UsageError
+from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
 from trawl.spiders.running import RunningCrawl
 
 __all__ = ["Spider"]
@@ -69,6 +70,29 @@ class Spider:
         if getattr(self, "_crawl", None) is not None:
             raise RuntimeError(f"{self!r} runs, or ran, in another crawl: make a new spider for each")
         self._crawl = crawl
+
+    def check(self) -> None:
+        """Refuse what can't be crawled before anything is sent; called once, before the crawl begins.
+
+        Looks at ``start_urls`` where they are a list or tuple and :meth:`start` is the default one.
+
+        Raises:
+            UsageError: A start URL is no valid ``http`` or ``https`` URL; the sentence names the entry.
+        """
+        if type(self).start is not Spider.start:
+            return
+        urls = self.start_urls
+        if isinstance(urls, str):
+            raise UsageError(f"{self.name}: start_urls is a list of URLs, not one text: use [{urls!r}]")
+        if not isinstance(urls, list | tuple):
+            return
+        for i, url in enumerate(urls):
+            try:
+                scheme = scheme_of(normalize_url(url))
+            except (TypeError, ValueError) as error:
+                raise UsageError(f"{self.name}: start_urls[{i}]: {error}") from error
+            if scheme not in FETCHED_SCHEMES:
+                raise UsageError(f"{self.name}: start_urls[{i}]: {url!r} is not fetched: only http and https are")
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -1,0 +1,104 @@
+"""Heads are leased ahead, and the order is as if they were not."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trawl.frontier import MemoryFrontier, Record
+from trawl.http import Request
+from trawl.scheduler import Chooser, Entry, Heads
+from trawl.scheduler.heads import LOW, MOST
+from trawl.throttling import Limits, Scope
+
+LANE = (("a.example",), "http://a.example")
+
+
+def entry_of(record: Record) -> Entry:
+    request = record.request
+    return Entry(
+        request,
+        record.scopes,
+        origin=record.origin,
+        priority=request.priority,
+        share=record.share,
+        order=record.order,
+        lease=record,
+    )
+
+
+class Lanes:
+    """A frontier, a core and the heads between them."""
+
+    def __init__(self, *, depth_first: bool = False) -> None:
+        self.frontier = MemoryFrontier(depth_first=depth_first)
+        self.chooser = Chooser(lambda id, now: Scope(id, Limits(concurrency=1)), places=1, depth_first=depth_first)
+        self.heads = Heads(self.frontier, self.chooser, entry_of)
+
+    async def push(self, *wanted: tuple[str, int, float]) -> None:
+        records = [
+            Record(
+                Request(f"http://a.example/{path}", priority=priority),
+                (("a.example", None),),
+                "http://a.example",
+                not_before=not_before,
+            )
+            for path, priority, not_before in wanted
+        ]
+        await self.frontier.push_many(records)
+        self.heads.pushed(records)
+
+    async def send_one(self, now: float = 0.0) -> str | None:
+        """Grant, finish and name the next request."""
+        if self.heads.are_wanted:
+            await self.heads.refill(now)
+        entry = self.chooser.grant(now)
+        if not isinstance(entry, Entry):
+            return None
+        self.heads.granted(entry.lease.lane_key())
+        self.chooser.sent(entry, now)
+        self.chooser.give_back(entry, now)
+        return str(entry.request.url.rsplit("/", 1)[1])
+
+
+async def drained(lanes: Lanes, now: float = 0.0) -> list[str]:
+    order = []
+    while (path := await lanes.send_one(now)) is not None:
+        order.append(path)
+    return order
+
+
+async def test_few_are_leased_ahead_and_all_are_sent_in_order() -> None:
+    lanes = Lanes()
+    await lanes.push(*[(str(i), 0, 0.0) for i in range(200)])
+    assert await lanes.send_one() == "0"
+    assert LOW <= lanes.chooser.buffered(LANE) < MOST
+    assert lanes.frontier.statistics().pending >= 200 - MOST
+    assert await drained(lanes) == [str(i) for i in range(1, 200)]
+
+
+@given(st.lists(st.tuples(st.integers(-2, 2), st.booleans()), min_size=1, max_size=120), st.booleans())
+@settings(deadline=None, max_examples=50)
+async def test_f12_the_best_of_a_lane_goes_first_however_many_are_leased(
+    steps: list[tuple[int, bool]], depth_first: bool
+) -> None:
+    """A plain sorted list is the model; sends are mixed with pushes of any priority."""
+    lanes = Lanes(depth_first=depth_first)
+    model: list[tuple[int, int, str]] = []
+    sent, wanted = [], []
+    for i, (priority, sends) in enumerate(steps):
+        await lanes.push((str(i), priority, 0.0))
+        model.append((-priority, -i if depth_first else i, str(i)))
+        if sends:
+            sent.append(await lanes.send_one())
+            model.sort()
+            wanted.append(model.pop(0)[2])
+    assert sent == wanted
+    assert await drained(lanes) == [path for _, _, path in sorted(model)]
+
+
+async def test_those_that_wait_for_a_time_of_their_own_hold_up_nobody_behind_them() -> None:  # P9
+    lanes = Lanes()
+    await lanes.push(*[(f"late{i}", 0, 60.0) for i in range(2 * MOST)], ("now", 0, 0.0))
+    assert await drained(lanes) == ["now"]
+    assert len(await drained(lanes, 60.0)) == 2 * MOST

@@ -1,0 +1,34 @@
+"""Errors say what failed, on what, and whether to try again."""
+
+from __future__ import annotations
+
+import trawl.errors
+import trawl.exceptions
+from trawl.errors import BodyTooLarge, CloseSpider, ConnectTimeout, HttpError, TrawlError
+from trawl.http import Request, Response
+
+
+def test_a_download_error_is_one_sentence_that_names_the_request() -> None:
+    error = ConnectTimeout("no connection within 30 s", url="http://a.example/", method="POST")
+    assert str(error) == "POST http://a.example/: no connection within 30 s"
+    assert error.is_retryable
+    assert not BodyTooLarge("too large").is_retryable
+    assert str(BodyTooLarge("too large")) == "too large"
+
+
+def test_an_http_error_carries_its_response() -> None:
+    response = Response("http://a.example/", 404, request=Request("http://a.example/"))
+    error = HttpError(response)
+    assert error.response is response
+    assert str(error) == "GET http://a.example/: answered 404"
+
+
+def test_close_spider_carries_its_reason() -> None:
+    assert CloseSpider("enough").reason == "enough"
+    assert CloseSpider().reason == "closespider"
+
+
+def test_the_public_face_has_every_error() -> None:
+    assert trawl.exceptions.__all__ == trawl.errors.__all__
+    for name in trawl.errors.__all__:
+        assert issubclass(getattr(trawl.exceptions, name), TrawlError)
