@@ -244,7 +244,7 @@ class ResponseParser:
         fields = self.trailers if self.has_head else self.fields
         if len(fields) >= MOST_FIELDS:
             raise ResponseBroken(f"its headers have no end: more than {MOST_FIELDS} fields")
-        fields.append((name, value))
+        fields.append((name, value.rstrip(b" \t")))  # llhttp has dropped what is before it only
 
     def on_headers_complete(self) -> None:
         """All fields of the final response, or of an interim one, are there."""

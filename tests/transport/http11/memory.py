@@ -1,0 +1,86 @@
+"""Servers in memory: what they send is a script, read in exactly the pieces that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import attrs
+import trio
+from trio.testing import MemoryReceiveStream, MemorySendStream
+
+from trawl.transport import TransportSettings
+from trawl.transport.http11 import Http11Transport
+from trawl.transport.http11.pool import Site
+from trawl.transport.http11.wire import StreamWire, Wire
+
+__all__ = ["CLOSES", "STALLS", "Script", "Servers", "transport_to"]
+
+CLOSES = b"(closes)"
+"""A piece that means: the server closes."""
+
+STALLS = b"(stalls)"
+"""A piece that means: the server says nothing more."""
+
+Script = Iterable[bytes]
+"""The pieces that one connection reads."""
+
+
+@attrs.define
+class Servers:
+    """Scripted connections, one after another; the last script is for all that follow.
+
+    Attributes:
+        sent: What the client has sent on each connection.
+        opened: Connections so far.
+        closed: Those that the client has closed.
+        sites: Whom they were opened to.
+    """
+
+    scripts: list[Script]
+    send_hook: Callable[[], Awaitable[None]] | None = None
+    sent: list[bytes] = attrs.Factory(list)
+    opened: int = 0
+    closed: int = 0
+    sites: list[str] = attrs.Factory(list)
+    quiet: bool = True
+
+    async def connect(self, site: Site) -> Wire:
+        """Open the next connection."""
+        await trio.lowlevel.checkpoint()
+        number = self.opened
+        self.opened += 1
+        self.sites.append(site.origin)
+        self.sent.append(b"")
+        pieces = iter(self.scripts[min(number, len(self.scripts) - 1)])
+
+        async def give_next() -> None:
+            piece = next(pieces, CLOSES)
+            if piece == STALLS:
+                await trio.sleep_forever()
+            elif piece == CLOSES:
+                receiving.put_eof()
+            else:
+                receiving.put_data(piece)
+
+        async def note() -> None:
+            self.sent[number] += sending.get_data_nowait()
+            if self.send_hook is not None:
+                await self.send_hook()
+
+        sending, receiving = MemorySendStream(note), MemoryReceiveStream(give_next)
+        is_open = True
+
+        def close() -> None:
+            nonlocal is_open
+            self.closed += is_open
+            is_open = False
+            sending.close()
+            receiving.close()
+
+        stream: trio.StapledStream[MemorySendStream, MemoryReceiveStream] = trio.StapledStream(sending, receiving)
+        return StreamWire(stream, close=close, is_quiet=lambda: self.quiet and is_open, peer="192.0.2.1")
+
+
+def transport_to(servers: Servers, settings: TransportSettings | None = None) -> Http11Transport:
+    """A transport whose every connection is one of ``servers``."""
+    return Http11Transport(settings or TransportSettings(), connect=servers.connect)
