@@ -237,8 +237,9 @@ def test_a_handlers_bug_is_not_taken_for_the_networks(caplog: pytest.LogCaptureF
         raise KeyError("the test's own bug")
 
     caplog.set_level(logging.CRITICAL)
-    with pytest.raises(KeyError, match="own bug"):
-        simulate(Pages, a_web(handler=buggy), settings=EXACT, pages=1)
+    for options in ({"handler": buggy}, {"latency": buggy}, {"connect": buggy}):
+        with pytest.raises(KeyError, match="own bug"):
+            simulate(Pages, a_web(**options), settings=EXACT, pages=1)
 
 
 async def test_cancelling_a_simulated_crawl_cancels_it(autojump_clock: MockClock) -> None:

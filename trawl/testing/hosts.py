@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -20,6 +21,11 @@ Handler = Callable[[Request], SimulatedResponse | Awaitable[SimulatedResponse]]
 """Answers requests at the instant of their send; may be async and sleep on the virtual clock."""
 
 NOT_FOUND = SimulatedResponse(404, "", {"Content-Type": "text/plain; charset=utf-8"})
+
+
+def _checked_address(instance: object, attribute: object, address: str) -> None:
+    if address:
+        ipaddress.ip_address(address)  # its own error says what is wrong
 
 
 def _as_limits(limit: RateLimit | Iterable[RateLimit] | None) -> tuple[RateLimit, ...]:
@@ -55,6 +61,7 @@ class Host:
         connect_error: What goes wrong with connecting, or a function of the request that gives it or None.
         outages: When it is down.
         is_implied: Nobody described it; a page was put on it.
+        address: Where its name leads; several hosts may share it. "": an address of its own.
     """
 
     name: str
@@ -68,6 +75,7 @@ class Host:
     connect_error: Failure | Callable[[Request], Failure | None] | None = attrs.field(default=None)
     outages: tuple[Outage, ...] = attrs.field(default=(), converter=as_outages)
     is_implied: bool = False
+    address: str = attrs.field(default="", validator=_checked_address)
 
     @connect_error.validator
     def _is_failure(self, attribute: object, error: Any) -> None:

@@ -97,6 +97,7 @@ async def _crawl(
             watchers=[recording.watch],
             transport=transport,
             blocking=InlineBlocking(),
+            resolve=web.resolve,
             seed=seed,
             now_utc=WALL_START_UTC,
             recorder=recording.record,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from types import MappingProxyType
 
 import attrs
@@ -30,7 +31,8 @@ class Send:
         url: What was asked for.
         method: How.
         host: The host, written as its scope is.
-        slot: Which slot of its host's scope carried it, from 1; 0: it took none (``dont_throttle``, or other scopes).
+        slot: Which slot of its host's scope (or its address's, where that counts) carried it, from 1; 0: it took none
+            (``dont_throttle``, or other scopes).
         scopes: What it was charged to: scope to amount.
         slots: Which slot of each of these scopes carried it.
         status: The status of the answer; None without a whole answer.
@@ -99,7 +101,7 @@ class Ledger:
                     finished=shown((now if row.ended_at is None else row.ended_at) - begun_at),
                     url=row.url,
                     host=host,
-                    slot=taken.get(host, 0),
+                    slot=taken.get(host, 0) or _slot_of_address(taken),
                     scopes=charged,
                     status=row.status,
                     method=row.method,
@@ -119,3 +121,15 @@ def _amounts(scopes: _Charges) -> Mapping[str, float]:
 
 def _slots(scopes: _Charges, slots: tuple[int, ...]) -> Mapping[str, int]:
     return MappingProxyType({scope: slot for (scope, _), slot in zip(scopes, slots, strict=False)})
+
+
+def _slot_of_address(slots: Mapping[str, int]) -> int:
+    """The slot of the only scope, where that is an address."""
+    if len(slots) != 1:
+        return 0
+    (scope, slot), *_ = slots.items()
+    try:
+        ip_address(scope.strip("[]"))
+    except ValueError:
+        return 0
+    return slot

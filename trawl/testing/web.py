@@ -6,8 +6,12 @@ generators at their start, so that a web serves any number of runs and each sees
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 from trawl.errors import NameNotResolved
 from trawl.http import Request, host_scope, normalize_url
@@ -17,6 +21,7 @@ from trawl.testing.limits import RateLimit
 from trawl.testing.outages import Outage
 from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, page_of, redirect_to
 from trawl.testing.wire import SimulatedTransport
+from trawl.transport.dial import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from trawl.transport import TransportSettings
 
 __all__ = ["SimulatedWeb"]
+
+TEST_NETWORK = IPv4Network("198.18.0.0/15")
 
 
 class SimulatedWeb:
@@ -56,6 +63,7 @@ class SimulatedWeb:
         headers: Mapping[str, str] | None = None,
         connect_error: Failure | Callable[[Request], Failure | None] | None = None,
         outages: Iterable[Outage | tuple[float, float]] = (),
+        address: str = "",
     ) -> None:
         """Put a host on the web: any path answers 200 with an empty HTML page unless something else is said.
 
@@ -74,6 +82,7 @@ class SimulatedWeb:
             headers: The fields there.
             connect_error: What goes wrong with connecting, or a function of the request that gives it or None.
             outages: When it is down: outages, or pairs of start and end, in seconds since the crawl began.
+            address: The IP address that its name leads to; hosts may share one. "": one of its own.
 
         Raises:
             ValueError: The host is there already, or a value is out of range.
@@ -93,6 +102,7 @@ class SimulatedWeb:
             answer=SimulatedResponse(status, body, headers),
             connect_error=connect_error,
             outages=outages,
+            address=address,
         )
 
     def add_page(
@@ -149,6 +159,26 @@ class SimulatedWeb:
         """The host that answers for a URL in normal form: by ``host:port``, then by ``host``; None: no such name."""
         scope = host_scope(url)
         return self._hosts.get(scope) or self._hosts.get(_without_port(scope))
+
+    async def resolve(self, host: str, port: int) -> Sequence[Address]:
+        """The address of a host of this web: the name server of a simulated run. Always a checkpoint.
+
+        A host without an address of its own gets one from 198.18.0.0/15, which is for tests (RFC 2544), by its number.
+
+        Raises:
+            OSError: ``socket.gaierror``: there is no such host.
+        """
+        await trio.lowlevel.checkpoint()
+        literal = _literal(host)
+        if literal is None:
+            names = [name for name in self._hosts if _without_port(name) == host]
+            if not names:
+                raise socket.gaierror(socket.EAI_NONAME, f"no host of the simulated web is named {host!r}")
+            own = next((self._hosts[name].address for name in names if self._hosts[name].address), "")
+            literal = ip_address(own) if own else TEST_NETWORK[1 + list(self._hosts).index(names[0])]
+        if literal.version == 4:
+            return [Address(socket.AF_INET, (str(literal), port))]
+        return [Address(socket.AF_INET6, (str(literal), port, 0, 0))]
 
     def page_at(self, url: str) -> SimulatedResponse | None:
         """The page at a URL in normal form, if one was added."""
@@ -213,6 +243,13 @@ class SimulatedWeb:
 
     def __repr__(self) -> str:
         return f"<SimulatedWeb of {len(self._hosts)} hosts and {len(self._pages)} pages>"
+
+
+def _literal(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
 
 
 def _without_port(scope: str) -> str:

@@ -112,6 +112,7 @@ class HostTable(Struct, frozen=True, forbid_unknown_fields=True):
     outages: list[OutageTable] = []
     site: SiteTable | None = None
     pages: dict[str, PageTable] = {}
+    address: str = ""
 
 
 class WebTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,6 +166,7 @@ def _web_of(table: WebTable, folder: Path) -> SimulatedWeb:
             "headers": host.headers,
             "connect_error": _failure(host.connect_error),
             "outages": [_outage(each) for each in host.outages],
+            "address": host.address,
         }
         if host.site is None:
             web.add_host(name, **options)

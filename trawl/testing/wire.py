@@ -131,9 +131,17 @@ class SimulatedTransport:
         """Send ``request`` over the simulated web. What its servers do wrong is an error in the outcome. A checkpoint.
 
         Raises:
-            TypeError: A handler gave something that is no answer. What a handler raises, other than a download error,
-                is raised here too: it is a bug in the test.
+            TypeError: A handler gave something that is no answer. What a handler or a law raises, other than a download
+                error, is raised here too: it is a bug in the test.
         """
+        try:
+            return await self._sent(request, on_sent)
+        except Exception as error:
+            if self.on_bug is not None:
+                self.on_bug(error)
+            raise
+
+    async def _sent(self, request: Request, on_sent: Callable[[], None]) -> Outcome:
         now = trio.current_time()
         if self.begun_at is None:
             self.begun_at = now
@@ -149,10 +157,6 @@ class SimulatedTransport:
         row = self._report(exchange, on_sent)
         try:
             return await self._answered(exchange)
-        except Exception as error:
-            if self.on_bug is not None:
-                self.on_bug(error)
-            raise
         finally:
             if row.ended_at is None:  # cancelled, or a handler's bug
                 row.ended_at = trio.current_time()
@@ -207,8 +211,10 @@ class SimulatedTransport:
         exchange.row = row = Row(exchange.request.url, exchange.request.method, now)
         self.ledger.rows.append(row)
         self.ledger.sending = row
-        on_sent()
-        self.ledger.sending = None
+        try:
+            on_sent()
+        finally:
+            self.ledger.sending = None
         return row
 
     async def _answered(self, exchange: _Exchange) -> Outcome:
