@@ -13,7 +13,7 @@ import trio
 
 from trawl.engine.state import State
 from trawl.engine.turn import Waiter
-from trawl.frontier import Frontier, Record, Scopes
+from trawl.frontier import Amounts, Frontier, Record, Scopes
 from trawl.http import Request, fingerprint
 from trawl.observe import Stats
 from trawl.scheduler import Admission, Entry, Heads
@@ -86,6 +86,7 @@ class Intake:
             is_direct=True,
             is_exempt=bool(request.meta_get("dont_throttle")),
             passes_gate=passes_gate,
+            amounts=self._amounts(scopes),
             waiter=waiter,
         )
 
@@ -145,14 +146,20 @@ class Intake:
             if mark is not None:
                 await self._frontier.disclaim([mark])
             return None
-        return Record(request, scopes, self._origin_of(request), mark, not_before(request), self._share(scopes))
+        origin = self._origin_of(request)
+        amounts = self._amounts(scopes)
+        if not amounts:
+            return Record(request, scopes, origin, mark, not_before(request))
+        share = next(amount for amount in amounts if amount is not None)  # the larger goes first among its equals (F07)
+        return Record(request, scopes, origin, mark, not_before(request), share, amounts)
 
-    def _share(self, scopes: Scopes) -> float:
-        """The amount that a request names of a scope with a quota: the larger goes first among its equals (F07)."""
-        for scope_id, amount in scopes:
-            if amount is not None and self._throttle.scope(scope_id, trio.current_time()).quota is not None:
-                return amount
-        return 0.0
+    def _amounts(self, scopes: Scopes) -> Amounts:
+        """The amounts that a request names of scopes with a quota; empty where it names none."""
+        if all(amount is None for _, amount in scopes):
+            return ()
+        now = trio.current_time()
+        amounts = tuple(None if self._throttle.scope(id, now).quota is None else amount for id, amount in scopes)
+        return amounts if any(amount is not None for amount in amounts) else ()
 
 
 def page_entry(record: Record) -> Entry:
@@ -166,6 +173,7 @@ def page_entry(record: Record) -> Entry:
         is_exempt=bool(request.meta_get("dont_throttle")),
         lease=record,
         share=record.share,
+        amounts=record.amounts,
         order=record.order,
     )
 

@@ -54,7 +54,9 @@ class Succession:
             if isinstance(successor, str):
                 return successor
         else:
-            successor = Record(then.request, lease.scopes, lease.origin, lease.fingerprint, share=lease.share)
+            successor = Record(
+                then.request, lease.scopes, lease.origin, lease.fingerprint, share=lease.share, amounts=lease.amounts
+            )
             then.request.depth = lease.request.depth
         successor.not_before = max(successor.not_before, not_before)
         await self._frontier.replace(lease, successor)

@@ -22,13 +22,16 @@ import attrs
 
 from trawl.http import Request
 
-__all__ = ["Frontier", "FrontierStatistics", "LaneKey", "Record", "Scopes", "SortKey"]
+__all__ = ["Amounts", "Frontier", "FrontierStatistics", "LaneKey", "Record", "Scopes", "SortKey"]
 
 Scopes: TypeAlias = "tuple[tuple[str, float | None], ...]"
 """Scope ids, sorted, each with its expected amount (None: not named, counts 1.0)."""
 
-LaneKey: TypeAlias = "tuple[tuple[str, ...], str]"
-"""Scope ids, sorted, and the origin."""
+Amounts: TypeAlias = "tuple[float | None, ...]"
+"""The amounts named of scopes with a quota, in the order of the scopes; None where none is. Empty: none is anywhere."""
+
+LaneKey: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
+"""Scope ids, sorted, and the origin; and the amounts, where a quota makes them matter."""
 
 SortKey: TypeAlias = "tuple[int, float, int]"
 """What orders a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
@@ -44,10 +47,12 @@ class Record:
         fingerprint: 16 bytes that were claimed for it; None where duplicates are wanted (``dont_filter``).
         not_before: The instant on the run clock before which it may not be sent; 0.0 for none.
         share: The largest part of a quota that it names as its amount; 0.0 where it names none. The larger goes first.
+        amounts: The amounts it names of scopes with a quota; empty where it names none. Requests of different amounts
+            are in different lanes, so that one that fits passes one that does not (F11).
         order: Given by the frontier when it is pushed or replaced: later is larger.
     """
 
-    __slots__ = ("fingerprint", "not_before", "order", "origin", "request", "scopes", "share")
+    __slots__ = ("amounts", "fingerprint", "not_before", "order", "origin", "request", "scopes", "share")
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class Record:
         fingerprint: bytes | None = None,
         not_before: float = 0.0,
         share: float = 0.0,
+        amounts: Amounts = (),
     ) -> None:
         self.request = request
         self.scopes = scopes
@@ -64,11 +70,13 @@ class Record:
         self.fingerprint = fingerprint
         self.not_before = not_before
         self.share = share
+        self.amounts = amounts
         self.order = 0
 
     def lane_key(self) -> LaneKey:
-        """The lane it belongs to; amounts stay out, or there would be a lane a request."""
-        return tuple([scope for scope, _ in self.scopes]), self.origin
+        """The lane it belongs to; amounts that no quota counts stay out."""
+        ids = tuple([scope for scope, _ in self.scopes])
+        return (ids, self.origin, self.amounts) if self.amounts else (ids, self.origin)
 
     def __repr__(self) -> str:
         return f"<Record {self.order} {self.request.method} {self.request.url}>"

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from heapq import heappop
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from trawl.scheduler.claims import PASSES
 from trawl.scheduler.gates import OriginGate
-from trawl.scheduler.lanes import PAGE, PASSING, READY, Entry, Lane, LaneId, Refused, SortKey
+from trawl.scheduler.lanes import PASSING, READY, Entry, Lane, LaneId, PageLane, Refused, SortKey, page_lane_id
 from trawl.scheduler.later import Later
 from trawl.scheduler.outlook import waiting, why
 from trawl.scheduler.waiting import BACKOFF_PATIENCE, Board, Room
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from trawl.throttling.scope import Scope
 
 __all__ = ["Chooser", "PageLane", "Refused"]
-
-PageLane: TypeAlias = "tuple[tuple[str, ...], str]"
-"""A lane of pages, as the frontier names it: scope ids, sorted, and the origin."""
-
 
 class Chooser:
     """Lanes, scopes and places of one crawl.
@@ -229,12 +225,12 @@ class Chooser:
 
     def buffered(self, lane: PageLane) -> int:
         """How many pages wait in a lane; those that were pushed with a later time are not among them yet."""
-        found = self.lanes.get((*lane, PAGE))
+        found = self.lanes.get(page_lane_id(lane))
         return 0 if found is None else len(found.queue)
 
     def head(self, lane: PageLane) -> SortKey | None:
         """The key of the best page that waits in a lane; None when none does."""
-        found = self.lanes.get((*lane, PAGE))
+        found = self.lanes.get(page_lane_id(lane))
         return None if found is None else found.queue[0][:3]
 
     def why(self, subject: object, now: float) -> Reason | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trawl.scheduler.waiting import Room
     from trawl.throttling.scope import Scope
 
-__all__ = ["PAGE", "PASSING", "READY", "Entry", "Lane", "LaneId", "Rank", "Refused", "SortKey"]
+__all__ = ["PAGE", "PASSING", "READY", "Entry", "Lane", "LaneId", "PageLane", "Rank", "Refused", "SortKey", "page_lane_id"]
 
 Rank: TypeAlias = "tuple[bool, int, int]"
 """What orders lanes, the least first: direct before page, then minus priority, then the turn."""
@@ -27,14 +27,25 @@ SortKey: TypeAlias = "tuple[int, float, int]"
 """What orders the entries of a lane, the least first: minus priority, minus the share of a quota, the order of
 coming."""
 
-LaneId: TypeAlias = "tuple[tuple[str, ...], str, int]"
-"""Scope ids (sorted), the origin, and the kind of lane."""
+Amounts: TypeAlias = "tuple[float | None, ...]"
+"""The amounts named of scopes with a quota, in the order of the scopes; empty where none is."""
+
+LaneId: TypeAlias = "tuple[tuple[str, ...], str, int] | tuple[tuple[str, ...], str, int, Amounts]"
+"""Scope ids (sorted), the origin, the kind of lane, and the amounts where a quota makes them matter."""
+
+PageLane: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
+"""A lane of pages, as the frontier names it: the same without the kind."""
 
 DIRECT, PASSING, PAGE, EXEMPT = range(4)
 """Kinds of lanes. Exempt pages have no scopes, and a lane apart from those that need none."""
 
 READY = "ready"
 """Where a lane is that will be looked at at the next choice."""
+
+
+def page_lane_id(lane: PageLane) -> LaneId:
+    """The id of a lane that the frontier names."""
+    return (lane[0], lane[1], PAGE, lane[2]) if len(lane) == 3 else (lane[0], lane[1], PAGE)
 
 
 class Entry:
@@ -50,6 +61,8 @@ class Entry:
         passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
         share: The part of a quota that it names as its amount; the larger goes first among equals. None: found from the
             amounts.
+        amounts: The amounts it names of scopes with a quota: each set of them has a lane of its own, so that what fits
+            passes what does not (F11). Empty: none.
         order: Its place among equals, less first; None: the order of coming. Entries of one lane have all one or all
             none.
         lease: The frontier's record; the core does not look into it.
@@ -67,6 +80,7 @@ class Entry:
     """
 
     __slots__ = (
+        "amounts",
         "granted_at",
         "is_direct",
         "is_exempt",
@@ -100,6 +114,7 @@ class Entry:
         is_exempt: bool = False,
         passes_gate: bool = False,
         share: float | None = None,
+        amounts: Amounts = (),
         order: int | None = None,
         lease: Any = None,
         waiter: Any = None,
@@ -112,6 +127,7 @@ class Entry:
         self.is_exempt = is_exempt
         self.passes_gate = passes_gate
         self.share = share
+        self.amounts = amounts
         self.order = order
         self.lease = lease
         self.waiter = waiter
@@ -131,11 +147,14 @@ class Entry:
         return 1.0 if amount is None else amount
 
     def lane_id(self) -> LaneId:
-        """The lane it belongs to. Amounts stay out, or there would be a lane a request."""
+        """The lane it belongs to. Amounts that no quota counts stay out."""
         kind = EXEMPT if self.is_exempt else PAGE
         if self.is_direct:
             kind = PASSING if self.passes_gate else DIRECT
-        return tuple([] if self.is_exempt else [scope for scope, _ in self.scopes]), self.origin, kind
+        ids = tuple([] if self.is_exempt else [scope for scope, _ in self.scopes])
+        if self.amounts and not self.is_exempt:
+            return ids, self.origin, kind, self.amounts
+        return ids, self.origin, kind
 
     def __lt__(self, other: Entry) -> bool:
         return False  # two equal keys in a heap: either may go first
