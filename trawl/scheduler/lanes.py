@@ -36,8 +36,8 @@ LaneId: TypeAlias = "tuple[tuple[str, ...], str, int] | tuple[tuple[str, ...], s
 PageLane: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
 """A lane of pages, as the frontier names it: the same without the kind."""
 
-DIRECT, PASSING, PAGE, EXEMPT = range(4)
-"""Kinds of lanes. Exempt pages have no scopes, and a lane apart from those that need none."""
+DIRECT, PASSING, PAGE = range(3)
+"""Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
 
 READY = "ready"
 """Where a lane is that will be looked at at the next choice."""
@@ -148,7 +148,7 @@ class Entry:
 
     def lane_id(self) -> LaneId:
         """The lane it belongs to. Amounts that no quota counts stay out."""
-        kind = EXEMPT if self.is_exempt else PAGE
+        kind = PAGE
         if self.is_direct:
             kind = PASSING if self.passes_gate else DIRECT
         ids = tuple([] if self.is_exempt else [scope for scope, _ in self.scopes])
