@@ -34,7 +34,8 @@ from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.spiders import Spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import HttpxTransport, Transport, TransportSettings
-from trawl.transport.dial import ThreadResolver
+from trawl.transport.dial import Resolve, ThreadResolver
+from trawl.transport.whereabouts import Whereabouts
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
 
@@ -190,6 +191,7 @@ async def crawl_with(
     handle_signals: bool = False,
     transport: Transport | None = None,
     blocking: Blocking | None = None,
+    resolve: Resolve | None = None,
     seed: int | None = None,
     now_utc: datetime | None = None,
     recorder: Recorder | None = None,
@@ -206,6 +208,7 @@ async def crawl_with(
         handle_signals: Let SIGINT and SIGTERM drain the crawl, and cancel it at the second.
         transport: The wire; the real one if None.
         blocking: How blocking work is done; in threads if None.
+        resolve: Looks names up; as the system does if None.
         seed: Of all randomness; drawn if None.
         now_utc: The wall time now; the machine's if None.
         recorder: Told of each send and its end.
@@ -214,12 +217,15 @@ async def crawl_with(
         UsageError: A feed can't be opened, or a start URL can't be fetched; nothing was sent.
     """
     blocking = blocking or ThreadBlocking()
+    resolve = resolve or ThreadResolver(blocking)
+    whereabouts = Whereabouts(resolve)
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
     instance = spider(**spider_args or {})
     instance.check()
     stats = Stats()
-    middleware = settings.of(MiddlewareSettings)
+    middleware, throttling = settings.of(MiddlewareSettings), settings.of(ThrottlingSettings)
+    pinned = whereabouts if throttling.concurrent_requests_per_ip else resolve  # goes where it was charged (I05)
     feeds = await open_feeds(
         settings.of(FeedsSettings), blocking, spider_name=instance.name, started_utc=wall.anchor_utc, stats=stats
     )
@@ -229,10 +235,10 @@ async def crawl_with(
         stats=stats,
         engine=settings.of(EngineSettings),
         scheduler=settings.of(SchedulerSettings),
-        throttling=settings.of(ThrottlingSettings),
+        throttling=throttling,
         robots=settings.of(RobotsSettings),
         user_agent=middleware.user_agent,
-        transport=transport or HttpxTransport(settings.of(TransportSettings), resolve=ThreadResolver(blocking)),
+        transport=transport or HttpxTransport(settings.of(TransportSettings), resolve=pinned),
         middleware=build(
             middleware,
             rng=random.Random(f"{seed}:middleware"),
@@ -247,6 +253,7 @@ async def crawl_with(
         recorder=recorder,
         wall=wall,
         seed=seed,
+        address_of=whereabouts.address_of,
     )
     async with feeds:
         ended = await run_plan(plan)

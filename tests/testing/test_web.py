@@ -136,3 +136,26 @@ def test_a_web_says_what_is_on_it() -> None:
     web.add_host("a.example", limit=[RateLimit(1), RateLimit(2)], robots=SimulatedResponse(503))
     web.add_page("http://a.example/")
     assert repr(web) == "<SimulatedWeb of 1 hosts and 1 pages>"
+
+
+async def test_its_name_server_gives_each_host_an_address_of_its_own_unless_they_share_one() -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    web.add_host("b.example:8080")
+    web.add_host("c.example", address="192.0.2.1")
+    web.add_host("d.example", address="2001:db8::1")
+    found = {name: (await web.resolve(f"{name}.example", 80))[0].sockaddr for name in "abcd"}
+    assert found == {
+        "a": ("198.18.0.1", 80),
+        "b": ("198.18.0.2", 80),
+        "c": ("192.0.2.1", 80),
+        "d": ("2001:db8::1", 80, 0, 0),
+    }
+    assert (await web.resolve("192.0.2.9", 443))[0].sockaddr == ("192.0.2.9", 443)
+    with pytest.raises(OSError, match="nobody.example"):
+        await web.resolve("nobody.example", 80)
+
+
+def test_an_address_that_is_none_is_refused_when_the_host_is_added() -> None:
+    with pytest.raises(ValueError, match="nowhere"):
+        SimulatedWeb().add_host("a.example", address="nowhere")

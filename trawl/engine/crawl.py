@@ -14,7 +14,7 @@ from trawl.http import Request, Response
 from trawl.observe import Stats
 from trawl.scheduler import Chooser
 from trawl.spiders import Spider
-from trawl.throttling import Reason, ScopeReport, Throttle
+from trawl.throttling import AddressOf, Reason, ScopeReport, Throttle
 
 __all__ = ["Crawl", "Waiting", "Watcher"]
 
@@ -70,13 +70,16 @@ class Crawl:
         started_at: When it began, on the run clock, in seconds.
     """
 
-    def __init__(self, *, spider: Spider, settings: Mapping[str, Any], stats: Stats, state: State) -> None:
+    def __init__(
+        self, *, spider: Spider, settings: Mapping[str, Any], stats: Stats, state: State, address_of: AddressOf
+    ) -> None:
         self.spider = spider
         self.settings = settings
         self.stats = stats
         self.started_at = trio.current_time()
         self.cancel_scope = trio.CancelScope()
         self._state = state
+        self._address_of = address_of
         self._when_cancelled: list[Callable[[], None]] = []
 
     def bind(self, *, chooser: Chooser, throttle: Throttle, direct: DirectFetches) -> None:
@@ -126,6 +129,17 @@ class Crawl:
             IgnoreRequest: robots.txt or a middleware refused it, or the crawl is ending.
         """
         return await self._direct.fetch(request)
+
+    async def address_of(self, host: str) -> str | None:
+        """The address that requests to a host go to, as text; None where it has none. A checkpoint.
+
+        Each host is looked up once and its answer kept. With ``CONCURRENT_REQUESTS_PER_IP`` set, the transport connects
+        to the very address that is told here.
+
+        Args:
+            host: A name or address, with or without a port.
+        """
+        return await self._address_of(host)
 
     def shutdown(self, reason: str = "shutdown") -> None:
         """Send nothing new and let what is in flight end, at the longest ``SHUTDOWN_TIMEOUT`` seconds."""

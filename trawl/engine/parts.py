@@ -31,7 +31,7 @@ from trawl.observe import Stats
 from trawl.robots import RobotsSettings
 from trawl.scheduler import Admission, Chooser, Entry, Heads, SchedulerSettings
 from trawl.spiders import Spider
-from trawl.throttling import Scope, Throttle, ThrottlingSettings
+from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
 from trawl.transport import Transport
 
 __all__ = ["Parts", "Plan", "assemble"]
@@ -60,6 +60,7 @@ class Plan:
         recorder: Told of each send and its end.
         wall: Wall time read off the run clock.
         seed: All randomness of the run comes from it.
+        address_of: Says the address of a host, for limits by address and for managers.
     """
 
     spider: Spider
@@ -80,6 +81,7 @@ class Plan:
     recorder: Recorder | None
     wall: WallClock
     seed: int
+    address_of: AddressOf
 
 
 @attrs.define
@@ -139,8 +141,17 @@ def assemble(plan: Plan) -> Parts:
 
 def _core(plan: Plan) -> _Core:
     stats, state, places = plan.stats, State(), Places()
-    crawl = Crawl(spider=plan.spider, settings=plan.settings, stats=stats, state=state)
-    throttle = Throttle(plan.throttling, seed=plan.seed, wall=plan.wall, changed=_nobody_waits, crawl=crawl)
+    crawl = Crawl(
+        spider=plan.spider, settings=plan.settings, stats=stats, state=state, address_of=plan.address_of
+    )
+    throttle = Throttle(
+        plan.throttling,
+        seed=plan.seed,
+        wall=plan.wall,
+        changed=_nobody_waits,
+        crawl=crawl,
+        resolve=plan.address_of,
+    )
     gates = RobotsGates(
         plan.robots,
         user_agent=plan.user_agent,

@@ -45,6 +45,10 @@ class RunningCrawl(Protocol):
         """Send a request through the throttle and wait for its response."""
         ...
 
+    async def address_of(self, host: str) -> str | None:
+        """The address that requests to a host go to, as text; None where it has none."""
+        ...
+
     def shutdown(self, reason: str = "shutdown") -> None:
         """Send nothing new, let what is in flight end, and finish with ``reason``."""
         ...

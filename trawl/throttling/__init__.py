@@ -1,6 +1,7 @@
 """Throttling: scopes, their limits, and the policies that move them. Pure: functions of state and ``now``."""
 
 from trawl.throttling.backoff import Backoff
+from trawl.throttling.charging import AddressOf
 from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.limits import Limits
 from trawl.throttling.manager import (
@@ -15,6 +16,7 @@ from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.throttle import Throttle
 
 __all__ = [
+    "AddressOf",
     "Backoff",
     "Limits",
     "Reason",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from trawl.http import host_scope
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.scope import Scope
+from trawl.throttling.scopes import is_address, is_host_like
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
@@ -106,6 +107,15 @@ class Alarms:
                 logger.warning(
                     "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
                     id, concurrency, self._most,
+                )  # fmt: skip
+
+        if self._settings.concurrent_requests_per_ip:  # I05: addresses are looked up in the configuration, not names
+            hosts = [id for id, _ in kinds.configured() if is_host_like(id) and not is_address(id)]
+            if hosts and self._settings.throttling_scopes != type(self._settings)().throttling_scopes:
+                logger.warning(
+                    "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names are not used "
+                    "(%s); name the address, or give scopes in meta",
+                    ", ".join(map(repr, hosts)),
                 )  # fmt: skip
 
     def faster_than_robots(self, scope: Scope, policy: ScopePolicy, delay: float) -> None:

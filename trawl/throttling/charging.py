@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from trawl.http import Request
     from trawl.throttling.kinds import Kinds
 
-__all__ = ["Charging", "Resolve"]
+__all__ = ["AddressOf", "Charging"]
 
-Resolve = Callable[[str], Awaitable[str | None]]
+AddressOf = Callable[[str], Awaitable[str | None]]
 """The address of a host (as ``host`` or ``host:port``), or None where it has none."""
 
 _ADDRESSES = 100_000  # hosts whose address is remembered
@@ -27,13 +27,13 @@ class Charging:
     Args:
         manager: The manager.
         kinds: Told which ids are requests' own hosts.
-        resolve: Says addresses; None: scopes stay hosts.
+        address_of: Says addresses; None: scopes stay hosts.
     """
 
-    def __init__(self, manager: Any, kinds: Kinds, resolve: Resolve | None) -> None:
+    def __init__(self, manager: Any, kinds: Kinds, address_of: AddressOf | None) -> None:
         self._manager = manager
         self._kinds = kinds
-        self._resolve = resolve
+        self._address_of = address_of
         self._names_scopes = is_overridden(manager, "get_scopes") and hasattr(manager, "get_scopes")
         self._addresses: dict[str, str] = {}
 
@@ -50,11 +50,11 @@ class Charging:
         if self._names_scopes:
             return None
         host = host_scope(request.url)
-        if self._resolve is not None:
-            address = self._addresses.get(host)
-            return None if address is None else self._noted(((address, None),), request)
         if not host:
             return ()
+        if self._address_of is not None:
+            address = self._addresses.get(host)
+            return None if address is None else ((address, None),)
         if "." not in host:
             self._kinds.own_host(host)
         return ((host, None),)
@@ -72,12 +72,26 @@ class Charging:
             return charges
         if self._names_scopes:
             return self._noted(charges_of(await awaited(self._manager.get_scopes(request))), request)
+        return self._noted(((await self.own_scope(request), None),), request)
+
+    async def own_scope(self, request: Request) -> str:
+        """What a request is charged to by default: its host, or the address of that (I05). "" for a URL without a host.
+
+        A checkpoint where an address has to be looked up. A host without one keeps its name.
+        """
         host = host_scope(request.url)
-        if self._resolve is not None and host and host not in self._addresses:
-            self._addresses[host] = normal_id(await self._resolve(host) or host)
-            if len(self._addresses) > _ADDRESSES:
-                del self._addresses[next(iter(self._addresses))]
-        return self._noted(((self._addresses.get(host, host), None),) if host else (), request)
+        if self._address_of is None or not host:
+            return host
+        known = self._addresses.get(host)
+        if known is not None:
+            return known
+        address = await self._address_of(host)
+        if address is None:
+            return host
+        self._addresses[host] = normal_id(address)
+        if len(self._addresses) > _ADDRESSES:
+            del self._addresses[next(iter(self._addresses))]
+        return self._addresses[host]
 
     def _noted(self, charges: Charges, request: Request) -> Charges:
         """Note what is only known here: that an id is its request's own host (E20)."""

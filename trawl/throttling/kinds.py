@@ -5,7 +5,6 @@ Looked up by ``host:port``, then by ``host`` (E19); an id without an entry gets 
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ from trawl.throttling.manager import ThrottlingScopeManager
 from trawl.throttling.policy import Kind
 from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED
-from trawl.throttling.scopes import host_part, is_host_like, normal_id
+from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
 
 __all__ = ["Kinds"]
@@ -51,7 +50,7 @@ class Kinds:
         """The kind of a scope with a normalised id; the same object for scopes that are configured alike."""
         is_host = self.is_host(id)
         key, config = self._configs.get(id) or (is_host and self._configs.get(host_part(id))) or ("", {})
-        is_ip = self._ip_settings is not None and is_host and _is_address(id)
+        is_ip = self._ip_settings is not None and is_host and is_address(id)
         known = self._known.get((key, is_host, is_ip))
         if known is None:
             known = self._known[key, is_host, is_ip] = self._made(key, config, is_host=is_host, is_ip=is_ip)
@@ -115,11 +114,3 @@ def _autothrottle(settings: ThrottlingSettings) -> AutoThrottle:
         max_delay=settings.autothrottle_max_delay,
         target_concurrency=settings.autothrottle_target_concurrency,
     )
-
-
-def _is_address(id: str) -> bool:
-    try:
-        ipaddress.ip_address(host_part(id).strip("[]"))
-    except ValueError:
-        return False
-    return True

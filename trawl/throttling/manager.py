@@ -84,6 +84,10 @@ class Decider(Protocol):
         """The scopes of a request for which this answer is a trigger."""
         ...
 
+    async def own_scope(self, request: Request) -> str:
+        """What a request is charged to where nobody says otherwise; "" for nothing."""
+        ...
+
     def utc(self) -> datetime:
         """Wall time now."""
         ...
@@ -103,8 +107,9 @@ class ThrottlingManager:
         return cls()
 
     async def get_scopes(self, request: Request) -> Scopes:
-        """The host of a request, as its one scope."""
-        return self.scopes_nowait(request)
+        """The host of a request, as its one scope; its address with ``CONCURRENT_REQUESTS_PER_IP`` (I05)."""
+        own = host_scope(request.url) if self._decider is None else await self._decider.own_scope(request)
+        return own or None
 
     async def get_initial_backoff(self) -> Backoff:
         """Nothing is held before the first send."""
@@ -132,10 +137,6 @@ class ThrottlingManager:
     def bind(self, decider: Decider) -> None:
         """Tie the manager to a throttle."""
         vars(self)["_decider"] = decider
-
-    def scopes_nowait(self, request: Request) -> str | None:
-        """The twin of :meth:`get_scopes`."""
-        return host_scope(request.url) or None
 
     def hint_nowait(self, response: Response) -> Hint | None:
         """What a response's headers ask for, and which of them does."""

@@ -24,6 +24,7 @@ __all__ = [
     "add_scope",
     "charges_of",
     "host_part",
+    "is_address",
     "is_host_like",
     "iter_scopes",
     "normal_id",
@@ -66,6 +67,15 @@ def host_part(id: str) -> str:
     """A host-like id without its port: configuration is looked up by ``host:port``, then by ``host``."""
     host, colon, port = id.rpartition(":")
     return host if colon and port.isdigit() and not host.endswith(":") else id
+
+
+def is_address(id: str) -> bool:
+    """Whether an id names an IP address, with or without a port."""
+    try:
+        ipaddress.ip_address(host_part(id).strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _host_like(id: str) -> str | None:

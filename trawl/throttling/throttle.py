@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
 from trawl.throttling.alarms import Alarms
-from trawl.throttling.charging import Charging, Resolve
+from trawl.throttling.charging import AddressOf, Charging
 from trawl.throttling.configuration import load_object
 from trawl.throttling.excuse import is_excused
 from trawl.throttling.explain import Reason, ScopeReport
@@ -77,7 +77,7 @@ class Throttle:
         manager: object | None = None,
         concurrent_requests: float | None = None,
         crawl: object = None,
-        resolve: Resolve | None = None,
+        resolve: AddressOf | None = None,
     ) -> None:
         self.settings = settings
         self._seed = seed
@@ -202,6 +202,10 @@ class Throttle:
         if charges is None:
             charges = self.scopes_of_nowait(request) or ()
         return [id for id, _ in charges if self._is_trigger(self.scope(id, self._now), response, exception)]
+
+    async def own_scope(self, request: Request) -> str:
+        """What a request is charged to by default: its host, or that host's address (I05)."""
+        return await self._charging.own_scope(request)
 
     def utc(self) -> datetime:
         """Wall time of the outcome that is being heard."""
@@ -394,7 +398,7 @@ class Throttle:
 
     def items(self, request: Request, count: int, now: float) -> None:
         """Note how many items a response gave (H16)."""
-        scope = self._table.get(host_scope(request.url))
+        scope = self._table.get(self._charging.scope_of_host(host_scope(request.url)))
         if scope is not None:
             self.alarms.items(scope.policy, count)
 
