@@ -217,15 +217,13 @@ async def crawl_with(
         UsageError: A feed can't be opened, or a start URL can't be fetched; nothing was sent.
     """
     blocking = blocking or ThreadBlocking()
-    resolve = resolve or ThreadResolver(blocking)
-    whereabouts = Whereabouts(resolve)
+    whereabouts = Whereabouts(resolve or ThreadResolver(blocking))
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
     instance = spider(**spider_args or {})
     instance.check()
     stats = Stats()
-    middleware, throttling = settings.of(MiddlewareSettings), settings.of(ThrottlingSettings)
-    pinned = whereabouts if throttling.concurrent_requests_per_ip else resolve  # goes where it was charged (I05)
+    middleware = settings.of(MiddlewareSettings)
     feeds = await open_feeds(
         settings.of(FeedsSettings), blocking, spider_name=instance.name, started_utc=wall.anchor_utc, stats=stats
     )
@@ -235,10 +233,10 @@ async def crawl_with(
         stats=stats,
         engine=settings.of(EngineSettings),
         scheduler=settings.of(SchedulerSettings),
-        throttling=throttling,
+        throttling=settings.of(ThrottlingSettings),
         robots=settings.of(RobotsSettings),
         user_agent=middleware.user_agent,
-        transport=transport or HttpxTransport(settings.of(TransportSettings), resolve=pinned),
+        transport=transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts),
         middleware=build(
             middleware,
             rng=random.Random(f"{seed}:middleware"),
@@ -258,6 +256,12 @@ async def crawl_with(
     async with feeds:
         ended = await run_plan(plan)
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
+
+
+def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts) -> Transport:
+    """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
+    by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
+    return HttpxTransport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve)
 
 
 async def _heed_signals(crawl: Crawl) -> None:
