@@ -232,15 +232,17 @@ class RobotsGates:
             self._give_up(origin, known, "robots_forbidden", outcome)
             return
         self._stats.inc("robots_retry_count")
-        self._unasked[origin] = min(pause, LONGEST_PAUSE)
+        pause = min(pause, LONGEST_PAUSE)
+        logger.log(
+            logging.WARNING if known.failures == 1 else logging.INFO,
+            "%s: its robots.txt could not be read (%s): nothing of it is sent; asking again in %g s",
+            origin, _cause(outcome), pause,
+        )  # fmt: skip
+        self._unasked[origin] = pause
         self._state.pulse.beat()
 
     def _give_up(self, origin: str, known: _Origin, verdict: str, outcome: Outcome) -> None:
-        logger.warning(
-            "%s/robots.txt could not be read (%s): nothing of this origin is sent",
-            origin,
-            outcome.error or f"status {outcome.response.status if outcome.response else '?'}",
-        )
+        logger.error("%s: its robots.txt could not be read (%s): what waits for it ends", origin, _cause(outcome))
         known.rules, known.verdict, known.failures = None, verdict, 0
         known.expires_at = trio.current_time() + VERDICT_AGE
         self._open(origin)
@@ -248,3 +250,9 @@ class RobotsGates:
     def _open(self, origin: str) -> None:
         self._chooser.open_gate(origin, trio.current_time())
         self._state.pulse.beat()
+
+
+def _cause(outcome: Outcome) -> str:
+    if outcome.response is not None:
+        return f"status {outcome.response.status}"
+    return outcome.error.cause if isinstance(outcome.error, DownloadError) else str(outcome.error)
