@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
@@ -46,6 +46,8 @@ class Charging:
         """
         named = request.meta_get("throttling_scopes")
         if named is not None:
+            if isinstance(named, Iterator):  # read once, and asked for again by a redirect (E03)
+                request.meta["throttling_scopes"] = named = tuple(named)
             return self._noted(charges_of(named), request)
         if self._names_scopes:
             return None

@@ -24,6 +24,7 @@ __all__ = [
     "check_rampup",
     "check_scope",
     "check_target",
+    "load_class",
     "load_object",
 ]
 
@@ -79,7 +80,9 @@ class ScopeConfig(TypedDict, total=False):
     ]
     jitter: Annotated[JitterConfig, Meta(description="In place of RANDOMIZE_DOWNLOAD_DELAY.")]
     backoff: Annotated[dict[str, Any], Meta(description="Own backoff: see BackoffConfig; or cls and its arguments.")]
-    rampup: Annotated[bool | RampupConfig, Meta(description="Raise the rate as the scope proves it can bear it.")]
+    rampup: Annotated[
+        bool | dict[str, Any], Meta(description="Raise the rate as the scope bears it: true, or see RampupConfig.")
+    ]
     quota: Annotated[float, Meta(gt=0, description="What may be spent in a window, in a unit of your own.")]
     window: Annotated[float, Meta(ge=0, title="s", description="Seconds that a quota lasts; 0: it never blocks.")]
     sliding: Annotated[bool, Meta(description="The window slides in place of starting at its first consumption.")]
@@ -108,7 +111,7 @@ def check_scope(config: object, path: str) -> ScopeConfig:
     if "rampup" in checked and not isinstance(checked["rampup"], bool):
         checked["rampup"] = check_rampup(checked["rampup"], f"{path}['rampup']")
     if checked.get("manager") is not None:
-        load_object(checked["manager"], f"{path}['manager']")
+        load_class(checked["manager"], f"{path}['manager']")
     return checked  # type: ignore[return-value]
 
 
@@ -162,6 +165,18 @@ def load_object(value: object, path: str) -> Any:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"{path} names {value!r}, which can't be imported: {error}", path) from error
+
+
+def load_class(value: object, path: str) -> type:
+    """The class that a setting names.
+
+    Raises:
+        SettingsError: It is no class, nor the import path of one.
+    """
+    loaded = load_object(value, path)
+    if not isinstance(loaded, type):
+        raise SettingsError(f"{path} must be a class or its import path, not {value!r}", path)
+    return loaded
 
 
 def load_exception(value: object, path: str) -> type[BaseException]:

@@ -31,16 +31,20 @@ def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float) -> None:
         policy.seen_limit = ""
     at = scope.gate(now) if scope.lanes else now
     if at > now:
-        policy.seen_at, policy.seen_until = now, at
-        policy.seen_limit = limit_of(scope, now, at)
+        policy.seen_at = now
+        policy.seen_limit, policy.seen_until = _obstacle(scope, now, at)
 
 
-def limit_of(scope: Scope, now: float, at: float) -> str:
-    """The name of the limit that opens at ``at``, without the words of a whole reason."""
-    if at == math.inf:  # this request's own place counts as free: it is given back in this very step
-        spaced = scope.last_sent + max(scope.delay, scope.delay_per_slot)
-        return scope.delay_limit if scope.in_flight <= 1 and spaced > now else "concurrency"
-    return scope.reason(now).limit
+def _obstacle(scope: Scope, now: float, at: float) -> tuple[str, float]:
+    """Which limit is in the way, and until when; ``at`` is what the scope's gate says."""
+    if at == math.inf and scope.in_flight >= scope.concurrency and not scope.unsent:
+        # This request's own place is given back in this very step: what is in the way then is time, if anything.
+        until = max(scope.held_until, scope.last_sent + max(scope.delay, scope.delay_per_slot))
+        if scope.in_flight > 1 or until <= now:
+            return "concurrency", math.inf
+        is_held = scope.hold_reason is not None and until == scope.held_until
+        return scope.hold_reason.limit if is_held and scope.hold_reason else scope.delay_limit, until
+    return scope.reason(now).limit, at
 
 
 def _charge(policy: ScopePolicy, now: float) -> None:

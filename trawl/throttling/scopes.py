@@ -147,6 +147,8 @@ def add_scope(scopes: Scopes, id: str, amount: float | None = None) -> Scopes:
     _check_amount(amount, "an amount")
     if isinstance(scopes, Mapping):
         amounts = {_checked_id(key): value for key, value in scopes.items()}
+        for key, value in amounts.items():
+            _check_amount(value, f"the amount of scope {key!r}")
         return {**amounts, id: amounts.get(id) if amount is None else amount}
     ids = list(iter_scopes(scopes))
     if amount is not None:
@@ -186,7 +188,7 @@ def update_scope_backoff(
         _check_amount(figure, name)
     known = {name: float(figure) for name, figure in figures.items() if figure is not None}
     if isinstance(backoff, Mapping):
-        kept = {_checked_id(key): dict(value or {}) for key, value in backoff.items()}
+        kept = {_checked_id(key): _checked_figures(key, value) for key, value in backoff.items()}
         return {**kept, id: {**kept.get(id, {}), **known}}
     ids = list(iter_scopes(backoff))
     if known:
@@ -291,6 +293,17 @@ def _checked_id(id: object) -> str:
     if not isinstance(id, str):
         raise TypeError(f"the id of a scope is a string, not {id!r}")
     return id
+
+
+def _checked_figures(id: str, figures: object) -> dict[str, float]:
+    """A copy of what a backoff says about one scope."""
+    if figures is None:
+        return {}
+    if not isinstance(figures, Mapping):
+        raise TypeError(f"what backs scope {id!r} off is a mapping, not {figures!r}")
+    for name, figure in figures.items():
+        _check_amount(figure, f"{name!r} of scope {id!r}")
+    return dict(figures)
 
 
 def _check_amount(amount: object, name: str) -> None:

@@ -15,8 +15,9 @@ from trawl.throttling.configuration import (
     check_jitter,
     check_scope,
     check_target,
-    load_object,
+    load_class,
 )
+from trawl.throttling.scopes import normal_id
 
 __all__ = ["ThrottlingSettings"]
 
@@ -157,12 +158,13 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             key: check_scope(config, f"THROTTLING_SCOPES[{key!r}]") for key, config in self.throttling_scopes.items()
         }
         msgspec.structs.force_setattr(self, "throttling_scopes", scopes)
+        _check_ids(scopes)
         check_jitter(self.randomize_download_delay, "RANDOMIZE_DOWNLOAD_DELAY")
         check_jitter(self.backoff_jitter, "BACKOFF_JITTER")
         check_backoff({"exceptions": self.backoff_exceptions}, "BACKOFF_EXCEPTIONS")
         check_target(self.rampup_backoff_target, "RAMPUP_BACKOFF_TARGET")
-        load_object(self.throttling_manager, "THROTTLING_MANAGER")
-        load_object(self.throttling_scope_manager, "THROTTLING_SCOPE_MANAGER")
+        load_class(self.throttling_manager, "THROTTLING_MANAGER")
+        load_class(self.throttling_scope_manager, "THROTTLING_SCOPE_MANAGER")
         if self.backoff_min_delay > self.backoff_max_delay:
             raise SettingsError(
                 f"BACKOFF_MIN_DELAY ({self.backoff_min_delay:g} s) is above BACKOFF_MAX_DELAY "
@@ -175,3 +177,16 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
                 f"({self.autothrottle_max_delay:g} s)",
                 "AUTOTHROTTLE_MAX_DELAY",
             )
+
+
+def _check_ids(scopes: dict[str, ScopeConfig]) -> None:
+    """Refuse an empty id, and two spellings of one host: which of them counts would be anybody's guess (E19)."""
+    known: dict[str, str] = {}
+    for key in scopes:
+        if not key:
+            raise SettingsError("THROTTLING_SCOPES has an empty scope id", "THROTTLING_SCOPES['']")
+        id = normal_id(key)
+        if id in known:
+            sentence = f"THROTTLING_SCOPES has {known[id]!r} and {key!r}, which are the same scope"
+            raise SettingsError(sentence, f"THROTTLING_SCOPES[{key!r}]")
+        known[id] = key

@@ -148,7 +148,12 @@ class Throttle:
         ask = getattr(self._manager, "get_initial_backoff", None)
         if ask is None or not is_overridden(self._manager, "get_initial_backoff"):
             return
-        for id, signal in signals_of(await awaited(ask())).items():
+        try:
+            signals = signals_of(await awaited(ask()))
+        except Exception:  # a user's manager
+            logger.exception("the throttling manager failed at the start: nothing is held before the first send")
+            return
+        for id, signal in signals.items():
             scope = self.scope(id, now)
             correct(scope, signal, now, expected=None, sent_at=None)
             step_at_start(scope, scope.policy, signal, now)

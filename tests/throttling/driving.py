@@ -1,0 +1,230 @@
+"""A crawl in a page of pure Python: one throttle, one simulated server, a clock that jumps to the next event."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+
+from trawl.clock import WallClock
+from trawl.errors import DownloadError
+from trawl.http import Headers, Outcome, Request, Response
+from trawl.throttling import Scope, Throttle, ThrottlingSettings
+
+__all__ = ["EXACT", "Answer", "Bucket", "Drive", "Entry", "Send", "answer", "entry_of", "throttle_of"]
+
+EXACT: Mapping[str, Any] = {"randomize_download_delay": False, "backoff_jitter": 0}
+"""Settings without any jitter."""
+
+START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def throttle_of(**given: Any) -> Throttle:
+    """A throttle at instant 0.0; settings by their field names, exact unless they say otherwise."""
+    own = {key: given.pop(key) for key in ("manager", "crawl", "changed", "resolve", "seed") if key in given}
+    return Throttle(
+        ThrottlingSettings(**{**EXACT, **given}),
+        seed=own.pop("seed", 0),
+        wall=WallClock(START_UTC, 0.0),
+        changed=own.pop("changed", lambda scope, now: None),
+        **own,
+    )
+
+
+@attrs.define
+class Entry:
+    """A sent request, as the scheduler's entry would tell of it."""
+
+    request: Request
+    scopes: tuple[tuple[str, float | None], ...]
+    steps: tuple[int, ...] = ()
+    granted_at: float = 0.0
+    sent_at: float | None = 0.0
+    is_exempt: bool = False
+    slots: tuple[int, ...] = ()
+
+
+@attrs.frozen
+class Answer:
+    """What the simulated server says."""
+
+    status: int = 200
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    latency: float = 0.05
+    error: DownloadError | None = None
+
+
+@attrs.frozen
+class Send:
+    """One send of a drive; status 0 where there was no response."""
+
+    time: float
+    url: str
+    slot: int
+    status: int
+
+
+@attrs.define
+class Bucket:
+    """A server with a token bucket, full at first; refused requests take nothing."""
+
+    rate: float
+    burst: float = 5.0
+    latency: float = 0.05
+    tokens: float = attrs.field(default=attrs.Factory(lambda self: self.burst, takes_self=True))
+    filled_at: float = 0.0
+
+    def __call__(self, request: Request, now: float) -> Answer:
+        self.tokens = min(self.burst, self.tokens + (now - self.filled_at) * self.rate)
+        self.filled_at = now
+        if self.tokens < 1.0 - 1e-9:
+            return Answer(429, latency=self.latency)
+        self.tokens -= 1.0
+        return Answer(latency=self.latency)
+
+
+def entry_of(throttle: Throttle, request: Request, now: float = 0.0) -> Entry:
+    """A request that takes its scopes and is sent at ``now``."""
+    charges = throttle.scopes_of_nowait(request)
+    assert charges is not None
+    is_exempt = bool(request.meta_get("dont_throttle"))
+    scopes = [throttle.scope(id, now) for id, _ in charges]
+    steps = tuple(scope.step for scope in scopes)
+    slots = () if is_exempt else tuple(_taken(scope, now, amount) for scope, (_, amount) in zip(scopes, charges, strict=True))
+    return Entry(request, charges, steps, now, now, is_exempt, slots)
+
+
+def _taken(scope: Scope, now: float, amount: float | None) -> int:
+    slot = scope.take(now, 1.0 if amount is None else amount)
+    scope.sent(slot, now, 1.0 if amount is None else amount)
+    return slot
+
+
+def answer(
+    throttle: Throttle,
+    entry: Entry,
+    now: float,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    error: DownloadError | None = None,
+) -> Outcome:
+    """Let the throttle hear the end of a send, and give its places back."""
+    outcome = outcome_of(entry, now, status, headers, error)
+    assert throttle.heard_nowait(entry, outcome, now)
+    give_back(throttle, entry, now)
+    return outcome
+
+
+def outcome_of(
+    entry: Entry,
+    now: float,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    error: DownloadError | None = None,
+) -> Outcome:
+    """What became of a send."""
+    request, sent_at = entry.request, entry.sent_at or 0.0
+    response = None if error else Response(request.url, status, Headers(headers or {}), b"", request)
+    return Outcome(
+        request, response=response, error=error, started_at=sent_at, sent_at=entry.sent_at,
+        first_byte_at=None if error else now, ended_at=now,
+    )  # fmt: skip
+
+
+def give_back(throttle: Throttle, entry: Entry, now: float) -> None:
+    """Free the places of a send."""
+    for (id, amount), slot in zip(entry.scopes, entry.slots, strict=False):
+        throttle.scope(id, now).give(slot, amount=1.0 if amount is None else amount)
+
+
+class Drive:
+    """Sends requests, oldest first, as early as their scopes allow; what is excused, or retried, goes to the back."""
+
+    def __init__(
+        self,
+        throttle: Throttle,
+        server: Callable[[Request, float], Answer],
+        *,
+        retries: int = 2,
+        endless: Request | None = None,
+    ) -> None:
+        self.throttle = throttle
+        self.server = server
+        self.retries = retries
+        self.endless = endless
+        self._pending: list[tuple[Request, tuple[tuple[str, float | None], ...]]] = []
+        self.sends: list[Send] = []
+        self.ended: dict[str, str] = {}
+        self.now = 0.0
+        self._counts: dict[str, int] = {}
+        self._flying: list[tuple[float, int, Entry, Answer]] = []
+
+    def push(self, *requests: Request) -> None:
+        """Queue requests: their scopes are asked for here, once."""
+        for request in requests:
+            charges = self.throttle.scopes_of_nowait(request)
+            assert charges is not None
+            self._pending.append((request, charges))
+
+    def run(self, until: float = math.inf) -> None:
+        """Run to the end of the queue, or to an instant."""
+        while self.now <= until:
+            at = self._send_what_may_go()
+            if self.endless is None and not self._pending and not self._flying:
+                return
+            ends_at = self._flying[0][0] if self._flying else math.inf
+            self.now = min(max(at, self.now), ends_at, max(self.throttle.next_change(self.now), self.now))
+            assert self.now < math.inf, "stuck"
+            while self._flying and self._flying[0][0] <= self.now:
+                self._hear(*heapq.heappop(self._flying)[2:])
+
+    def _send_what_may_go(self) -> float:
+        """Send what may go now; the instant at which the next one may, as far as the scopes know."""
+        earliest = math.inf
+        if self.endless is not None and self.sends and self.sends[-1].url != self.endless.url:
+            earliest = self._try(self.endless.replace(), self.throttle.scopes_of_nowait(self.endless) or ())
+            if earliest > self.now:  # what was refused went to the back of its equals
+                return earliest
+        waiting, self._pending = self._pending, []
+        for request, charges in waiting:
+            at = self._try(request, charges)
+            if at > self.now:
+                self._pending.append((request, charges))
+                earliest = min(earliest, at)
+        while self.endless is not None:
+            request = self.endless.replace()
+            at = self._try(request, self.throttle.scopes_of_nowait(request) or ())
+            if at > self.now:
+                return min(earliest, at)
+        return earliest
+
+    def _try(self, request: Request, charges: tuple[tuple[str, float | None], ...]) -> float:
+        at = max((self.throttle.scope(id, self.now).gate(self.now, amount or 1.0) for id, amount in charges), default=0.0)
+        if at > self.now:
+            return at
+        if self.throttle.refused(Entry(request, charges), self.now):
+            self.ended[request.url] = "refused"
+            return at
+        entry = entry_of(self.throttle, request, self.now)
+        reply = self.server(request, self.now)
+        status = 0 if reply.error else reply.status
+        self.sends.append(Send(self.now, request.url, entry.slots[0] if entry.slots else 0, status))
+        heapq.heappush(self._flying, (self.now + reply.latency, len(self.sends), entry, reply))
+        return at
+
+    def _hear(self, entry: Entry, reply: Answer) -> None:
+        outcome = answer(self.throttle, entry, self.now, reply.status, reply.headers, reply.error)
+        url = entry.request.url
+        if reply.error is None and reply.status < 400:
+            self.ended[url] = "done"
+            return
+        if not outcome.is_excused:
+            self._counts[url] = self._counts.get(url, 0) + 1
+        if self._counts.get(url, 0) > self.retries:
+            self.ended[url] = "failed"
+        elif self.endless is None or url != self.endless.url:
+            self._pending.append((entry.request, entry.scopes))

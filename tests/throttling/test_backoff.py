@@ -1,0 +1,227 @@
+"""Backing off as frozen values: the series up and down, incidents, concurrency, half-way steps, strategies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trawl.errors import ConnectTimeout, SettingsError
+from trawl.throttling.backoff import Backoff, Base, Standing, backoff_of
+from trawl.throttling.settings import ThrottlingSettings
+
+DEFAULT = Backoff(jitter=(1.0, 1.0))
+
+
+def stepped(standing: Standing, base: Base, now: float, strategy: Backoff = DEFAULT, in_flight: int = 1) -> Standing:
+    return standing.stepped(strategy, base, now, in_flight=in_flight, sent_at=now)
+
+
+def delays_of_triggers(base: Base, count: int, strategy: Backoff = DEFAULT) -> list[float]:
+    standing, delays = Standing.at(base), []
+    for number in range(count):
+        standing = stepped(standing, base, float(number), strategy)
+        delays.append(standing.delay)
+    return delays
+
+
+def recovery(standing: Standing, base: Base, strategy: Backoff = DEFAULT) -> list[tuple[float, float]]:
+    """The instants of the steps back and the delays after them, with a good answer right after the last trigger."""
+    steps = []
+    state: Standing | None = standing.answered(standing.quiet_from)
+    while state is not None:
+        at = state.due_at(strategy, base)
+        state = state.eased(strategy, base)
+        if state is not None:
+            steps.append((at, state.delay))
+    return steps
+
+
+def test_b03_b04_each_trigger_doubles_the_delay_up_to_the_maximum() -> None:
+    assert delays_of_triggers(Base(1.0), 11) == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+
+
+def test_b05_the_minimum_is_the_least_delay_while_backing_off() -> None:
+    assert delays_of_triggers(Base(0.0), 4) == [1, 2, 4, 8]
+    assert delays_of_triggers(Base(0.2), 3) == [1, 2, 4]
+
+
+def test_b07_b08_b09_quiet_windows_step_back_to_the_base_and_no_further() -> None:
+    standing = stepped(stepped(stepped(Standing.at(Base(1.0)), Base(1.0), 0), Base(1.0), 1), Base(1.0), 2)
+    assert standing.delay == 8
+    assert recovery(standing, Base(1.0)) == [(62, 4), (122, 2), (182, 1)]
+
+
+def test_b08_a_step_that_would_land_under_the_minimum_lands_on_the_base() -> None:
+    standing = stepped(stepped(stepped(Standing.at(Base(0.0)), Base(0.0), 0), Base(0.0), 1), Base(0.0), 2)
+    assert [delay for _, delay in recovery(standing, Base(0.0))] == [2, 1, 0]
+
+
+def test_b07_without_a_good_answer_since_the_trigger_no_window_counts() -> None:
+    standing = stepped(Standing.at(Base(1.0)), Base(1.0), 0)
+    assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
+    assert standing.answered(500.0).due_at(DEFAULT, Base(1.0)) == 500.0
+    assert standing.answered(10.0).due_at(DEFAULT, Base(1.0)) == 60.0
+
+
+def test_b07_b19_a_trigger_of_the_same_incident_takes_no_step_but_restarts_the_window() -> None:
+    standing = stepped(Standing.at(Base(1.0)), Base(1.0), 0).answered(1.0).again(30.0)
+    assert standing.delay == 2.0
+    assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
+    assert standing.answered(31.0).due_at(DEFAULT, Base(1.0)) == 90.0
+
+
+def test_b15_at_the_longest_delay_slots_go_and_come_back_first() -> None:
+    base = Base(1.0, 8.0)
+    strategy = attrs.evolve(DEFAULT, max_delay=4.0)
+    standing, slots = Standing.at(base), []
+    for now in range(7):
+        standing = stepped(standing, base, now, strategy)
+        slots.append((standing.delay, standing.concurrency))
+    assert slots == [(2, 8), (4, 8), (4, 4), (4, 2), (4, 1), (4, 1), (4, 1)]
+    standing = standing.answered(7.0)
+    back = []
+    state: Standing | None = standing
+    while state is not None:
+        state = state.eased(strategy, base)
+        if state is not None:
+            back.append((state.delay, state.concurrency))
+    assert back == [(4, 2), (4, 4), (4, 8), (2, 8), (1, 8)]
+
+
+def test_b15_regained_slots_are_rounded_up() -> None:
+    strategy = Backoff(concurrency_factor=0.4)
+    assert strategy.more(1.0, 8.0) == 3.0
+    assert strategy.more(3.0, 8.0) == 8.0
+    assert strategy.fewer(8.0) == 3.0
+
+
+def test_b15_without_a_limit_slots_are_counted_from_those_in_use() -> None:
+    base = Base(1.0, math.inf)
+    strategy = attrs.evolve(DEFAULT, max_delay=1.0)
+    standing = stepped(Standing.at(base), base, 0.0, strategy, in_flight=10)
+    assert standing.concurrency == 5.0
+    back = standing.answered(1.0).eased(strategy, base)
+    assert back is not None
+    assert back.concurrency == math.inf
+
+
+def test_b17_a_refused_step_back_makes_the_next_ones_go_half_way_in_rate() -> None:
+    base = Base(1.0)
+    at_base = stepped(Standing.at(base), base, 0.0).answered(1.0).eased(DEFAULT, base)
+    assert at_base is not None
+    assert at_base.delay == 1.0
+    refused = stepped(at_base, base, 70.0)  # within the window of the step back at 60
+    assert refused.delay == 2.0
+    rates = [1.0 / delay for _, delay in recovery(refused, base)]
+    assert rates[:3] == [pytest.approx(0.75), pytest.approx(0.875), pytest.approx(0.9375)]
+
+
+def test_b17_a_trigger_after_the_window_of_the_step_back_is_no_answer_to_it() -> None:
+    base = Base(0.5)
+    standing = stepped(stepped(Standing.at(base), base, 0.0), base, 1.0).answered(2.0).eased(DEFAULT, base)
+    assert standing is not None
+    assert standing.eased_at == 61.0
+    late = stepped(standing, base, 130.0)
+    assert late.refused is None
+    before = standing.stepped(DEFAULT, base, 70.0, in_flight=1, sent_at=60.0)  # it was sent before the step back
+    assert before.refused is None
+
+
+@given(
+    base=st.floats(0.0, 10.0),
+    script=st.lists(st.tuples(st.booleans(), st.floats(0.1, 200.0)), max_size=40),
+)
+def test_b09_whatever_happens_the_delay_stays_between_base_and_maximum(base: float, script: list[tuple[bool, float]]) -> None:
+    resting, now = Base(base, 4.0), 0.0
+    standing: Standing | None = None
+    for is_trigger, pause in script:
+        now += pause
+        while standing is not None and standing.due_at(DEFAULT, resting) <= now:
+            eased = standing.eased(DEFAULT, resting)
+            assert eased is None or eased.delay <= standing.delay  # recovery never slows down
+            standing = eased
+        if is_trigger:
+            before = standing or Standing.at(resting)
+            standing = stepped(before, resting, now)
+            assert standing.delay >= before.delay  # monotone: a trigger never speeds up
+        elif standing is not None:
+            standing = standing.answered(now)
+        assert standing is None or base <= standing.delay <= max(base, 300.0)
+        assert standing is None or 1.0 <= standing.concurrency <= 4.0
+
+
+def test_b01_b02_b14_codes_and_exceptions_trigger_and_an_override_replaces_them() -> None:
+    settings = ThrottlingSettings()
+    usual = backoff_of({}, settings)
+    assert [code for code in range(100, 600) if usual.is_trigger(code, None)] == [429, 502, 503, 504, 520, 521, 522, 523, 524]
+    assert usual.is_trigger(None, ConnectTimeout("no"))
+    assert not usual.is_trigger(None, ValueError("no"))
+    own = backoff_of({"http_codes": [418], "exceptions": ["builtins.IOError"]}, settings)
+    assert own.is_trigger(418, None)
+    assert not own.is_trigger(429, None)
+    assert not own.is_trigger(None, ConnectTimeout("no"))
+    cause = ConnectTimeout("no")
+    cause.__cause__ = OSError("refused")
+    assert own.is_trigger(None, cause)
+
+
+def test_b12_absent_keys_fall_back_to_the_settings() -> None:
+    own = backoff_of(
+        {"delay_factor": 1.2, "max_delay": 180.0, "min_delay": 5.0, "jitter": [0.01, 0.33], "window": 30.0},
+        ThrottlingSettings(backoff_concurrency_factor=0.8),
+    )
+    assert own == Backoff(
+        http_codes=frozenset(ThrottlingSettings().backoff_http_codes), exceptions=own.exceptions, delay_factor=1.2,
+        max_delay=180.0, min_delay=5.0, jitter=(1.01, 1.33), window=30.0, concurrency_factor=0.8,
+    )  # fmt: skip
+
+
+class Constant:
+    """A strategy that knows one pause."""
+
+    def __init__(self, pause: float) -> None:
+        self.pause = pause
+        self.window = 5.0
+
+    def slower(self, delay: float, base: float) -> float:
+        return self.pause
+
+
+@attrs.frozen(kw_only=True)
+class Gentle(Backoff):
+    """A strategy made from the usual one."""
+
+    extra: float = 0.0
+
+    def slower(self, delay: float, base: float) -> float:
+        return delay + self.extra
+
+
+def test_b18_a_class_of_ones_own_is_a_strategy_and_what_it_lacks_is_the_usual() -> None:
+    own = backoff_of({"cls": Constant, "pause": 9.0}, ThrottlingSettings())
+    assert own.slower(1.0, 1.0) == 9.0
+    assert own.faster(8.0, 1.0) == 4.0
+    assert own.window == 5.0
+    assert own.is_trigger(429, None)
+    assert own.fewer(8.0) == 4.0
+    assert own.more(1.0, 8.0) == 2.0
+
+
+def test_b18_a_subclass_is_made_with_its_own_arguments_over_the_settings() -> None:
+    own = backoff_of({"cls": Gentle, "extra": 0.5, "window": 7.0}, ThrottlingSettings(backoff_max_delay=50.0))
+    assert own.slower(1.0, 1.0) == 1.5
+    assert (own.window, own.max_delay) == (7.0, 50.0)
+
+
+@pytest.mark.parametrize("arguments", [{"pause": 1.0, "speed": 3}, {}])
+def test_b18_i03_wrong_arguments_are_refused_naming_the_scope(arguments: dict[str, Any]) -> None:
+    scopes: dict[str, Any] = {"api": {"backoff": {"cls": Constant, **arguments}}}
+    from trawl.throttling.kinds import Kinds
+
+    with pytest.raises(SettingsError, match="THROTTLING_SCOPES\\['api'\\]\\['backoff'\\]"):
+        Kinds(ThrottlingSettings(throttling_scopes=scopes))

@@ -1,0 +1,221 @@
+"""Rampup: a black box that finds a server's limit, and its rules one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.throttling.driving import Answer, Bucket, Drive, answer, entry_of, throttle_of
+from trawl.http import Request
+from trawl.throttling.rampup import Ramp, Rampup
+
+A = "a.example"
+PAGE = Request("http://a.example/")
+
+
+def ramped(window: float, latency_jitter: bool = True, **scope: Any) -> dict[str, Any]:
+    config = {"rampup": {"window": window, **scope.pop("rampup", {})}, **scope}
+    return {"throttling_scopes": {A: config}, "randomize_download_delay": latency_jitter, "concurrent_requests": 0}
+
+
+@attrs.frozen
+class Run:
+    """What came of a run against a bucket, window by window."""
+
+    good: list[int]
+    refused: list[int]
+
+    def rate(self, window: float, since: int, until: int) -> float:
+        return sum(self.good[since:until]) / (until - since) / window
+
+
+def black_box(bucket: Bucket, window: float, windows: int, *, change: tuple[int, float] | None = None, **given: Any) -> Run:
+    def server(request: Request, now: float) -> Answer:
+        if change is not None and now >= change[0] * window:
+            bucket.rate = change[1]
+        return bucket(request, now)
+
+    drive = Drive(throttle_of(**ramped(window, **given)), server, endless=PAGE)
+    drive.run(windows * window)
+    good, refused = [0] * (windows + 1), [0] * (windows + 1)
+    for send in drive.sends:
+        counts = refused if send.status == 429 else good
+        counts[min(int(send.time / window), windows)] += 1
+    return Run(good, refused)
+
+
+@pytest.mark.parametrize(
+    ("rate", "window", "burst", "has_jitter"),
+    [
+        (0.5, 40.0, 5, True), (1, 20, 5, True), (2, 10, 1, False), (5, 5, 5, True), (5, 4, 1, False), (20, 1, 10, True), (50, 2, 5, True),
+        (50, 0.4, 5, True), (200, 0.5, 5, True),
+    ],
+)  # fmt: skip
+def test_c09_within_40_windows_it_reaches_nine_tenths_and_stays_there(
+    rate: float, window: float, burst: float, has_jitter: bool
+) -> None:
+    run = black_box(Bucket(rate, burst, latency=0.02), window, 60, latency_jitter=has_jitter)
+    assert run.rate(window, 40, 60) >= 0.9 * rate
+    assert sum(run.refused[40:60]) / 20 <= 1.0  # C02: on average
+    assert sum(run.refused[:60]) / 60 <= 1.0
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 10), (10, 2), (20, 24), (20, 10)])
+def test_c09_it_finds_the_limit_again_when_that_moves(before: float, after: float) -> None:
+    window = 20.0 / min(before, after)
+    run = black_box(Bucket(before, 5), window, 100, change=(40, after))
+    assert run.rate(window, 80, 100) >= 0.9 * after
+    assert sum(run.refused[80:100]) / 20 <= 1.0
+
+
+@given(rate=st.floats(1.0, 20.0), latency=st.floats(0.01, 0.2), seed=st.integers(0, 99))
+@settings(max_examples=6, deadline=None)
+def test_c09_for_any_rate_and_latency(rate: float, latency: float, seed: int) -> None:
+    window = 40.0 / rate
+    run = black_box(Bucket(rate, 8, latency=latency), window, 60)
+    assert run.rate(window, 40, 60) >= 0.9 * rate
+    assert sum(run.refused[40:60]) / 20 <= 1.0
+
+
+@pytest.mark.parametrize("start", [{"concurrency": 8, "delay": 0.0}, {"concurrency": 8, "delay": 0.0, "delay_per_slot": 0.0}])
+def test_c05_from_no_delay_at_all_it_falls_to_the_limit(start: dict[str, Any]) -> None:
+    run = black_box(Bucket(5.0, 6, latency=0.02), 5.0, 60, **start)
+    assert run.rate(5.0, 40, 60) >= 4.5
+    assert sum(run.refused[40:60]) / 20 <= 1.0
+
+
+def ramp_of(delay: float = 1.0, per_slot: float = 0.0, slots: float = 1.0, **policy: Any) -> Ramp:
+    return Ramp(Rampup(**{"window": 10.0, **policy}), delay=delay, delay_per_slot=per_slot, concurrency=slots)
+
+
+def spend(ramp: Ramp, sends: int, *, busy: float = 0.01, triggers: int = 0) -> Ramp:
+    """One window of answers, evenly spread."""
+    start = 0.0 if ramp.due_at == float("inf") else ramp.due_at - ramp.policy.window
+    for number in range(sends):
+        now = start + busy + number * ramp.policy.window / sends
+        ramp.answered(now, busy=busy, is_trigger=number < triggers)
+        if number < triggers:
+            ramp.triggered(now)
+    ramp.window_over()
+    return ramp
+
+
+def test_c04_where_the_delay_limited_the_delay_falls_by_the_factor() -> None:
+    ramp = spend(ramp_of(), 10)
+    assert (ramp.delay, ramp.concurrency) == (0.8, 1.0)
+    assert spend(spend(ramp_of(per_slot=1.0), 10), 12).delay_per_slot == pytest.approx(0.64)  # C05: it moves along
+
+
+def test_c04_where_full_slots_did_the_concurrency_grows_by_one_at_least_up_to_the_cap() -> None:
+    assert spend(ramp_of(delay=0.1), 10, busy=1.0).concurrency == 2.0
+    assert spend(ramp_of(delay=0.01, slots=20.0), 200, busy=1.0).concurrency == 25.0
+    assert spend(ramp_of(delay=0.01, slots=20.0, most=22.0), 200, busy=1.0).concurrency == 22.0
+    assert spend(ramp_of(delay=0.1), 10, busy=1.0).delay == 0.1
+
+
+def test_c04_with_the_least_delay_reached_only_the_concurrency_grows() -> None:
+    ramp = spend(ramp_of(delay=0.5, min_delay=0.5), 20, busy=0.5)
+    assert (ramp.delay, ramp.concurrency) == (0.5, 2.0)
+    assert spend(ramp_of(delay=0.55, min_delay=0.5), 18).delay == 0.5
+
+
+def test_c04_what_was_used_by_half_was_not_limited_by_us() -> None:
+    ramp = spend(ramp_of(), 4)
+    assert (ramp.delay, ramp.concurrency) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("target", "triggers", "moves"),
+    [
+        ((1.0, 1.0), 0, "faster"), ((1.0, 1.0), 1, "holds"), ((1.0, 1.0), 2, "slower"),
+        ((1.0, 3.0), 0, "faster"), ((1.0, 3.0), 1, "holds"), ((1.0, 3.0), 3, "holds"), ((1.0, 3.0), 4, "slower"),
+        ((2.0, 3.0), 1, "faster"),
+    ],
+)  # fmt: skip
+def test_c02_c06_triggers_within_the_target_hold_above_it_falls_below_it_speeds_up(
+    target: tuple[float, float], triggers: int, moves: str
+) -> None:
+    ramp = spend(ramp_of(target=target), 10, triggers=triggers)
+    assert {"faster": ramp.delay < 1.0, "holds": ramp.delay == 1.0, "slower": ramp.delay > 1.0}[moves]
+
+
+def test_c05_it_falls_at_once_to_below_the_refused_rate_without_the_floor_of_backing_off() -> None:
+    ramp = ramp_of(delay=0.1)
+    ramp.answered(0.05, busy=0.05, is_trigger=True)
+    assert not ramp.triggered(0.05)
+    ramp.answered(0.15, busy=0.05, is_trigger=True)
+    assert ramp.triggered(0.15)
+    assert 0.1 < ramp.delay < 0.2
+    assert ramp.refused is not None
+    assert ramp.rate < ramp.refused
+
+
+def test_c05_after_a_refusal_steps_close_in_on_the_refused_rate() -> None:
+    ramp = spend(ramp_of(), 10, triggers=2)
+    refused = ramp.refused
+    assert refused is not None
+    rates = [spend(ramp, max(1, round(10.0 * ramp.rate))).rate for _ in range(4)]
+    assert rates == sorted(rates)
+    assert rates[-1] == pytest.approx(refused, rel=0.01)
+
+
+def test_c05_a_window_of_triggers_without_a_good_answer_falls_back_to_backing_off() -> None:
+    ramp = ramp_of()
+    for number in range(2):
+        ramp.answered(number + 0.5, busy=0.1, is_trigger=True)
+        ramp.triggered(number + 0.5)
+    ramp.window_over()
+    assert ramp.has_fallen_back
+
+
+def test_c08_several_idle_windows_are_one_step_and_none_is_taken_while_held() -> None:
+    ramp = spend(ramp_of(), 10)
+    for _ in range(5):
+        if ramp.due_at < float("inf"):
+            ramp.window_over()
+    assert ramp.delay == pytest.approx(0.64)
+    held = ramp_of()
+    held.answered(0.1, busy=0.1, is_trigger=False)
+    held.window_over(is_held=True)
+    held.window_over(is_held=True)
+    assert held.delay == 1.0
+
+
+def test_c01_it_is_off_by_default_and_c05_never_faster_than_a_crawl_delay() -> None:
+    throttle = throttle_of()
+    assert throttle.scope(A, 0.0).policy.ramp is None
+    throttle = throttle_of(**ramped(5.0, latency_jitter=False))
+    throttle.robots_delay(A, 0.7, 0.0)
+    drive = Drive(throttle, lambda request, now: Answer(), endless=PAGE)
+    drive.run(100.0)
+    gaps = [after.time - before.time for before, after in zip(drive.sends, drive.sends[1:], strict=False)]
+    assert min(gaps) >= 0.7 - 1e-9
+    assert gaps[-1] == pytest.approx(0.7)
+
+
+def test_c05_headers_hold_the_next_send_as_always() -> None:
+    throttle = throttle_of(**ramped(5.0))
+    answer(throttle, entry_of(throttle, PAGE), 0.1, 429, {"Retry-After": "9"})
+    scope = throttle.scope(A, 0.1)
+    assert scope.gate(0.1) == 9.1
+    assert scope.delay == 1.0  # one trigger is within the target
+
+
+def test_c05_an_outage_is_backed_off_from_and_rampup_goes_on_afterwards() -> None:
+    throttle = throttle_of(**ramped(5.0, latency_jitter=False), backoff_window=5.0)
+    drive = Drive(throttle, lambda request, now: Answer(503 if 30.0 <= now < 100.0 else 200), endless=PAGE)
+    drive.run(100.0)
+    assert throttle.scope(A, 100.0).delay >= 4.0
+    drive.run(300.0)
+    assert throttle.scope(A, 300.0).policy.standing is None
+    assert throttle.scope(A, 300.0).delay < 0.5
+
+
+def test_c05_without_a_cap_on_all_it_stops_at_a_thousand_slots() -> None:
+    throttle = throttle_of(throttling_scopes={"api": {"rampup": True}}, concurrent_requests=0)
+    assert throttle.scope("api", 0.0).concurrency == 1000
+    assert throttle_of(**{**ramped(5.0), "concurrent_requests": 9}).scope(A, 0.0).policy.ramp.policy.most == 9

@@ -1,0 +1,139 @@
+"""Names, defaults, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from trawl.errors import SettingsError
+from trawl.throttling import ThrottlingManager, ThrottlingSettings
+
+DEFAULTS: dict[str, Any] = {
+    "CONCURRENT_REQUESTS": 16,  # A11
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 1,  # A03
+    "CONCURRENT_REQUESTS_PER_IP": 0,  # I05
+    "DOWNLOAD_DELAY": 1.0,  # A05
+    "DOWNLOAD_DELAY_PER_SLOT": 1.0,  # A06
+    "RANDOMIZE_DOWNLOAD_DELAY": True,  # A17
+    "THROTTLING_SCOPES": {"quotes.toscrape.com": {"concurrency": 16, "delay": 0.0}},  # A14
+    "THROTTLING_MANAGER": "trawl.throttling.ThrottlingManager",  # E06
+    "THROTTLING_SCOPE_MANAGER": "trawl.throttling.ThrottlingScopeManager",  # E17
+    "THROTTLING_WINDOW": 60.0,  # F02
+    "THROTTLING_ROBOTSTXT_OBEY": True,  # D09
+    "THROTTLING_ROBOTSTXT_MAX_DELAY": 60.0,  # D10
+    "THROTTLING_SCOPE_LIMIT": 100_000,  # I01
+    "THROTTLING_SCOPE_MAX_IDLE": 3600.0,
+    "DELAYED_REQUESTS_WARN_THRESHOLD": 500,  # F10
+    "BACKOFF_HTTP_CODES": [429, 502, 503, 504, 520, 521, 522, 523, 524],  # B01
+    "BACKOFF_DELAY_FACTOR": 2.0,  # B03
+    "BACKOFF_MAX_DELAY": 300.0,  # B04
+    "BACKOFF_MIN_DELAY": 1.0,  # B05
+    "BACKOFF_JITTER": 0.1,  # B06
+    "BACKOFF_WINDOW": 60.0,  # B07
+    "BACKOFF_CONCURRENCY_FACTOR": 0.5,  # B15
+    "BACKOFF_GIVE_UP_AFTER": 900.0,  # B20
+    "RAMPUP_BACKOFF_TARGET": 1,  # C02
+    "AUTOTHROTTLE_ENABLED": False,  # H01
+    "AUTOTHROTTLE_START_DELAY": 5.0,
+    "AUTOTHROTTLE_MAX_DELAY": 60.0,
+    "AUTOTHROTTLE_TARGET_CONCURRENCY": 1.0,
+    "AUTOTHROTTLE_DEBUG": False,
+}
+
+
+def test_the_defaults_are_the_fields_to_the_letter() -> None:
+    values = msgspec.to_builtins(ThrottlingSettings())
+    exceptions = values.pop("BACKOFF_EXCEPTIONS")  # B02
+    assert exceptions == [
+        "trawl.exceptions.ConnectTimeout",
+        "trawl.exceptions.ReadTimeout",
+        "trawl.exceptions.ConnectFailed",
+        "trawl.exceptions.ResponseBroken",
+    ]
+    assert values == DEFAULTS
+
+
+def of(**given: Any) -> ThrottlingSettings:
+    return msgspec.convert({key.upper(): value for key, value in given.items()}, ThrottlingSettings)
+
+
+@pytest.mark.parametrize(
+    ("scopes", "words"),
+    [
+        ({"api": {"dely": 1}}, r"THROTTLING_SCOPES\['api'\] has an unknown key 'dely'; did you mean 'delay'"),
+        ({"api": {"colour": 1}}, r"THROTTLING_SCOPES\['api'\] has an unknown key 'colour'; known are backoff, concurrency"),
+        ({"api": {"delay": "fast"}}, r"THROTTLING_SCOPES\['api'\]\['delay'\].*'fast'"),
+        ({"api": {"delay": -1}}, r"THROTTLING_SCOPES\['api'\]\['delay'\]"),
+        ({"api": {"delay": float("nan")}}, r"THROTTLING_SCOPES\['api'\]\['delay'\] must be a finite number"),
+        ({"api": {"concurrency": 0}}, r"\['concurrency'\]"),
+        ({"api": {"concurrency": 1.5}}, r"\['concurrency'\]"),
+        ({"api": {"rate": 4, "delay": 1}}, "both 'rate' and 'delay'"),  # I06
+        ({"api": {"rate": 0}}, r"\['rate'\]"),
+        ({"api": {"jitter": [2, 1]}}, r"\['jitter'\]"),
+        ({"api": {"backoff": {"windw": 1}}}, r"\['backoff'\] has an unknown key 'windw'; did you mean 'window'"),
+        ({"api": {"backoff": {"exceptions": ["builtins.Nope"]}}}, "builtins.Nope"),
+        ({"api": {"backoff": {"exceptions": ["builtins.int"]}}}, "exception class"),
+        ({"api": {"backoff": {"cls": "nowhere.Strategy"}}}, "nowhere.Strategy"),
+        ({"api": {"rampup": {"target": 1}}}, r"\['rampup'\] has an unknown key 'target'; did you mean 'backoff_target'"),
+        ({"api": {"rampup": {"backoff_target": [3, 1]}}}, "backoff_target"),
+        ({"api": {"manager": "nowhere.Manager"}}, "nowhere.Manager"),
+        ({"api": {"sliding": "yes"}}, r"\['sliding'\]"),
+    ],
+)
+def test_i03_a16_wrong_scopes_are_refused_naming_the_entry(scopes: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        ThrottlingSettings(throttling_scopes=scopes)
+
+
+def test_a16_b12_every_key_has_valid_values() -> None:
+    config = {
+        "concurrency": 2, "delay": 0.5, "delay_per_slot": 1, "jitter": [-0.1, 0.3], "quota": 100, "window": 60, "sliding": True,
+        "ignore_robots_txt": True, "manager": "trawl.throttling.ThrottlingScopeManager",
+        "rampup": {"backoff_target": [1, 3], "delay_factor": 0.8, "min_delay": 0.0, "window": 5},
+        "backoff": {
+            "http_codes": [429, 503], "exceptions": ["builtins.IOError"], "delay_factor": 1.2, "max_delay": 180.0,
+            "min_delay": 5.0, "jitter": [0.01, 0.33], "window": 30.0, "concurrency_factor": 0.8,
+        },
+    }  # fmt: skip
+    scopes: Any = {"api": config, "other": {"rate": 4, "rampup": True, "backoff": {"jitter": False}}}
+    assert of(throttling_scopes=scopes).throttling_scopes["api"]["backoff"]["max_delay"] == 180.0
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"backoff_exceptions": ["nowhere.Error"]}, "BACKOFF_EXCEPTIONS"),
+        ({"randomize_download_delay": 3.0}, "RANDOMIZE_DOWNLOAD_DELAY"),
+        ({"backoff_jitter": [1.0, 0.0]}, "BACKOFF_JITTER"),
+        ({"rampup_backoff_target": [3, 1]}, "RAMPUP_BACKOFF_TARGET"),
+        ({"rampup_backoff_target": 0}, "RAMPUP_BACKOFF_TARGET"),
+        ({"throttling_manager": "nowhere.Manager"}, "THROTTLING_MANAGER"),
+        ({"throttling_scope_manager": "nowhere.Manager"}, "THROTTLING_SCOPE_MANAGER"),
+        ({"backoff_min_delay": 9.0, "backoff_max_delay": 3.0}, "BACKOFF_MIN_DELAY"),
+        ({"autothrottle_enabled": True, "download_delay": 61.0}, "AUTOTHROTTLE_MAX_DELAY"),  # H06
+    ],
+)
+def test_i03_what_crosses_or_can_not_be_imported_is_refused(given: dict[str, Any], name: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        of(**given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"autothrottle_target_concurrency": 0.0},  # H01
+        {"download_delay": -1.0},
+        {"backoff_delay_factor": 1.0},
+        {"backoff_concurrency_factor": 1.0},
+        {"concurrent_requests": -1},
+    ],
+)
+def test_h01_i03_values_out_of_range_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        of(**given)
+
+
+def test_e06_a_manager_may_be_a_class() -> None:
+    assert ThrottlingSettings(throttling_manager=ThrottlingManager).throttling_manager is ThrottlingManager

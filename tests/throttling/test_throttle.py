@@ -1,0 +1,645 @@
+"""The throttle as the engine sees it: scopes, outcomes, holds, quotas, robots.txt, changes, reasons."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import pytest
+
+from tests.throttling.driving import Answer, Bucket, Drive, Entry, answer, entry_of, outcome_of, throttle_of
+from trawl.errors import BodyTooLarge, ConnectFailed, ReadTimeout, SettingsError, TLSFailed
+from trawl.http import Request
+from trawl.throttling import Scope, Throttle, ThrottlingManager
+
+A = "a.example"
+
+
+def request(path: str = "/", host: str = A, **meta: Any) -> Request:
+    return Request(f"http://{host}{path}", meta=meta or None)
+
+
+def send(throttle: Throttle, now: float, status: int = 200, latency: float = 0.0, **given: Any) -> None:
+    answer(throttle, entry_of(throttle, request(), now), now + latency, status, **given)
+
+
+# -- which scopes
+
+
+@pytest.mark.parametrize(
+    ("url", "scope"),
+    [
+        ("http://books.toscrape.com/a", "books.toscrape.com"),  # A02
+        ("http://User:pw@A.Example.:80/", "a.example"),  # R6
+        ("https://a.example:8443/", "a.example:8443"),
+        ("http://[::1]:8000/", "[::1]:8000"),
+        ("http://bücher.example/", "xn--bcher-kva.example"),
+    ],
+)
+def test_a01_a02_e19_the_default_scope_is_the_host(url: str, scope: str) -> None:
+    assert throttle_of().scopes_of_nowait(Request(url)) == ((scope, None),)
+
+
+@pytest.mark.parametrize(
+    ("named", "charges"),
+    [
+        ("api", (("api", None),)),
+        (["users", "api"], (("api", None), ("users", None))),
+        ({"cost": 5, "A.Example.": None}, (("a.example", None), ("cost", 5.0))),
+        ([], ()),
+        (None, (("a.example", None),)),
+    ],
+)
+def test_e01_meta_names_scopes_in_place_of_the_host(named: Any, charges: Any) -> None:
+    assert throttle_of().scopes_of_nowait(request(throttling_scopes=named)) == charges
+
+
+def test_e20_a_name_without_a_dot_is_a_host_once_a_request_goes_to_it() -> None:
+    throttle = throttle_of()
+    throttle.scopes_of_nowait(Request("http://intranet/"))
+    assert throttle.scope("intranet", 0.0).concurrency == 1
+    assert throttle.scope("api", 0.0).concurrency == math.inf
+    throttle.scopes_of_nowait(Request("http://wiki/", meta={"throttling_scopes": ["wiki", "all"]}))
+    assert throttle.scope("wiki", 0.0).delay == 1.0
+    assert throttle.scope("all", 0.0).delay == 0.0
+
+
+def test_e19_a13_configuration_is_found_by_host_and_port_then_by_host() -> None:
+    throttle = throttle_of(throttling_scopes={"A.Example": {"delay": 3.0}, "a.example:81": {"delay": 4.0}})
+    assert throttle.scope("a.example", 0.0).delay == 3.0
+    assert throttle.scope("a.example:80", 0.0).delay == 3.0
+    assert throttle.scope("a.example:81", 0.0).delay == 4.0
+    assert throttle.scope("b.example", 0.0).delay == 1.0  # I10
+    assert throttle.scope("A.EXAMPLE.", 0.0) is throttle.scope("a.example", 0.0)
+
+
+def test_a14_the_configured_sandbox_is_sixteen_slots_without_delay() -> None:
+    scope = throttle_of().scope("quotes.toscrape.com", 0.0)
+    assert (scope.concurrency, scope.delay, scope.delay_per_slot) == (16, 0.0, 1.0)
+
+
+async def test_i05_with_a_limit_per_address_requests_are_charged_to_their_address() -> None:
+    asked = []
+
+    async def resolve(host: str) -> str | None:
+        asked.append(host)
+        return {"a.example": "10.0.0.1", "b.example": "10.0.0.1"}.get(host)
+
+    throttle = throttle_of(concurrent_requests_per_ip=3, resolve=resolve)
+    assert throttle.scopes_of_nowait(request()) is None
+    assert await throttle.scopes_of(request()) == (("10.0.0.1", None),)
+    assert await throttle.scopes_of(request(host="b.example")) == (("10.0.0.1", None),)
+    assert throttle.scopes_of_nowait(request()) == (("10.0.0.1", None),)
+    assert await throttle.scopes_of(request(host="c.example")) == (("c.example", None),)
+    assert asked == ["a.example", "b.example", "c.example"]
+    assert throttle.scope("10.0.0.1", 0.0).concurrency == 3
+
+
+# -- backing off
+
+
+def test_b01_b03_a_trigger_doubles_the_delay_and_holds_the_scope_from_its_response() -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0, 429, latency=30.0)
+    scope = throttle.scope(A, 30.0)
+    assert scope.delay == 2.0
+    assert scope.gate(30.0) == 32.0
+    why = throttle.why(A, 30.0)
+    assert (why.limit, why.until, why.source) == ("backoff", 32.0, "backoff step 1: 429 of http://a.example/")
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_b01_other_answers_do_not_back_off(status: int) -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0, status)
+    assert throttle.scope(A, 0.0).delay == 1.0
+
+
+def test_b02_exceptions_back_off() -> None:
+    throttle = throttle_of()
+    outcome = answer(throttle, entry_of(throttle, request()), 30.0, error=ReadTimeout("no answer"))
+    assert outcome.response is None
+    assert throttle.scope(A, 30.0).delay == 2.0
+    assert "ReadTimeout of http://a.example/" in throttle.why(A, 30.0).source
+
+
+def test_b19_p5_eight_refusals_at_once_are_one_step_and_the_next_one_is_another() -> None:
+    throttle = throttle_of(concurrent_requests_per_domain=8, download_delay=1.0, download_delay_per_slot=0.0)
+    entries = [entry_of(throttle, request(f"/{n}"), 0.0) for n in range(8)]
+    for entry in entries:
+        answer(throttle, entry, 0.1, 429)
+    assert throttle.scope(A, 0.1).delay == 2.0
+    send(throttle, 3.0, 429)
+    assert throttle.scope(A, 3.0).delay == 4.0
+
+
+def test_b10_b11_all_scopes_of_the_request_back_off_and_no_other() -> None:
+    throttle = throttle_of()
+    throttle.scope("c.example", 0.0)
+    entry = entry_of(throttle, request(throttling_scopes=["a.example", "b.example"]))
+    answer(throttle, entry, 0.0, 503)
+    assert [throttle.scope(id, 0.0).delay for id in ("a.example", "b.example", "c.example")] == [2.0, 2.0, 1.0]
+
+
+def test_b14_only_the_scopes_for_which_it_is_a_trigger_back_off() -> None:
+    throttle = throttle_of(throttling_scopes={"api": {"delay": 1.0, "backoff": {"http_codes": [418]}}})
+    answer(throttle, entry_of(throttle, request(throttling_scopes=["api", A])), 0.0, 429)
+    assert [throttle.scope(id, 0.0).delay for id in ("api", A)] == [1.0, 2.0]
+    answer(throttle, entry_of(throttle, request(throttling_scopes=["api", A]), 9.0), 9.0, 418)
+    assert [throttle.scope(id, 9.0).delay for id in ("api", A)] == [2.0, 2.0]
+
+
+def test_b16_a_cached_response_says_nothing() -> None:
+    throttle = throttle_of()
+    outcome = outcome_of(entry_of(throttle, request()), 0.0, 429)
+    outcome.is_cached = True
+    assert throttle.heard_nowait(Entry(request(), ((A, None),)), outcome, 0.0)
+    assert throttle.scope(A, 0.0).delay == 1.0
+
+
+def test_b07_b08_recovery_is_felt_at_its_instant_and_reported() -> None:
+    told: list[tuple[float, float]] = []
+    throttle = throttle_of(changed=lambda scope, now: told.append((now, scope.delay)))
+    send(throttle, 0.0, 429)
+    send(throttle, 2.0, 429)
+    send(throttle, 6.0)
+    assert throttle.next_change(6.0) == 62.0
+    assert throttle.next_change(62.0) == 62.0  # it moved: look again now
+    assert throttle.next_change(62.0) == 122.0
+    throttle.next_change(122.0)
+    assert told == [(0.0, 2.0), (2.0, 4.0), (62.0, 2.0), (122.0, 1.0)]
+
+
+def test_b07_windows_pass_while_nobody_looks() -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0, 429)
+    send(throttle, 2.0, 429)
+    send(throttle, 6.0)
+    throttle.tick(10_000.0)
+    assert throttle.scope(A, 10_000.0).delay == 1.0
+
+
+def test_b06_while_backing_off_its_own_jitter_rules() -> None:
+    throttle = throttle_of(randomize_download_delay=True, backoff_jitter=0.2)
+    scope = throttle.scope(A, 0.0)
+    assert scope.jitter == (0.5, 1.5)
+    send(throttle, 0.0, 429)
+    assert scope.jitter == pytest.approx((0.8, 1.2))
+    assert scope.delay == 2.0  # the standing delay is never moved by it
+    assert 1.6 <= scope.gate(0.0) <= 2.4
+    send(throttle, 3.0)
+    throttle.tick(100.0)
+    assert scope.jitter == (0.5, 1.5)
+
+
+def test_r10_a_header_is_only_ever_lengthened_by_jitter() -> None:
+    holds = set()
+    for seed in range(20):
+        throttle = throttle_of(backoff_jitter=0.1, seed=seed)
+        send(throttle, 0.0, 429, headers={"Retry-After": "100"})
+        holds.add(throttle.scope(A, 0.0).gate(0.0))
+    assert all(100.0 <= until <= 110.0 for until in holds)
+    assert len(holds) > 10
+
+
+def test_b17_under_a_steady_limit_triggers_settle_at_one_a_window_or_less() -> None:
+    throttle = throttle_of(download_delay=0.1, download_delay_per_slot=0.0, backoff_min_delay=0.1)
+    drive = Drive(throttle, Bucket(rate=5.0, burst=2.0), endless=request())
+    drive.run(60.0 * 40)
+    late = [send for send in drive.sends if send.time > 600.0]
+    refused = sum(send.status == 429 for send in late)
+    assert refused <= 30
+    assert len(late) - refused > 0.75 * 5.0 * 1800.0  # B08's plain halves would do no better than 2/3
+
+
+# -- hints
+
+
+def test_d01_d06_a_header_holds_the_scope_and_the_standing_delay_takes_one_step() -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0, 429, headers={"Retry-After": "7"}, latency=0.5)
+    scope = throttle.scope(A, 0.5)
+    assert (scope.gate(0.5), scope.delay) == (7.5, 2.0)
+    why = throttle.why(A, 0.5)
+    assert (why.limit, why.source) == ("hint", "Retry-After: 7, 429 of http://a.example/")
+    assert "hint 7 s (Retry-After: 7" in why.text(0.5)
+
+
+def test_d06_a_longer_header_in_the_same_incident_still_counts() -> None:
+    throttle = throttle_of(concurrent_requests_per_domain=2)
+    first, second = (entry_of(throttle, request(f"/{n}")) for n in range(2))
+    answer(throttle, first, 0.0, 429, {"Retry-After": "7"})
+    answer(throttle, second, 1.0, 429, {"Retry-After": "20"})
+    assert (throttle.scope(A, 1.0).delay, throttle.scope(A, 1.0).gate(1.0)) == (2.0, 21.0)
+
+
+def test_d07_a_header_of_a_good_answer_does_nothing() -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0, 200, headers={"Retry-After": "7"})
+    assert throttle.scope(A, 0.0).gate(0.0) == 1.0
+
+
+def test_d05_the_cap_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None:
+    throttle = throttle_of()
+    with caplog.at_level(logging.INFO, "trawl.throttling"):
+        send(throttle, 0.0, 429, headers={"Retry-After": "3600"})
+    assert throttle.scope(A, 0.0).gate(0.0) == 300.0
+    assert "capped at 300 s" in throttle.why(A, 0.0).source
+    assert [record.message for record in caplog.records] == [
+        "a.example: Retry-After: 3600 asks for 3600 s after 429 of http://a.example/; capped at 300 s"
+    ]
+
+
+# -- what counts as a retry
+
+
+def test_b20_r12_a_429_or_a_hint_never_counts() -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0)
+    assert answer(throttle, entry_of(throttle, request(), 1.0), 1.0, 429).is_excused
+    assert answer(throttle, entry_of(throttle, request(), 9.0), 9.0, 503, {"Retry-After": "3"}).is_excused
+
+
+def test_b20_an_answer_that_is_no_trigger_is_not_excused() -> None:
+    throttle = throttle_of()
+    assert not answer(throttle, entry_of(throttle, request()), 0.0, 500).is_excused
+    assert not answer(throttle, entry_of(throttle, request(), 2.0), 2.0, error=BodyTooLarge("big")).is_excused
+
+
+def test_b20_one_bad_page_on_a_healthy_host_ends_after_its_retries() -> None:
+    def server(request: Request, now: float) -> Answer:
+        return Answer(503 if request.url.endswith("/bad") else 200)
+
+    drive = Drive(throttle_of(backoff_window=5.0), server, endless=request("/good"))
+    drive.push(request("/bad"))
+    drive.run(200.0)
+    assert drive.ended[request("/bad").url] == "failed"
+    assert 3 <= sum(send.url.endswith("/bad") for send in drive.sends) <= 4
+
+
+def test_b20_an_outage_ends_nobody() -> None:
+    def server(request: Request, now: float) -> Answer:
+        return Answer(503 if 10.0 <= now <= 500.0 else 200)
+
+    drive = Drive(throttle_of(concurrent_requests_per_domain=4, download_delay=0.5), server)
+    drive.push(*[request(f"/{n}") for n in range(60)])
+    drive.run()
+    assert set(drive.ended.values()) == {"done"}
+    assert len(drive.ended) == 60
+
+
+def test_b20_a_host_that_was_never_there_ends_each_request_after_its_retries() -> None:
+    drive = Drive(throttle_of(), lambda request, now: Answer(error=ConnectFailed("refused")))
+    drive.push(*[request(f"/{n}") for n in range(3)])
+    drive.run()
+    assert set(drive.ended.values()) == {"failed"}
+    assert len(drive.sends) == 9
+
+
+def test_b20_a_certificate_that_is_refused_is_no_outage() -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0)
+    assert not answer(throttle, entry_of(throttle, request(), 5.0), 5.0, error=TLSFailed("expired")).is_excused
+
+
+def test_b20_r13_a_host_that_refuses_for_ever_is_given_up_once_and_starts_afresh(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    throttle = throttle_of()
+    drive = Drive(throttle, lambda request, now: Answer(503 if now < 2000.0 else 200))
+    drive.push(*[request(f"/{n}") for n in range(5)])
+    drive.run()
+    assert set(drive.ended.values()) == {"refused"}
+    assert drive.now == pytest.approx(900.0, abs=1.0)
+    assert sum("are refused" in record.message for record in caplog.records) == 1
+    assert throttle.scope(A, drive.now).delay == 1.0
+    later = request("/later")
+    assert throttle.scopes_of_nowait(later) is not None
+    assert throttle.refused(Entry(later, ((A, None),)), drive.now) is None
+    assert throttle.refused(Entry(request("/old"), ((A, None),)), drive.now) == "refused"
+    assert throttle.refused(Entry(request("/old"), ((A, None),)), drive.now + 100.0) is None  # long drained
+
+
+def test_e21_an_exempt_requests_429_still_backs_its_scopes_off() -> None:
+    throttle = throttle_of()
+    entry = entry_of(throttle, request(dont_throttle=True))
+    answer(throttle, entry, 0.0, 429)
+    scope = throttle.scope(A, 0.0)
+    assert (scope.delay, scope.grants) == (2.0, 0)
+
+
+# -- managers
+
+
+class Prices(ThrottlingManager):
+    """Charges an account, sync and async mixed."""
+
+    def get_scopes(self, request: Request) -> dict[str, float]:  # type: ignore[override]
+        return {"cost": 10.0}
+
+    async def get_response_backoff(self, response: Any) -> Any:
+        if response.headers.get("X-Actual-Cost"):
+            return {"cost": {"consumed": float(response.headers["X-Actual-Cost"])}}
+        if response.headers.get("X-Left"):
+            return {"cost": {"quota": float(response.headers["X-Left"])}}
+        return await super().get_response_backoff(response)
+
+
+COST: Any = {"cost": {"quota": 100.0, "window": 60.0, "delay": 1.0}}
+
+
+async def hear(throttle: Throttle, now: float, status: int = 200, **headers: str) -> None:
+    charges = await throttle.scopes_of(request())
+    scopes = [throttle.scope(id, now) for id, _ in charges]
+    slots = [scope.take(now, amount or 1.0) for scope, (_, amount) in zip(scopes, charges, strict=True)]
+    for scope, slot, (_, amount) in zip(scopes, slots, charges, strict=True):
+        scope.sent(slot, now, amount or 1.0)
+    entry = Entry(request(), charges, tuple(scope.step for scope in scopes), now, now)
+    outcome = outcome_of(entry, now, status, {key.replace("_", "-"): value for key, value in headers.items()})
+    assert not throttle.heard_nowait(entry, outcome, now)
+    await throttle.heard(entry, outcome, now)
+    for scope, slot in zip(scopes, slots, strict=True):
+        scope.give(slot)
+
+
+async def test_e06_e09_e11_f04_what_was_consumed_corrects_the_quota_without_a_step() -> None:
+    throttle = throttle_of(manager=Prices, throttling_scopes=COST)
+    scope = throttle.scope("cost", 0.0)
+    assert scope.quota is not None
+    await hear(throttle, 0.0)
+    assert scope.quota.spent(0.0) == 10.0
+    await hear(throttle, 1.0, X_Actual_Cost="35")
+    assert scope.quota.spent(1.0) == 45.0
+    await hear(throttle, 2.0, X_Actual_Cost="0")
+    assert scope.quota.spent(2.0) == 45.0
+    await hear(throttle, 3.0, X_Left="5")
+    assert scope.quota.remaining(3.0) == 5.0
+    assert scope.step == 0
+    await hear(throttle, 70.0, 429)  # E07: the default's word, through super()
+    assert (scope.step, scope.delay) == (1, 2.0)
+
+
+class Reports:
+    """Not a ThrottlingManager at all: what it lacks is the default's."""
+
+    said: Any = None
+
+    def get_response_backoff(self, response: Any) -> Any:
+        return self.said
+
+    def get_initial_backoff(self) -> Any:
+        return {"scope1": {"delay": 5.0}, A: {}}
+
+
+async def test_e06_e07_e09_a_manager_of_any_class_may_say_which_scopes_are_exhausted() -> None:
+    manager = Reports()
+    throttle = throttle_of(manager=manager)
+    manager.said = ["other", "other2"]
+    await hear(throttle, 0.0, 200)
+    assert [throttle.scope(id, 0.0).delay for id in ("other", "other2", A)] == [1.0, 1.0, 1.0]
+    manager.said = {A: {"delay": 9.0}}
+    await hear(throttle, 1.0, 200)
+    assert throttle.why(A, 1.0).until == 10.0
+    manager.said = None
+    await hear(throttle, 20.0, 429)  # B11: the manager says otherwise
+    assert throttle.scope(A, 20.0).delay == 2.0
+
+
+async def test_e10_what_is_held_before_the_first_send() -> None:
+    throttle = throttle_of(manager=Reports())
+    await throttle.begin(0.0)
+    assert throttle.scope("scope1", 0.0).gate(0.0) == 5.0
+    assert throttle.scope("scope1", 0.0).delay == 0.0
+    assert throttle.scope(A, 0.0).delay == 2.0
+    assert throttle.scope(A, 0.0).gate(0.0) <= 0.0
+
+
+class Rude(ThrottlingManager):
+    async def get_exception_backoff(self, request: Request, exception: Exception) -> Any:
+        raise LookupError("a bug")
+
+    async def get_response_backoff(self, response: Any) -> Any:
+        raise LookupError("a bug")
+
+
+async def test_e07_when_a_manager_raises_the_defaults_word_counts() -> None:
+    throttle = throttle_of(manager=Rude())
+    with pytest.raises(LookupError, match="a bug"):
+        await hear(throttle, 0.0, 429)
+    assert throttle.scope(A, 0.0).delay == 2.0
+
+
+class Slower(ThrottlingManager):
+    def get_response_delay(self, response: Any) -> float | None:
+        return 42.0
+
+
+async def test_e12_get_response_delay_alone_may_be_overridden() -> None:
+    throttle = throttle_of(manager=Slower)
+    await hear(throttle, 0.0, 429)
+    assert throttle.scope(A, 0.0).gate(0.0) == 42.0
+    await hear(throttle, 50.0, 200)
+    assert throttle.why(A, 50.0).until == 52.0
+
+
+class Patient:
+    """A scope manager: its own triggers, waits and idea of a retry (G11)."""
+
+    made: list[str] = []  # noqa: RUF012 - counted by the test
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.made.append(config["id"])
+        self.config = config
+        self.failures = 0
+
+    def is_trigger(self, response: Any, exception: Any) -> bool | None:
+        return True if response is not None and response.status == 200 and "X-Blocked" in response.headers else None
+
+    def get_delay(self, response: Any, exception: Any, delay: float) -> float | None:
+        self.failures += 1
+        return 10.0 * self.failures
+
+    def is_retry(self, request: Request, response: Any, exception: Any) -> bool | None:
+        return response is None or response.status != 429
+
+
+def test_e17_e18_g11_each_scope_has_one_manager_made_with_its_merged_configuration() -> None:
+    Patient.made.clear()
+    throttle = throttle_of(throttling_scopes={A: {"manager": Patient, "delay": 0.5}})
+    throttle.scope("b.example", 0.0)
+    send(throttle, 0.0, headers={"X-Blocked": "1"})
+    scope = throttle.scope(A, 0.0)
+    assert Patient.made == [A]
+    assert scope.policy.manager.config["delay"] == 0.5
+    assert scope.policy.manager.config["concurrency"] == 1
+    assert scope.policy.manager.config["backoff"]["window"] == 60.0
+    assert scope.gate(0.0) == 10.0
+    send(throttle, 11.0, headers={"X-Blocked": "1"})
+    assert scope.gate(11.0) == 31.0
+    outcomes = [answer(throttle, entry_of(throttle, request(), 40.0 + n), 40.0 + n, status) for n, status in ((0, 429), (1, 503))]
+    assert [outcome.is_excused for outcome in outcomes] == [True, False]
+
+
+# -- robots.txt
+
+
+def crawl_delayed(delay: float, **given: Any) -> Scope:
+    throttle = throttle_of(**given)
+    throttle.robots_delay(A, delay, 0.0)
+    return throttle.scope(A, 0.0)
+
+
+def test_d09_r8_a_crawl_delay_gives_one_slot_and_its_delay() -> None:
+    scope = crawl_delayed(3.0, concurrent_requests_per_domain=8)
+    assert (scope.concurrency, scope.delay, scope.delay_limit) == (1, 3.0, "robots")
+    assert "robots.txt" in scope.delay_source
+    assert crawl_delayed(0.5, download_delay=0.1).delay == 0.5
+    assert crawl_delayed(0.5, download_delay=2.0).delay == 2.0  # never faster than configured
+
+
+def test_d09_it_reaches_a_scope_that_is_there_already_and_one_that_is_not_yet() -> None:
+    told: list[str] = []
+    throttle = throttle_of(changed=lambda scope, now: told.append(scope.id))
+    scope = throttle.scope(A, 0.0)
+    throttle.robots_delay(A, 3.0, 0.0)
+    assert scope.delay == 3.0
+    assert told == [A]
+
+
+def test_d10_d11_it_is_capped_and_can_be_turned_off() -> None:
+    assert crawl_delayed(999.0).delay == 60.0
+    assert crawl_delayed(5.0, throttling_robotstxt_max_delay=2.0).delay == 2.0
+    assert crawl_delayed(3.0, throttling_robotstxt_obey=False).delay == 1.0
+    assert crawl_delayed(math.nan).delay == 1.0
+
+
+def test_d12_what_the_user_sets_for_the_scope_stays_with_one_warning_if_it_is_faster(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    throttle = throttle_of(throttling_scopes={A: {"delay": 0.5}, "b.example": {"delay": 9.0}, "c.example": {"concurrency": 4}})
+    for _ in range(2):
+        for host in (A, "b.example", "c.example"):
+            throttle.robots_delay(host, 3.0, 0.0)
+    a, b, c = (throttle.scope(host, 0.0) for host in (A, "b.example", "c.example"))
+    assert (a.delay, a.concurrency, b.delay, c.delay, c.concurrency) == (0.5, 1, 9.0, 3.0, 4)
+    assert [A in record.message for record in caplog.records] == [True]
+
+
+def test_d13_a_scope_may_ignore_robots_txt_silently(caplog: pytest.LogCaptureFixture) -> None:
+    assert crawl_delayed(3.0, throttling_scopes={A: {"delay": 0.1, "ignore_robots_txt": True}}).delay == 0.1
+    assert not caplog.records
+
+
+def test_d09_a_host_that_its_requests_scopes_leave_out_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    throttle = throttle_of()
+    throttle.robots_delay(A, 3.0, 0.0)
+    for now in (0.0, 5.0):
+        answer(throttle, entry_of(throttle, request(throttling_scopes="api"), now), now)
+        answer(throttle, entry_of(throttle, request(), now), now)
+    assert ["leave the host out" in record.message for record in caplog.records] == [True]
+
+
+def test_r9_a_backoff_and_a_crawl_delay_are_two_clocks() -> None:
+    throttle = throttle_of()
+    throttle.robots_delay(A, 3.0, 0.0)
+    send(throttle, 0.0, 429, headers={"Retry-After": "1"})
+    assert throttle.scope(A, 0.0).delay == 6.0
+    send(throttle, 10.0)
+    throttle.tick(1000.0)
+    assert throttle.scope(A, 1000.0).delay == 3.0
+
+
+# -- run-time changes and reasons
+
+
+def test_i12_p13_limits_change_while_the_crawl_runs_and_waiters_hear_of_it() -> None:
+    told: list[tuple[str, float]] = []
+    throttle = throttle_of(changed=lambda scope, now: told.append((scope.id, scope.concurrency)))
+    send(throttle, 0.0)
+    throttle.set(A, now=0.5, concurrency=4, delay=0.2, delay_per_slot=0.0)
+    scope = throttle.scope(A, 0.5)
+    assert told == [(A, 4)]
+    assert scope.gate(0.5) <= 0.5
+    throttle.set(A, now=0.5, rate=2)
+    assert (scope.delay, scope.concurrency) == (0.5, 4)
+    throttle.set(A, now=0.5, delay=7.0)
+    assert scope.delay == 7.0
+    with pytest.raises(SettingsError, match="did you mean 'delay'"):
+        throttle.set(A, now=0.5, dely=1)
+
+
+def test_i12_a_backoff_outlives_a_change_of_the_base() -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0, 429)
+    throttle.set(A, now=0.5, delay=0.1)
+    assert throttle.scope(A, 0.5).delay == 2.0
+
+
+def test_i11_a_scope_that_may_go_says_so() -> None:
+    throttle = throttle_of()
+    assert throttle.why(A, 0.0).limit == ""
+    send(throttle, 0.0)
+    why = throttle.why(A, 0.5)
+    assert (why.limit, why.until) == ("delay", 1.0)
+
+
+def test_h_and_i11_the_report_tells_what_each_scope_did() -> None:
+    throttle = throttle_of()
+    for now in (0.0, 1.0, 2.0):
+        scope = throttle.scope(A, now)
+        scope.lanes = 1
+        send(throttle, now, latency=0.25)
+    send(throttle, 3.0, 503, headers={"Retry-After": "9"}, latency=0.25)
+    [row] = throttle.report(5.25)
+    assert (row.scope, row.requests, row.sends, row.triggers, row.steps, row.hints) == (A, 4, 4, 1, 1, 1)
+    assert row.rate == pytest.approx(1.0)
+    assert row.allowed == 0.5
+    assert row.last_hint == "Retry-After: 9, 503 of http://a.example/"
+    assert row.limited["delay"] == pytest.approx(2.25)
+    assert row.limited["hint"] == pytest.approx(2.0)
+
+
+# -- AutoThrottle through the throttle
+
+
+AUTO: Any = {"autothrottle_enabled": True, "download_delay": 0.0, "download_delay_per_slot": 0.0}
+
+
+@pytest.mark.parametrize(("target", "latency", "rate"), [(1.0, 0.2, 5.0), (1.0, 0.05, 20.0), (4.0, 0.2, 20.0)])
+def test_h07_h12_settled_the_rate_is_the_target_over_the_latency(target: float, latency: float, rate: float) -> None:
+    throttle = throttle_of(**AUTO, autothrottle_target_concurrency=target, concurrent_requests_per_domain=8)
+    drive = Drive(throttle, lambda request, now: Answer(latency=latency), endless=request())
+    drive.run(40.0)
+    settled = [send for send in drive.sends if send.time >= 20.0]
+    assert len(settled) / 20.0 == pytest.approx(rate, rel=0.03)
+
+
+def test_h02_it_moves_hosts_with_the_per_domain_delay_and_no_others() -> None:
+    throttle = throttle_of(**AUTO, throttling_scopes={"b.example": {"delay": 0.5}, "c.example": {"concurrency": 2}})
+    assert [throttle.scope(id, 0.0).delay for id in (A, "b.example", "c.example", "api")] == [5.0, 0.5, 5.0, 0.0]
+
+
+@pytest.mark.parametrize(("status", "meta"), [(404, {}), (429, {}), (200, {"autothrottle_dont_adjust_delay": True})])
+def test_h05_h11_h15_r2_fast_errors_and_exempt_pages_lower_nothing(status: int, meta: dict[str, Any]) -> None:
+    throttle = throttle_of(**AUTO)
+    answer(throttle, entry_of(throttle, request(**meta)), 0.01, status)
+    assert throttle.scope(A, 0.01).policy.auto == 5.0
+
+
+async def test_h15_a_soft_block_that_the_manager_reports_lowers_nothing() -> None:
+    manager = Reports()
+    throttle = throttle_of(**AUTO, manager=manager)
+    manager.said = A
+    await hear(throttle, 0.0, 200)
+    assert throttle.scope(A, 0.0).policy.auto == 5.0
+    assert throttle.scope(A, 0.0).delay == 10.0  # H04: beside a backoff the larger holds
+
+
+def test_h13_debug_tells_of_each_response(caplog: pytest.LogCaptureFixture) -> None:
+    throttle = throttle_of(**AUTO, autothrottle_debug=True)
+    with caplog.at_level(logging.INFO, "trawl.throttling"):
+        send(throttle, 0.0, latency=0.2)
+    assert caplog.records[0].message == (
+        "slot: a.example | conc: 1 | latency: 200 ms, last 0 ms | target: 200 ms | delay: 5000 -> 2600 ms | size: 0 bytes"
+    )
