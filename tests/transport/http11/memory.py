@@ -13,7 +13,7 @@ from trawl.transport.http11 import Http11Transport
 from trawl.transport.http11.pool import Site
 from trawl.transport.http11.wire import StreamWire, Wire
 
-__all__ = ["CLOSES", "STALLS", "Script", "Servers", "transport_to"]
+__all__ = ["CLOSES", "RESETS", "STALLS", "Script", "Servers", "transport_to"]
 
 CLOSES = b"(closes)"
 """A piece that means: the server closes."""
@@ -21,8 +21,11 @@ CLOSES = b"(closes)"
 STALLS = b"(stalls)"
 """A piece that means: the server says nothing more."""
 
-Script = Iterable[bytes]
-"""The pieces that one connection reads."""
+RESETS = b"(resets)"
+"""A piece that means: the connection breaks."""
+
+Script = Iterable[bytes | float]
+"""The pieces that one connection reads; a number is that many seconds of silence."""
 
 
 @attrs.define
@@ -30,10 +33,14 @@ class Servers:
     """Scripted connections, one after another; the last script is for all that follow.
 
     Attributes:
+        scripts: What each connection reads.
+        send_hook: Called after the client has sent something.
         sent: What the client has sent on each connection.
         opened: Connections so far.
         closed: Those that the client has closed.
         sites: Whom they were opened to.
+        quiet: Whether nothing comes on idle connections.
+        connect_seconds: How long it takes to connect.
     """
 
     scripts: list[Script]
@@ -43,20 +50,33 @@ class Servers:
     closed: int = 0
     sites: list[str] = attrs.Factory(list)
     quiet: bool = True
+    connect_seconds: float = 0.0
+
+    @property
+    def left_open(self) -> int:
+        """Connections that the client has not closed."""
+        return self.opened - self.closed
 
     async def connect(self, site: Site) -> Wire:
         """Open the next connection."""
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.connect_seconds)
         number = self.opened
         self.opened += 1
         self.sites.append(site.origin)
         self.sent.append(b"")
+        due = 0.0
         pieces = iter(self.scripts[min(number, len(self.scripts) - 1)])
 
         async def give_next() -> None:
-            piece = next(pieces, CLOSES)
+            nonlocal due
+            await trio.sleep_until(due)  # again after a cancel, as long as before
+            while isinstance(piece := next(pieces, CLOSES), float):
+                due = trio.current_time() + piece
+                await trio.sleep_until(due)
             if piece == STALLS:
                 await trio.sleep_forever()
+            elif piece == RESETS:
+                raise trio.BrokenResourceError from ConnectionResetError(104, "Connection reset by peer")
             elif piece == CLOSES:
                 receiving.put_eof()
             else:

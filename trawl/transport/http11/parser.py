@@ -258,9 +258,9 @@ class ResponseParser:
             return
         self.status = status
         self.version = parser.get_http_version()
-        self.has_head = True
         self.is_keepable = parser.should_keep_alive()
         self._frame()
+        self.has_head = True
 
     def _frame(self) -> None:
         """Find out how the body ends (RFC 9112, 6.3)."""

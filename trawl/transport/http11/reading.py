@@ -73,11 +73,17 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
         OSError: The connection broke.
     """
     parser = connection.parser
-    if not parser.has_head:
-        await connection.receive()
-    while not parser.has_head:
-        watch.reading(trio.current_time())
-        await connection.receive()
+    broken: DownloadError | None = None
+    try:
+        if not parser.has_head:
+            await connection.receive()
+        while not parser.has_head:
+            watch.reading(trio.current_time())
+            await connection.receive()
+    except ResponseBroken as error:
+        if limits.is_strict or not parser.has_head:
+            raise
+        broken = error  # its headers were all right, and its body came in the same read
     outcome.first_byte_at = trio.current_time()
     headers = Headers.from_wire(parser.fields)
     length = parser.length
@@ -86,7 +92,7 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
         raise BodyTooLarge(f"its body of {length} bytes passes {limits.max_bytes}")
     coding = headers.get("content-encoding") if limits.decodes else None
     body = Body(codings_of([coding]) if coding else (), limits.max_bytes)
-    loss = await _read_body(connection, body, limits, watch)
+    loss = await _read_body(connection, body, limits, watch, broken)
     if loss is None and parser.has_excess and has_body and length is not None:
         loss = ResponseBroken(f"more came than its Content-Length of {length} bytes")
     loss = loss or body.loss()
@@ -109,7 +115,9 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
     )
 
 
-async def _read_body(connection: Connection, body: Body, limits: Limits, watch: Watch) -> DownloadError | None:
+async def _read_body(
+    connection: Connection, body: Body, limits: Limits, watch: Watch, broken: DownloadError | None
+) -> DownloadError | None:
     """Read the body to its end; return what is wrong with its end, if that is allowed."""
     parser = connection.parser
     while True:
@@ -117,13 +125,12 @@ async def _read_body(connection: Connection, body: Body, limits: Limits, watch: 
             body.feed(piece)
         if parser.is_complete:
             return None
+        if broken is not None:
+            return broken
         watch.reading(trio.current_time())
         try:
             await connection.receive()
         except (ResponseBroken, OSError) as error:
             if limits.is_strict:
                 raise
-            for piece in parser.take():
-                body.feed(piece)
-            parser.is_keepable = False
-            return error if isinstance(error, DownloadError) else ResponseBroken(str(error))
+            broken = error if isinstance(error, DownloadError) else ResponseBroken(str(error))
