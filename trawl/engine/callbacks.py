@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, closing
+from types import TracebackType
 from typing import Any, Protocol, cast
 
 import trio
@@ -49,23 +50,37 @@ class Shields:
         self._open: set[trio.CancelScope] = set()
         self.is_cancelled = False
 
-    @contextmanager
-    def shielded(self) -> Iterator[None]:
-        """Protect what is awaited inside from every cancel scope but :meth:`cancel`."""
-        with trio.CancelScope(shield=True) as scope:
-            if self.is_cancelled:
-                scope.cancel()
-            self._open.add(scope)
-            try:
-                yield
-            finally:
-                self._open.discard(scope)
+    def shielded(self) -> _Shield:
+        """Protect what is awaited inside from every cancel scope but :meth:`cancel`: a context manager."""
+        return _Shield(self._open, is_cancelled=self.is_cancelled)
 
     def cancel(self) -> None:
         """Cancel what is open and what will be opened."""
         self.is_cancelled = True
         for scope in self._open:
             scope.cancel()
+
+
+class _Shield:
+    """One shielded scope. A class, because a generator's context manager costs more than the scope itself."""
+
+    __slots__ = ("_open", "_scope")
+
+    def __init__(self, open_scopes: set[trio.CancelScope], *, is_cancelled: bool) -> None:
+        self._open = open_scopes
+        self._scope = trio.CancelScope(shield=True)
+        if is_cancelled:
+            self._scope.cancel()
+
+    def __enter__(self) -> None:
+        self._scope.__enter__()
+        self._open.add(self._scope)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        self._open.discard(self._scope)
+        return self._scope.__exit__(kind, error, traceback)
 
 
 async def consume(result: object, taker: Taker, shields: Shields) -> None:

@@ -57,7 +57,7 @@ class Dispatcher:
             now = trio.current_time()
             chooser = self._chooser
             if chooser.in_flight < chooser.places and state.callbacks < self._callbacks:
-                self._reading.allow(state.open - state.turns)
+                self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
             await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)))
 
     async def _grant(self, nursery: trio.Nursery) -> None:

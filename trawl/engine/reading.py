@@ -16,7 +16,7 @@ import trio
 from trawl.engine.callbacks import Shields, culprits
 from trawl.engine.intake import Intake
 from trawl.engine.outlet import Outlet
-from trawl.engine.outputs import Outputs
+from trawl.engine.outputs import BATCH, Outputs
 from trawl.engine.state import State
 from trawl.errors import CloseSpider
 from trawl.http import Request
@@ -45,14 +45,16 @@ class Reading:
         self._shields = shields
         self._state = state
         self._may_read = trio.Event()
+        self._permits = 0
         self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
         self._scope = trio.CancelScope()
         self.has_failed = False
         self.is_running = True
 
-    def allow(self, pending: int) -> None:
-        """Let the next one be read, unless ``pending`` are too many already."""
+    def allow(self, pending: int, places: float) -> None:
+        """Let as many be read as there are free ``places``, unless ``pending`` are too many already."""
         if pending < MOST_PENDING:
+            self._permits = int(min(places, BATCH, MOST_PENDING - pending))
             self._may_read.set()
 
     def stop(self) -> None:
@@ -79,8 +81,9 @@ class Reading:
         outputs = Outputs(self._outlet, self._intake, 0)
         async with aclosing(cast("Any", self._spider.start())) as started:
             while True:
-                with self._waiting.shielded():
-                    await self._may_read.wait()
+                if not self._permits:
+                    with self._waiting.shielded():
+                        await self._may_read.wait()
                 if self._waiting.is_cancelled:
                     return
                 try:
@@ -89,9 +92,10 @@ class Reading:
                     return
                 with self._shields.shielded():
                     if isinstance(output, Request):
-                        self._may_read = trio.Event()
+                        self._permits -= 1
+                        if not self._permits:
+                            self._may_read = trio.Event()
                         await self._intake.push([output], depth=0, is_start=True)
-                        self._state.pulse.beat()
                     elif not outputs.take_nowait(output):
                         await outputs.take(output)
                     await trio.lowlevel.checkpoint()

@@ -95,7 +95,7 @@ class Sending:
         self._stats.inc("request_count")
         if self._recorder is not None:
             self._recorder(turn.entry, None, now)
-        self._state.pulse.beat()
+        self._state.pulse.beat_before(self._chooser.next_event(now))  # from a send, spacing counts
 
     def _count(self, outcome: Outcome) -> None:
         response = outcome.response
