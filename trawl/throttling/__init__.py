@@ -11,7 +11,7 @@ from trawl.throttling.manager import (
     ThrottlingScopeManagerProtocol,
 )
 from trawl.throttling.scope import Scope
-from trawl.throttling.scopes import add_scope, iter_scopes, scope_cache, update_scope_backoff
+from trawl.throttling.scopes import ScopeBackoff, Scopes, add_scope, iter_scopes, scope_cache, update_scope_backoff
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.throttle import Throttle
 
@@ -21,7 +21,9 @@ __all__ = [
     "Limits",
     "Reason",
     "Scope",
+    "ScopeBackoff",
     "ScopeReport",
+    "Scopes",
     "Throttle",
     "ThrottlingManager",
     "ThrottlingManagerProtocol",

@@ -19,7 +19,7 @@ from trawl.throttling.hints import Hint, hint_of
 
 if TYPE_CHECKING:
     from trawl.http import Request, Response
-    from trawl.throttling.scopes import Backoff, Scopes
+    from trawl.throttling.scopes import ScopeBackoff, Scopes
 
 __all__ = [
     "Decider",
@@ -44,15 +44,15 @@ class ThrottlingManagerProtocol(Protocol):
         """The scopes of a request (E08): None, an id, ids, or a mapping of ids to expected amounts."""
         ...
 
-    def get_initial_backoff(self) -> Backoff | Awaitable[Backoff]:
+    def get_initial_backoff(self) -> ScopeBackoff | Awaitable[ScopeBackoff]:
         """What to hold before the first send (E10): ids to ``{"delay": seconds}``; ``{}`` takes one step."""
         ...
 
-    def get_response_backoff(self, response: Response) -> Backoff | Awaitable[Backoff]:
+    def get_response_backoff(self, response: Response) -> ScopeBackoff | Awaitable[ScopeBackoff]:
         """The scopes that a response exhausts (E09): None, ids, or a mapping to delay, consumed, remaining."""
         ...
 
-    def get_exception_backoff(self, request: Request, exception: Exception) -> Backoff | Awaitable[Backoff]:
+    def get_exception_backoff(self, request: Request, exception: Exception) -> ScopeBackoff | Awaitable[ScopeBackoff]:
         """The scopes that the lack of a response exhausts, in the same forms."""
         ...
 
@@ -111,11 +111,11 @@ class ThrottlingManager:
         own = host_scope(request.url) if self._decider is None else await self._decider.own_scope(request)
         return own or None
 
-    async def get_initial_backoff(self) -> Backoff:
+    async def get_initial_backoff(self) -> ScopeBackoff:
         """Nothing is held before the first send."""
         return None
 
-    async def get_response_backoff(self, response: Response) -> Backoff:
+    async def get_response_backoff(self, response: Response) -> ScopeBackoff:
         """Those of the request's scopes for which the status is a trigger, with what the headers ask for."""
         request = response.request
         if self._decider is None or request is None:
@@ -123,7 +123,7 @@ class ThrottlingManager:
         delay = await awaited(self.get_response_delay(response))
         return _mapping(self._decider.triggered(request, response, None), delay)
 
-    async def get_exception_backoff(self, request: Request, exception: Exception) -> Backoff:
+    async def get_exception_backoff(self, request: Request, exception: Exception) -> ScopeBackoff:
         """Those of the request's scopes for which the exception is a trigger."""
         if self._decider is None:
             return None
@@ -192,7 +192,7 @@ def is_overridden(manager: object, *names: str) -> bool:
     )
 
 
-def _mapping(ids: list[str], delay: float | None) -> Backoff:
+def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:
     if not ids:
         return None
     return {id: {} if delay is None else {"delay": delay} for id in ids}

@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 import ada_url
 
 __all__ = [
-    "Backoff",
     "Charges",
+    "ScopeBackoff",
     "Scopes",
     "add_scope",
     "charges_of",
@@ -35,7 +35,7 @@ __all__ = [
 Scopes = None | str | Iterable[str] | Mapping[str, float | None]
 """What ``get_scopes`` may return (E08)."""
 
-Backoff = None | str | Iterable[str] | Mapping[str, Mapping[str, float] | None]
+ScopeBackoff = None | str | Iterable[str] | Mapping[str, Mapping[str, float] | None]
 """What the backoff methods may return (E09)."""
 
 Charges = tuple[tuple[str, float | None], ...]
@@ -159,14 +159,14 @@ def add_scope(scopes: Scopes, id: str, amount: float | None = None) -> Scopes:
 
 
 def update_scope_backoff(
-    backoff: Backoff,
+    backoff: ScopeBackoff,
     id: str,
     *,
     delay: float | None = None,
     consumed: float | None = None,
     remaining: float | None = None,
     consumed_quota: float | None = None,
-) -> Backoff:
+) -> ScopeBackoff:
     """``backoff`` with one more scope in it, or with more known about one (E15).
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from trawl.throttling.scopes import Backoff, iter_scopes, normal_id
+from trawl.throttling.scopes import ScopeBackoff, iter_scopes, normal_id
 
 __all__ = ["Signal", "signals_of"]
 
@@ -34,7 +34,7 @@ class Signal:
     remaining: float | None = None
 
 
-def signals_of(backoff: Backoff, header: str = "") -> dict[str, Signal]:
+def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, Signal]:
     """What a backoff method returned, by scope (E09, E11).
 
     ``{}`` (or a bare id) means exhausted; ``consumed`` or ``remaining`` without a ``delay`` correct the
