@@ -10,11 +10,13 @@ import trio
 
 from trawl.engine.direct import DirectFetches
 from trawl.engine.state import State
+from trawl.frontier import Frontier
 from trawl.http import Request, Response
 from trawl.observe import Stats
 from trawl.scheduler import Chooser
 from trawl.spiders import Spider
 from trawl.throttling import AddressOf, Reason, ScopeReport, Throttle
+from trawl.throttling.scopes import normal_id
 
 __all__ = ["Crawl", "Waiting", "Watcher"]
 
@@ -45,15 +47,16 @@ class ThrottlingHandle:
     def __init__(self, throttle: Throttle) -> None:
         self._throttle = throttle
 
-    def set(self, scope: str, **limits: float) -> None:
+    def set(self, scope: str, **limits: Any) -> None:
         """Give a scope new limits; whoever waits notices at once.
 
         Args:
             scope: The scope's id, made if it is not there yet.
-            limits: ``concurrency`` (requests), ``delay`` and ``delay_per_slot`` (seconds), ``quota``, ``window`` (seconds).
+            limits: The keys of ``THROTTLING_SCOPES``: ``concurrency`` (requests), ``delay`` and ``delay_per_slot``
+                (seconds), ``rate`` (requests a second), ``quota``, ``window`` (seconds), and the others.
 
         Raises:
-            ValueError: An unknown limit, or a value out of its range; the message names it.
+            SettingsError: An unknown limit, or a value out of its range; the message names it.
         """
         self._throttle.set(scope, now=trio.current_time(), **limits)
 
@@ -82,9 +85,10 @@ class Crawl:
         self._address_of = address_of
         self._when_cancelled: list[Callable[[], None]] = []
 
-    def bind(self, *, chooser: Chooser, throttle: Throttle, direct: DirectFetches) -> None:
+    def bind(self, *, chooser: Chooser, frontier: Frontier, throttle: Throttle, direct: DirectFetches) -> None:
         """Name the parts that answer questions; they are made after the crawl, because managers are given the crawl."""
         self._chooser = chooser
+        self._frontier = frontier
         self._throttle = throttle
         self._direct = direct
         self.throttling = ThrottlingHandle(throttle)
@@ -114,8 +118,19 @@ class Crawl:
         return [Waiting(count, reason) for count, reason in self._chooser.waiting(trio.current_time(), most)]
 
     def why(self, subject: Request | str) -> Reason | None:
-        """Why a pending request, or a scope (by its id), waits; None when nothing holds it up."""
-        return self._chooser.why(subject, trio.current_time())
+        """Why a pending request, or a scope (by its id), waits: which scope and limit, until when, whose wish that is.
+
+        None when nothing holds it up: it may go, is on its way, or is not pending. ``until`` is an instant of Trio's
+        clock, in seconds. A request far behind waits for what the first of its lane waits for.
+        """
+        now = trio.current_time()
+        if isinstance(subject, str):
+            scope_id = normal_id(subject)
+            return self._chooser.why(scope_id, now) or self._throttle.why_idle(scope_id, now)
+        reason = self._chooser.why(subject, now)
+        if reason is not None or (lane := self._frontier.lane_of(subject)) is None:
+            return reason
+        return self._chooser.why(lane, now)
 
     def report(self) -> Sequence[ScopeReport]:
         """What each scope did and what limited it, the busiest first."""

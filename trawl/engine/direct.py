@@ -16,7 +16,6 @@ from trawl.engine.turn import Turn, current_turn
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
 from trawl.scheduler import Chooser, Entry
-from trawl.throttling import Throttle
 
 __all__ = ["MOST_WAITING", "DirectFetches"]
 
@@ -58,16 +57,13 @@ class Answer:
 class DirectFetches:
     """The direct fetches of one crawl."""
 
-    __slots__ = ("_chooser", "_gates", "_intake", "_room", "_state", "_throttle", "_waiting")
+    __slots__ = ("_chooser", "_gates", "_intake", "_room", "_state", "_waiting")
 
-    def __init__(
-        self, *, intake: Intake, chooser: Chooser, gates: RobotsGates, throttle: Throttle, state: State
-    ) -> None:
+    def __init__(self, *, intake: Intake, chooser: Chooser, gates: RobotsGates, state: State) -> None:
         self._intake = intake
         self._chooser = chooser
         self._gates = gates
         self._state = state
-        self._throttle = throttle
         self._room = trio.CapacityLimiter(MOST_WAITING)
         self._waiting: dict[Answer, None] = {}
 
@@ -90,7 +86,6 @@ class DirectFetches:
             entry = await self._intake.direct_entry(request, answer)
             answer.entry = entry
             self._waiting[answer] = None
-            self._throttle.waiting_direct(len(self._waiting))
             try:
                 if self._state.is_ending:
                     self._give_up(answer)

@@ -56,6 +56,7 @@ class Dispatcher:
                 break
             now = trio.current_time()
             chooser = self._chooser
+            self._throttle.waiting_direct(chooser.pending_direct)
             if chooser.in_flight < chooser.places and state.callbacks < self._callbacks:
                 self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
             await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)))

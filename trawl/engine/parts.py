@@ -118,10 +118,8 @@ def assemble(plan: Plan) -> Parts:
     """The parts of a crawl, each given what it needs and nothing else. Starts nothing."""
     core = _core(plan)
     crawl, state, shields, intake = core.crawl, core.state, core.shields, core.intake
-    direct = DirectFetches(
-        intake=intake, chooser=core.chooser, gates=core.gates, throttle=core.throttle, state=state
-    )
-    crawl.bind(chooser=core.chooser, throttle=core.throttle, direct=direct)
+    direct = DirectFetches(intake=intake, chooser=core.chooser, gates=core.gates, state=state)
+    crawl.bind(chooser=core.chooser, frontier=plan.frontier, throttle=core.throttle, direct=direct)
     processor = plan.pipelines(crawl)
     outlet = Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats)
     reading = Reading(spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state)

@@ -139,6 +139,10 @@ class Frontier(Protocol):
         """The key of the best record stored in a lane and not leased; None when there is none. Costs no I/O."""
         ...
 
+    def lane_of(self, request: Request) -> LaneKey | None:
+        """The lane in which this very request is stored and not leased; None: in none. For explanations: may search."""
+        ...
+
     def statistics(self) -> FrontierStatistics:
         """How much is held now. Costs no I/O."""
         ...

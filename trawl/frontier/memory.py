@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey
+from trawl.http import Request
 
 __all__ = ["MemoryFrontier"]
 
@@ -80,6 +81,13 @@ class MemoryFrontier:
         """The key of the best record of a lane that is not leased."""
         heap = self._lanes.get(lane)
         return heap[0][0] if heap else None
+
+    def lane_of(self, request: Request) -> LaneKey | None:
+        """The lane in which this very request is stored and not leased; None: in none."""
+        for lane, heap in self._lanes.items():
+            if any(record.request is request for _, record in heap):
+                return lane
+        return None
 
     def statistics(self) -> FrontierStatistics:
         """How much is held now."""

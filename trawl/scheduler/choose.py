@@ -234,7 +234,7 @@ class Chooser:
         return None if found is None else found.queue[0][:3]
 
     def why(self, subject: object, now: float) -> Reason | None:
-        """Why a pending entry, its request, or a scope (by its id) waits; None when nothing is in the way."""
+        """Why a pending entry, its request, a lane of pages, or a scope (by its id) waits; None: nothing does."""
         return why(self, subject, now)
 
     def waiting(self, now: float, most: int) -> list[tuple[int, Reason]]:

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from trawl.scheduler.waiting import Room
     from trawl.throttling.scope import Scope
 
-__all__ = ["PAGE", "PASSING", "READY", "Entry", "Lane", "LaneId", "PageLane", "Rank", "Refused", "SortKey", "page_lane_id"]
+__all__ = [
+    "PAGE",
+    "PASSING",
+    "READY",
+    "Entry",
+    "Lane",
+    "LaneId",
+    "PageLane",
+    "Rank",
+    "Refused",
+    "SortKey",
+    "page_lane_id",
+]
 
 Rank: TypeAlias = "tuple[bool, int, int]"
 """What orders lanes, the least first: direct before page, then minus priority, then the turn."""

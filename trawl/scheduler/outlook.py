@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 from trawl.scheduler.gates import OriginGate
-from trawl.scheduler.lanes import READY, Entry, Lane
+from trawl.scheduler.lanes import READY, Entry, Lane, page_lane_id
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
@@ -24,13 +24,16 @@ _NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
 
 
 def why(chooser: Chooser, subject: object, now: float) -> Reason | None:
-    """Why a pending entry, its request, or a scope (by its id) waits at ``now``; None when nothing is in the way.
+    """Why a pending entry, its request, a lane of pages, or a scope (by its id) waits at ``now``; None: nothing does.
 
     An entry behind others of its lane waits for what the first of them waits for. A request is searched for among all
-    that are pending; a scope that is not in use has nothing in the way.
+    that are pending. A scope that is open waits for what its requests wait for; one that is not in use for nothing.
     """
     if isinstance(subject, str):
         return _why_scope(chooser, subject, now)
+    if isinstance(subject, tuple):
+        lane = chooser.lanes.get(page_lane_id(subject))
+        return None if lane is None else _why_lane(chooser, lane, now)
     entry = subject if isinstance(subject, Entry) else _entry_of(chooser, subject)
     if entry is None or not entry.is_pending:
         return None
@@ -79,12 +82,15 @@ def _why_room(room: Room, lane: Lane, now: float) -> Reason:
 
 
 def _why_scope(chooser: Chooser, scope_id: str, now: float) -> Reason | None:
+    others: Reason | None = None
     for lane in chooser.lanes.values():
         for scope in lane.scopes:
             if scope.id == scope_id:
-                reason = scope.reason(now)
-                return reason if reason.limit else None
-    return None
+                reason = scope.reason(now, lane.amount_in(scope))
+                if reason.limit:
+                    return reason
+                others = others or _why_lane(chooser, lane, now)
+    return None if others is _NO_PLACE else others  # places are nothing of the scope's
 
 
 def _entry_of(chooser: Chooser, request: object) -> Entry | None:

@@ -430,6 +430,12 @@ class Throttle:
         scope = self.scope(scope_id, now)
         return scope.reason(now, amount)
 
+    def why_idle(self, scope_id: str, now: float) -> Reason | None:
+        """Why a request for a scope in which nothing is pending would wait; None: it would not, or there is none."""
+        scope = self._table.get(scope_id)
+        reason = None if scope is None else scope.reason(now)
+        return reason if reason is not None and reason.limit else None
+
     def report(self, now: float) -> list[ScopeReport]:
         """What every scope did, the busiest first: the table at the end."""
         reports = [report_of(scope, now) for scope in self._table if scope.policy.requests]
