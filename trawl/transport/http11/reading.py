@@ -81,10 +81,12 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
             watch.reading(trio.current_time())
             await connection.receive()
     except ResponseBroken as error:
-        if limits.is_strict or not parser.has_head:
+        if not parser.has_head:
             raise
-        broken = error  # its headers were all right, and its body came in the same read
+        broken = error  # its headers are all right, and its body came in the same read
     outcome.first_byte_at = trio.current_time()
+    if broken is not None and limits.is_strict:
+        raise broken
     headers = Headers.from_wire(parser.fields)
     length = parser.length
     has_body = outcome.request.method != "HEAD" and parser.status not in {204, 304}

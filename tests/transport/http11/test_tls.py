@@ -1,0 +1,172 @@
+"""TLS as browsers do it: sessions go on, nobody's goodbye is waited for, only HTTP/1.1 is offered."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.net.badserver import Authority, Connection, clock, is_fine, serving
+from trawl.errors import ConnectFailed, ConnectTimeout, ReadTimeout, ResponseBroken, TLSFailed
+from trawl.http import Outcome, Request
+from trawl.transport import TransportSettings
+from trawl.transport.http11 import Http11Transport
+from trawl.transport.http11.tls import client_context
+
+__all__ = ["clock"]
+
+LIMITS = TransportSettings(download_timeout=100.0, download_read_timeout=20.0, download_connect_timeout=10.0)
+
+
+async def ask(transport: Http11Transport, url: str, **options: Any) -> Outcome:
+    return await transport.send(Request(url, **options), lambda: None)
+
+
+def secure(connection: Connection) -> Any:
+    """The server's end of TLS."""
+    return connection.stream
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_connection_is_kept_and_the_next_one_goes_on_with_its_session(
+    clock: MockClock, version: ssl.TLSVersion
+) -> None:
+    reused: list[object] = []
+
+    async def tells(connection: Connection) -> None:
+        reused.append((secure(connection).session_reused, secure(connection).selected_alpn_protocol()))
+        await connection.answer(b"ok", "200 OK", *(["Connection: close"] if connection.requests == 2 else []))
+
+    authority = Authority()
+    context = authority.server()
+    context.maximum_version = version
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    async with serving(tells, context) as server:
+        transport = Http11Transport(LIMITS, ssl_context=authority.client())
+        for _ in range(4):
+            outcome = await ask(transport, server.url)
+            assert outcome.error is None
+        await transport.aclose()
+        await server.all_gone()
+        assert server.connected == 2
+    assert reused == [(False, "http/1.1")] * 2 + [(True, "http/1.1")] * 2
+
+
+async def test_a_body_that_ends_without_notice_is_whole_if_nothing_says_how_long_it_is(clock: MockClock) -> None:
+    async def cuts(connection: Connection) -> None:
+        head = {b"/end": b"", b"/length": b"Content-Length: 9\r\n", b"/chunks": b"Transfer-Encoding: chunked\r\n"}
+        path = connection.head.split(b" ")[1]
+        await connection.send(b"HTTP/1.1 200 OK\r\n" + head[path] + b"\r\n" + b"5\r\nhello"[3 * (path != b"/chunks") :])
+        secure(connection).transport_stream.socket.close()
+
+    authority = Authority()
+    async with serving(cuts, authority.server()) as server:
+        transport = Http11Transport(LIMITS, ssl_context=authority.client())
+        outcome = await ask(transport, server.url + "end")
+        assert outcome.response is not None
+        assert outcome.response.body == b"hello"
+        for path in ("length", "chunks"):
+            outcome = await ask(transport, server.url + path)
+            assert type(outcome.error) is ResponseBroken
+            assert "ended early" in str(outcome.error)
+        await server.all_gone()
+
+
+async def test_a_server_that_left_while_the_connection_was_idle_is_noticed(clock: MockClock) -> None:
+    async def answers_and_leaves(connection: Connection) -> None:
+        await connection.answer(b"ok")
+        connection.is_kept = False
+
+    authority = Authority()
+    async with serving(answers_and_leaves, authority.server()) as server:
+        transport = Http11Transport(LIMITS, ssl_context=authority.client())
+        for _ in range(3):
+            assert (await ask(transport, server.url, method="POST", body=b"x")).error is None
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        assert server.connected == 3
+        await transport.aclose()
+        await server.all_gone()
+
+
+async def test_cancelling_in_a_handshake_or_an_exchange_closes_the_connection(clock: MockClock) -> None:
+    async def stalls(connection: Connection) -> None:
+        await connection.until_gone()
+
+    authority = Authority()
+    async with serving(stalls, authority.server()) as server:
+        transport = Http11Transport(LIMITS, ssl_context=authority.client())
+        outcome = await ask(transport, server.url)
+        assert type(outcome.error) is ReadTimeout
+        with trio.move_on_after(1):
+            await ask(transport, server.url)
+        await server.all_gone()
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "words"),
+    [((), 1, "certificate has expired"), (("other.example",), 10_000, "certificate is refused")],
+)
+async def test_a_certificate_that_does_not_fit_is_refused(
+    clock: MockClock, names: tuple[str, ...], days: int, words: str
+) -> None:
+    authority = Authority()
+    start = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    context = authority.server(*names, not_before=start, not_after=start + dt.timedelta(days=days))
+    async with serving(is_fine, context) as server:
+        outcome = await ask(Http11Transport(LIMITS, ssl_context=authority.client()), server.url)
+        assert type(outcome.error) is TLSFailed
+        assert words in str(outcome.error)
+        assert server.heads == []
+        await server.all_gone()
+
+
+async def test_a_certificate_that_nobody_known_signed_is_refused_unless_told_otherwise(clock: MockClock) -> None:
+    async with serving(is_fine, Authority().server()) as server:
+        assert type((await ask(Http11Transport(LIMITS), server.url)).error) is TLSFailed
+        lax = Http11Transport(TransportSettings(download_verify_certificates=False))
+        assert (await ask(lax, server.url)).error is None
+        await lax.aclose()
+        await server.all_gone()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(b"HTTP/1.1 400 Bad\r\n\r\n", TLSFailed), (b"", ConnectFailed), (None, ConnectTimeout)],
+)
+async def test_a_handshake_that_fails_is_no_connection(
+    clock: MockClock, answer: bytes | None, error: type[Exception]
+) -> None:
+    async def handle(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some(10_000)
+            if answer is None:
+                await stream.receive_some(1)
+            elif answer:
+                await stream.send_all(answer)
+
+    async with trio.open_nursery() as nursery:
+        listeners: Any = await nursery.start(trio.serve_tcp, handle, 0)
+        port = listeners[0].socket.getsockname()[1]
+        outcome = await ask(Http11Transport(LIMITS, ssl_context=Authority().client()), f"https://127.0.0.1:{port}/")
+        nursery.cancel_scope.cancel()
+    assert type(outcome.error) is error
+    assert outcome.sent_at is None
+
+
+def test_who_is_trusted_can_be_said_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert len(client_context().get_ca_certs()) > 50
+    folder = tmp_path_factory.mktemp("trusted")
+    (folder / "ca.pem").write_bytes(Authority().ca.cert_pem.bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "ca.pem"))
+    assert len(client_context().get_ca_certs()) == 1
+    monkeypatch.delenv("SSL_CERT_FILE")
+    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
+    assert client_context().get_ca_certs() == []
+    context = client_context(verifies=False)
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)

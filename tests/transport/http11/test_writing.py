@@ -1,0 +1,59 @@
+"""Requests as bytes: the fast way writes what the plain way would."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trawl.http import Headers, Request
+from trawl.transport.http11.pool import Pool
+from trawl.transport.http11.writing import chunk, head_bytes, message_of
+from trawl.transport.target import Target, wire_fields
+
+DEFAULTS = Headers({"Accept-Encoding": "gzip"})
+
+NAMES = st.sampled_from(
+    ["Host", "X-A", "accept", "Accept-Encoding", "Authorization", "Connection", "content-length", "Expect", "TE"]
+)
+VALUES = st.none() | st.sampled_from(["a", "", "close", "100-continue", "é", "x, Close"]) | st.just(["a", "b"])
+
+
+@given(
+    st.sampled_from(["GET", "HEAD", "POST", "DELETE", "PUT"]),
+    st.sampled_from(
+        [
+            "http://a.example/",
+            "https://a.example:8443/p?q#f",
+            "http://me:pw@a.example/x",
+            "http://[::1]:80/?",
+            "http://münchen.example/ü",
+        ]
+    ),
+    st.dictionaries(NAMES, VALUES) | st.just({"X-A": "日本"}),
+    st.sampled_from([b"", b"body"]),
+)
+def test_a_request_is_written_as_its_fields_say(method: str, url: str, headers: dict[str, object], body: bytes) -> None:
+    request = Request(url, method=method, headers=headers, body=body)
+    before = request.headers.items_list()
+    pool = Pool(keepalive=1.0, most_idle=1)
+    site = pool.site(request.url[: request.url.find("/", 8)])
+    message = message_of(request, site, DEFAULTS)
+    target = Target.of(request.url)
+    expected = wire_fields(request, target, "gzip")
+    assert message.head == head_bytes(method.encode(), target.path.encode(), expected)
+    assert request.headers.items_list() == before
+    connection = request.headers.get("connection", "").lower()
+    assert message.is_last is ("close" in connection)
+    assert message.expects is (request.headers.get("expect") == "100-continue")
+
+
+def test_nothing_is_added_where_there_are_no_defaults() -> None:
+    site = Pool(keepalive=1.0, most_idle=1).site("http://a.example")
+    message = message_of(Request("http://a.example/x"), site, None)
+    assert message.head == b"GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"
+
+
+@pytest.mark.parametrize(("piece", "written"), [(b"a", b"1\r\na\r\n"), (b"b" * 16, b"10\r\nbbbbbbbbbbbbbbbb\r\n")])
+def test_a_chunk_says_its_size(piece: bytes, written: bytes) -> None:
+    assert chunk(piece) == written
