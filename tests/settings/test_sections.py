@@ -51,3 +51,30 @@ def test_the_keys_of_typed_mappings_are_defined_too() -> None:
     } < keys.keys()
     assert (keys["delay"].unit, keys["delay"].type, keys["delay"].range) == ("s", "a number", "at least 0")
     assert {key.name for key in keys["rampup"].keys} == {"backoff_target", "delay_factor", "min_delay", "window"}
+    assert {key.name for key in keys["backoff"].keys} == {
+        "cls",
+        "concurrency_factor",
+        "delay_factor",
+        "exceptions",
+        "http_codes",
+        "jitter",
+        "max_delay",
+        "min_delay",
+        "window",
+    }
+
+
+def test_every_key_of_a_scope_tells_what_holds_without_it() -> None:
+    """I03, B12, C03: default, unit and range of every key, for the reference."""
+    names = {definition.name for definition in definitions()}
+    scopes = next(definition for definition in definitions() if definition.name == "THROTTLING_SCOPES")
+    keys = {key.name: key for key in scopes.keys}
+    for key in (*keys.values(), *keys["backoff"].keys, *keys["rampup"].keys):
+        assert key.absent, key.name
+        assert key.description.endswith("."), key.name
+        named = {word for word in key.absent.split() if word.isupper() and not word.endswith("...")}
+        assert named <= names, key.name
+    longest = next(key for key in keys["backoff"].keys if key.name == "max_delay")
+    assert (longest.unit, longest.range, longest.absent) == ("s", "at least 0", "BACKOFF_MAX_DELAY")
+    assert keys["jitter"].range == "a number from 0 to 1, or a pair from -1 up in rising order"
+    assert keys["manager"].type == "a class or its import path"

@@ -68,6 +68,7 @@ class Definition:
         section: The title of its section; "" for a key.
         annotation: The type itself, with its limits.
         keys: For a mapping whose keys have types of their own (a scope's, a feed's): those keys, which have no default.
+        absent: For a key: what holds where it is not given, in words; often the name of a setting. "" where not told.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Definition:
     section: str
     annotation: Any = attrs.field(repr=False, eq=False)
     keys: tuple[Definition, ...] = attrs.field(default=(), repr=False)
+    absent: str = ""
 
 
 def definitions() -> Iterator[Definition]:
@@ -90,16 +92,19 @@ def definitions() -> Iterator[Definition]:
 
 def _defined(name: str, annotation: Any, *, default: object = None, section: str = "") -> Definition:
     _, notes = without_meta(annotation)
+    extra = {key: value for note in notes for key, value in (note.extra or {}).items()}
+    ranges = [range_words(annotation), extra.get("range", "")]
     return Definition(
         name=name,
         default=default,
         unit=next((note.title for note in notes if note.title), ""),
         type=type_words(annotation),
-        range=range_words(annotation),
+        range=", ".join(words for words in ranges if words),
         description=next((note.description for note in notes if note.description), ""),
         section=section,
         annotation=annotation,
-        keys=tuple(_keys(annotation)),
+        keys=tuple(_keys(extra.get("keys", annotation))),
+        absent=extra.get("absent", ""),
     )
 
 

@@ -15,6 +15,7 @@ from trawl.errors import SettingsError
 from trawl.throttling.limits import jitter_factors
 
 __all__ = [
+    "JITTER_RANGE",
     "BackoffConfig",
     "JitterConfig",
     "RampupConfig",
@@ -31,7 +32,8 @@ __all__ = [
 JitterConfig = bool | float | tuple[float, float]
 """True (±50 %), False (exact), a number x (±x), or a pair [lo, hi] relative to the delay."""
 
-Seconds = Annotated[float, Meta(ge=0, title="s")]
+JITTER_RANGE = "a number from 0 to 1, or a pair from -1 up in rising order"
+"""What check_jitter allows, for the reference."""
 
 
 class BackoffConfig(TypedDict, total=False):
@@ -40,15 +42,63 @@ class BackoffConfig(TypedDict, total=False):
     With ``cls`` (a class or its import path) the other keys are that class's arguments (B18) and may have any name.
     """
 
-    http_codes: Annotated[list[int], Meta(description="Statuses that say 'slow down'; replaces the setting (B14).")]
-    exceptions: Annotated[list[Any], Meta(description="Exceptions that do: classes or import paths.")]
-    delay_factor: Annotated[float, Meta(gt=1, description="A step multiplies the delay by this.")]
-    max_delay: Annotated[float, Meta(ge=0, title="s", description="The longest delay that backing off leads to.")]
-    min_delay: Annotated[float, Meta(ge=0, title="s", description="The least delay while backing off.")]
-    jitter: Annotated[JitterConfig, Meta(description="Replaces every download jitter while backing off.")]
-    window: Annotated[float, Meta(gt=0, title="s", description="Quiet seconds that take one step back.")]
+    http_codes: Annotated[
+        list[int],
+        Meta(
+            description="Statuses that say 'slow down'; replaces the setting.", extra={"absent": "BACKOFF_HTTP_CODES"}
+        ),
+    ]
+    exceptions: Annotated[
+        list[object],
+        Meta(description="Exceptions that do; replaces the setting.", extra={"absent": "BACKOFF_EXCEPTIONS"}),
+    ]
+    delay_factor: Annotated[
+        float,
+        Meta(gt=1, description="A step multiplies the delay by this.", extra={"absent": "BACKOFF_DELAY_FACTOR"}),
+    ]
+    max_delay: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="The longest delay that backing off, or a header, leads to.",
+            extra={"absent": "BACKOFF_MAX_DELAY"},
+        ),
+    ]
+    min_delay: Annotated[
+        float,
+        Meta(ge=0, title="s", description="The least delay while backing off.", extra={"absent": "BACKOFF_MIN_DELAY"}),
+    ]
+    jitter: Annotated[
+        JitterConfig,
+        Meta(
+            description="Replaces every download jitter while backing off.",
+            extra={"absent": "BACKOFF_JITTER", "range": JITTER_RANGE},
+        ),
+    ]
+    window: Annotated[
+        float,
+        Meta(
+            gt=0,
+            title="s",
+            description="Quiet seconds, with a good answer, that take one step back.",
+            extra={"absent": "BACKOFF_WINDOW"},
+        ),
+    ]
     concurrency_factor: Annotated[
-        float, Meta(gt=0, lt=1, description="At the longest delay, a trigger multiplies the concurrency by this.")
+        float,
+        Meta(
+            gt=0,
+            lt=1,
+            description="At the longest delay, a trigger multiplies the concurrency by this.",
+            extra={"absent": "BACKOFF_CONCURRENCY_FACTOR"},
+        ),
+    ]
+    cls: Annotated[
+        object,
+        Meta(
+            description="A strategy of your own; the other keys are its arguments.", extra={"absent": "the usual one"}
+        ),
     ]
 
 
@@ -56,38 +106,118 @@ class RampupConfig(TypedDict, total=False):
     """A scope's rampup (C03)."""
 
     backoff_target: Annotated[
-        # Its range is checked by check_target: a limited number beside a tuple crashes msgspec 0.22 at garbage collection.
-        float | tuple[float, float], Meta(description="Triggers wanted in a window: a number or a range.")
+        # Its range is checked by check_target: a limited number beside a tuple crashes msgspec 0.22 when it is freed.
+        float | tuple[float, float],
+        Meta(
+            title="triggers",
+            description="Triggers wanted in a window: a number, or a range in rising order.",
+            extra={"absent": "RAMPUP_BACKOFF_TARGET", "range": "at least 0, the higher above 0"},
+        ),
     ]
-    delay_factor: Annotated[float, Meta(gt=0, lt=1, description="A quiet window multiplies the delay by this.")]
-    min_delay: Annotated[float, Meta(ge=0, title="s", description="The delay is never lowered below this.")]
-    window: Annotated[float, Meta(gt=0, title="s", description="Seconds of a window; BACKOFF_WINDOW by default.")]
+    delay_factor: Annotated[
+        float, Meta(gt=0, lt=1, description="A quiet window multiplies the delay by this.", extra={"absent": "0.8"})
+    ]
+    min_delay: Annotated[
+        float, Meta(ge=0, title="s", description="The delay is never lowered below this.", extra={"absent": "0.0"})
+    ]
+    window: Annotated[
+        float,
+        Meta(
+            gt=0, title="s", description="Seconds of a window.", extra={"absent": "the window of the scope's backoff"}
+        ),
+    ]
 
 
 class ScopeConfig(TypedDict, total=False):
     """One entry of ``THROTTLING_SCOPES`` (A16). An absent key leaves the scope's default."""
 
-    concurrency: Annotated[int, Meta(ge=1, title="requests", description="Requests in flight at once.")]
-    delay: Annotated[float, Meta(ge=0, title="s", description="Seconds between any two sends.")]
-    delay_per_slot: Annotated[float, Meta(ge=0, title="s", description="Seconds between two sends in one slot.")]
+    concurrency: Annotated[
+        int,
+        Meta(
+            ge=1,
+            title="requests",
+            description="Requests in flight at once.",
+            extra={"absent": "CONCURRENT_REQUESTS_PER_DOMAIN for a host, else no limit"},
+        ),
+    ]
+    delay: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="The least time between any two sends.",
+            extra={"absent": "DOWNLOAD_DELAY for a host, else 0.0"},
+        ),
+    ]
+    delay_per_slot: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="The least time between two sends in one slot.",
+            extra={"absent": "DOWNLOAD_DELAY_PER_SLOT for a host, else 0.0"},
+        ),
+    ]
     rate: Annotated[
         float,
         Meta(
             gt=0,
             title="requests/s",
-            description="Sends a second: a delay of 1/rate, no per-slot delay, no concurrency limit unless set.",
+            description="Sends a second: a delay of 1/rate, no per-slot delay, no concurrency limit unless set. "
+            "Not beside `delay`.",
+            extra={"absent": "no rate"},
         ),
     ]
-    jitter: Annotated[JitterConfig, Meta(description="In place of RANDOMIZE_DOWNLOAD_DELAY.")]
-    backoff: Annotated[dict[str, Any], Meta(description="Own backoff: see BackoffConfig; or cls and its arguments.")]
-    rampup: Annotated[
-        bool | dict[str, Any], Meta(description="Raise the rate as the scope bears it: true, or see RampupConfig.")
+    jitter: Annotated[
+        JitterConfig,
+        Meta(
+            description="How intervals are drawn.",
+            extra={"absent": "RANDOMIZE_DOWNLOAD_DELAY", "range": JITTER_RANGE},
+        ),
     ]
-    quota: Annotated[float, Meta(gt=0, description="What may be spent in a window, in a unit of your own.")]
-    window: Annotated[float, Meta(ge=0, title="s", description="Seconds that a quota lasts; 0: it never blocks.")]
-    sliding: Annotated[bool, Meta(description="The window slides in place of starting at its first consumption.")]
-    manager: Annotated[Any, Meta(description="A scope manager (class or import path) for this scope alone.")]
-    ignore_robots_txt: Annotated[bool, Meta(description="Crawl-delay does not reach this scope.")]
+    backoff: Annotated[
+        dict[str, Any],
+        Meta(
+            description="Its own backoff, key by key; or `cls` and that class's arguments.",
+            extra={"absent": "the settings BACKOFF_...", "keys": BackoffConfig},
+        ),
+    ]
+    rampup: Annotated[
+        bool | dict[str, Any],
+        Meta(
+            description="Raise the rate as the scope proves it can bear it: true, or how.",
+            extra={"absent": "false", "keys": RampupConfig},
+        ),
+    ]
+    quota: Annotated[
+        float,
+        Meta(
+            gt=0,
+            title="your unit",
+            description="What may be spent in a window: requests, unless they name amounts.",
+            extra={"absent": "no quota"},
+        ),
+    ]
+    window: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="How long a quota lasts; with 0 it never blocks.",
+            extra={"absent": "THROTTLING_WINDOW"},
+        ),
+    ]
+    sliding: Annotated[
+        bool,
+        Meta(description="The window slides in place of starting at its first consumption.", extra={"absent": "false"}),
+    ]
+    manager: Annotated[
+        object,
+        Meta(description="The scope manager of this scope alone.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),
+    ]
+    ignore_robots_txt: Annotated[
+        bool, Meta(description="Crawl-delay of robots.txt does not reach this scope.", extra={"absent": "false"})
+    ]
 
 
 def check_scope(config: object, path: str) -> ScopeConfig:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from trawl.errors import SettingsError
 from trawl.throttling.configuration import (
+    JITTER_RANGE,
     JitterConfig,
     ScopeConfig,
     check_backoff,
@@ -30,7 +31,7 @@ def _default_codes() -> list[int]:
     return [429, 502, 503, 504, 520, 521, 522, 523, 524]
 
 
-def _default_exceptions() -> list[Any]:
+def _default_exceptions() -> list[object]:
     return [
         "trawl.exceptions.ConnectTimeout",
         "trawl.exceptions.ReadTimeout",
@@ -70,7 +71,8 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         JitterConfig,
         Meta(
             description="How intervals are drawn: true is ±50 %, false is exact, x is ±x, a pair [lo, hi] is relative "
-            "to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay."
+            "to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay.",
+            extra={"range": JITTER_RANGE},
         ),
     ] = True
     throttling_scopes: Annotated[
@@ -78,10 +80,11 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(description="Scope id to its own limits, key by key in place of the defaults."),
     ] = msgspec.field(default_factory=_default_scopes)
     throttling_manager: Annotated[
-        Any, Meta(description="The class (or its import path) that says which scopes a request has and what backs off.")
+        object,
+        Meta(description="The class (or its import path) that says which scopes a request has and what backs off."),
     ] = "trawl.throttling.ThrottlingManager"
     throttling_scope_manager: Annotated[
-        Any, Meta(description="The class (or its import path) of which each scope has one instance.")
+        object, Meta(description="The class (or its import path) of which each scope has one instance.")
     ] = "trawl.throttling.ThrottlingScopeManager"
     throttling_window: Annotated[
         float, Meta(ge=0, title="s", description="How long a quota lasts where its scope sets no window.")
@@ -103,21 +106,23 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(ge=0, title="requests", description="One warning when this many direct fetches wait for a scope at once."),
     ] = 500
 
-    backoff_http_codes: Annotated[
-        list[int], Meta(description="Statuses that say 'slow down'.")
-    ] = msgspec.field(default_factory=_default_codes)
+    backoff_http_codes: Annotated[list[int], Meta(description="Statuses that say 'slow down'.")] = msgspec.field(
+        default_factory=_default_codes
+    )
     backoff_exceptions: Annotated[
-        list[Any], Meta(description="Exceptions that say 'slow down': classes or import paths.")
+        list[object], Meta(description="Exceptions that say 'slow down': classes or import paths.")
     ] = msgspec.field(default_factory=_default_exceptions)
     backoff_delay_factor: Annotated[float, Meta(gt=1, description="A step multiplies the delay by this.")] = 2.0
     backoff_max_delay: Annotated[
         float, Meta(ge=0, title="s", description="The longest delay that backing off, or a header, leads to.")
     ] = 300.0
-    backoff_min_delay: Annotated[
-        float, Meta(ge=0, title="s", description="The least delay while backing off.")
-    ] = 1.0
+    backoff_min_delay: Annotated[float, Meta(ge=0, title="s", description="The least delay while backing off.")] = 1.0
     backoff_jitter: Annotated[
-        JitterConfig, Meta(description="Replaces every download jitter while backing off; 0 or false: none.")
+        JitterConfig,
+        Meta(
+            description="Replaces every download jitter while backing off; 0 or false: none.",
+            extra={"range": JITTER_RANGE},
+        ),
     ] = 0.1
     backoff_window: Annotated[
         float, Meta(gt=0, title="s", description="Quiet seconds, with a good answer, that take one step back.")
@@ -135,7 +140,11 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     ] = 900.0
     rampup_backoff_target: Annotated[
         float | tuple[float, float],
-        Meta(description="Triggers wanted in a window of a scope that ramps up: a number, or a range [1, 3]."),
+        Meta(
+            title="triggers",
+            description="Triggers wanted in a window of a scope that ramps up: a number, or a range [1, 3].",
+            extra={"range": "at least 0, the higher above 0"},
+        ),
     ] = 1
 
     autothrottle_enabled: Annotated[bool, Meta(description="Adjust each host's delay to its latency.")] = False
@@ -148,9 +157,9 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     autothrottle_target_concurrency: Annotated[
         float, Meta(gt=0, title="requests", description="Requests to one host wanted in flight on average; no cap.")
     ] = 1.0
-    autothrottle_debug: Annotated[
-        bool, Meta(description="Log one line for each response that adjusts a delay.")
-    ] = False
+    autothrottle_debug: Annotated[bool, Meta(description="Log one line for each response that adjusts a delay.")] = (
+        False
+    )
 
     def __post_init__(self) -> None:
         """Refuse what no single field's type can: entries of mappings, import paths, values that cross."""
