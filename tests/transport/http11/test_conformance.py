@@ -96,9 +96,9 @@ def seen(outcome: Outcome) -> tuple[object, ...]:
 
 
 async def compared(
-    behaviour: Behaviour, settings: TransportSettings, *, method: str = "GET", body: bytes = b""
+    behaviour: Behaviour, settings: TransportSettings, *, method: str = "GET", body: bytes = b"", times: int = 2
 ) -> None:
-    """Ask the same of two servers of one kind, twice; the outcomes and what the servers got are the same."""
+    """Ask the same of two servers of one kind; the outcomes and what the servers got are the same."""
     outcomes: list[list[object]] = []
     heads: list[list[bytes]] = []
     connected = []

@@ -73,17 +73,7 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
         OSError: The connection broke.
     """
     parser = connection.parser
-    broken: DownloadError | None = None
-    try:
-        if not parser.has_head:
-            await connection.receive()
-        while not parser.has_head:
-            watch.reading(trio.current_time())
-            await connection.receive()
-    except ResponseBroken as error:
-        if not parser.has_head:
-            raise
-        broken = error  # its headers are all right, and its body came in the same read
+    broken = await _read_head(connection, watch)
     outcome.first_byte_at = trio.current_time()
     if broken is not None and limits.is_strict:
         raise broken
@@ -115,6 +105,22 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
         ip_address=connection.wire.peer,
         protocol="HTTP/" + parser.version,
     )
+
+
+async def _read_head(connection: Connection, watch: Watch) -> DownloadError | None:
+    """Read the headers; return what is wrong with as much of the body as came in the same read."""
+    parser = connection.parser
+    try:
+        if not parser.has_head:
+            await connection.receive()
+        while not parser.has_head:
+            watch.reading(trio.current_time())
+            await connection.receive()
+    except ResponseBroken as error:
+        if not parser.has_head:
+            raise
+        return error
+    return None
 
 
 async def _read_body(
