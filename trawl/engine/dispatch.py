@@ -35,7 +35,6 @@ class Dispatcher:
         flow: Flow,
         reading: Reading,
         state: State,
-        callbacks: int,
     ) -> None:
         self._chooser = chooser
         self._heads = heads
@@ -45,7 +44,6 @@ class Dispatcher:
         self._flow = flow
         self._reading = reading
         self._state = state
-        self._callbacks = callbacks
 
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come, or the crawl is ending."""
@@ -57,7 +55,7 @@ class Dispatcher:
             now = trio.current_time()
             chooser = self._chooser
             self._throttle.waiting_direct(chooser.pending_direct)
-            if chooser.in_flight < chooser.places and state.callbacks < self._callbacks:
+            if state.is_reading and state.may_page and chooser.in_flight < chooser.places:
                 self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
             await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)))
 
@@ -70,7 +68,7 @@ class Dispatcher:
             for origin, pause in self._gates.unasked():
                 nursery.start_soon(self._gates.ask, origin, pause)
             now = trio.current_time()
-            entry = chooser.grant(now, pages=state.callbacks < self._callbacks)
+            entry = chooser.grant(now, pages=state.may_page)
             if entry is None:
                 return
             state.turns += 1

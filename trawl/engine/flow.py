@@ -211,7 +211,7 @@ class Flow:
         outputs: Outputs,
     ) -> None:
         state = self._state
-        state.callbacks += 1
+        state.callback_began()
         try:
             await consume(call(named(self._spider, callback, default), argument, cb_kwargs), outputs, self._shields)
         except Exception as failure:
@@ -224,8 +224,7 @@ class Flow:
             if fatal:
                 raise
         finally:
-            state.callbacks -= 1
-            state.pulse.beat()
+            state.callback_ended()
 
     def _failed(self, request: Request, failure: BaseException) -> None:
         for leaf in culprits(failure):

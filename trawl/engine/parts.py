@@ -132,13 +132,12 @@ def assemble(plan: Plan) -> Parts:
         flow=_flow(plan, core, outlet),
         reading=reading,
         state=state,
-        callbacks=plan.engine.concurrent_callbacks,
     )
     return Parts(crawl, state, core.chooser, core.throttle, dispatcher, reading, direct, shields, processor)
 
 
 def _core(plan: Plan) -> _Core:
-    stats, state, places = plan.stats, State(), Places()
+    stats, state, places = plan.stats, State(plan.engine.concurrent_callbacks), Places()
     crawl = Crawl(
         spider=plan.spider, settings=plan.settings, stats=stats, state=state, address_of=plan.address_of
     )

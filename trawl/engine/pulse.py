@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import trio
 
 __all__ = ["Pulse"]
@@ -15,31 +13,30 @@ class Pulse:
     A beat that comes while nobody waits is kept for the next wait, so none is lost.
     """
 
-    __slots__ = ("_event", "_until")
+    __slots__ = ("_event", "_waiting")
 
     def __init__(self) -> None:
         self._event = trio.Event()
-        self._until = -math.inf  # nobody waits
+        self._waiting: trio.CancelScope | None = None
 
     def beat(self) -> None:
         """Say that something changed."""
         self._event.set()
 
     def beat_before(self, at: float) -> None:
-        """Say that something may go at the instant ``at``; who waits no longer than that anyway is not woken."""
-        if at < self._until:
-            self._event.set()
+        """Say that something may go at the instant ``at``: who waits now wakes then, and not before."""
+        waiting = self._waiting
+        if waiting is None:
+            self._event.set()  # nobody waits: the next one to wait looks first
+        elif at < waiting.deadline:
+            waiting.deadline = at
 
     async def wait(self, until: float) -> None:
         """Wait for a beat, at the longest until the instant ``until`` of the run clock (seconds). A checkpoint."""
-        self._until = until
         try:
-            if until == math.inf:
+            with trio.CancelScope(deadline=until) as self._waiting:
                 await self._event.wait()
-            else:
-                with trio.CancelScope(deadline=until):
-                    await self._event.wait()
         finally:
-            self._until = -math.inf
+            self._waiting = None
         if self._event.is_set():
             self._event = trio.Event()

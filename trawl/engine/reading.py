@@ -35,7 +35,6 @@ class Reading:
 
     Attributes:
         has_failed: ``start()`` raised.
-        is_running: It has not come to its end.
     """
 
     def __init__(self, *, spider: Spider, intake: Intake, outlet: Outlet, shields: Shields, state: State) -> None:
@@ -49,7 +48,6 @@ class Reading:
         self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
         self._scope = trio.CancelScope()
         self.has_failed = False
-        self.is_running = True
 
     def allow(self, pending: int, places: float) -> None:
         """Let as many be read as there are free ``places``, unless ``pending`` are too many already."""
@@ -74,8 +72,9 @@ class Reading:
                 raise
             self._failed(group)
         finally:
-            self.is_running = False
+            self._state.is_reading = False
             self._state.ended()
+            self._state.pulse.beat()
 
     async def _read(self) -> None:
         outputs = Outputs(self._outlet, self._intake, 0)

@@ -107,7 +107,7 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
                 parts.reading.stop()
                 parts.direct.give_up()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
-            while state.turns or parts.reading.is_running:
+            while state.turns or state.is_reading:
                 await state.pulse.wait(math.inf)
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.

@@ -87,7 +87,10 @@ class Sending:
             self._recorder(entry, outcome, now)
         self._places.give_back(entry)
         self._chooser.give_back(entry, now)
-        self._state.pulse.beat()
+        if self._chooser.has_ready or self._state.is_reading:
+            self._state.pulse.beat()
+        else:
+            self._state.pulse.beat_before(self._chooser.next_event(now))
 
     def _sent(self, turn: Turn) -> None:
         now = trio.current_time()

@@ -14,13 +14,17 @@ class State:
         open: Admitted requests that have not ended, and one for ``start()`` while it is read.
         turns: Requests that were granted and whose task has not ended.
         callbacks: Callbacks that run now.
+        most_callbacks: At so many, no further page is sent.
+        is_reading: ``start()`` has not come to its end.
         reason: Why the crawl is ending; None while it is not.
         pulse: Wakes the dispatcher.
     """
 
-    __slots__ = ("callbacks", "open", "pulse", "reason", "turns")
+    __slots__ = ("callbacks", "is_reading", "most_callbacks", "open", "pulse", "reason", "turns")
 
-    def __init__(self) -> None:
+    def __init__(self, most_callbacks: int) -> None:
+        self.most_callbacks = most_callbacks
+        self.is_reading = True
         self.open = 0
         self.turns = 0
         self.callbacks = 0
@@ -35,12 +39,29 @@ class State:
     def ended(self) -> None:
         """A request has ended, its outputs are in."""
         self.open -= 1
-        self.pulse.beat()
+        if not self.open:
+            self.pulse.beat()
 
     def turn_ended(self) -> None:
         """The task of a granted request has ended."""
         self.turns -= 1
-        self.pulse.beat()
+        if not self.turns:
+            self.pulse.beat()
+
+    def callback_began(self) -> None:
+        """A callback runs."""
+        self.callbacks += 1
+
+    def callback_ended(self) -> None:
+        """A callback has ended; if that makes room for a page, the dispatcher is told."""
+        self.callbacks -= 1
+        if self.callbacks == self.most_callbacks - 1:
+            self.pulse.beat()
+
+    @property
+    def may_page(self) -> bool:
+        """Whether a page may be sent: there is room for its callback."""
+        return self.callbacks < self.most_callbacks
 
     def end(self, reason: str) -> None:
         """Begin to end; the first reason stays."""

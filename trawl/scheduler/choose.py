@@ -223,6 +223,11 @@ class Chooser:
             return inf
         return min(self.board.next_timer(), self.later.next_at())
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether a lane may be waiting to be looked at now; False is certain."""
+        return bool(self.board.ready)
+
     def buffered(self, lane: PageLane) -> int:
         """How many pages wait in a lane; those that were pushed with a later time are not among them yet."""
         found = self.lanes.get(page_lane_id(lane))
