@@ -94,7 +94,11 @@ def entry_of(throttle: Throttle, request: Request, now: float = 0.0) -> Entry:
     is_exempt = bool(request.meta_get("dont_throttle"))
     scopes = [throttle.scope(id, now) for id, _ in charges]
     steps = tuple(scope.step for scope in scopes)
-    slots = () if is_exempt else tuple(_taken(scope, now, amount) for scope, (_, amount) in zip(scopes, charges, strict=True))
+    slots = (
+        ()
+        if is_exempt
+        else tuple(_taken(scope, now, amount) for scope, (_, amount) in zip(scopes, charges, strict=True))
+    )
     return Entry(request, charges, steps, now, now, is_exempt, slots)
 
 
@@ -203,7 +207,9 @@ class Drive:
         return earliest
 
     def _try(self, request: Request, charges: tuple[tuple[str, float | None], ...]) -> float:
-        at = max((self.throttle.scope(id, self.now).gate(self.now, amount or 1.0) for id, amount in charges), default=0.0)
+        at = max(
+            (self.throttle.scope(id, self.now).gate(self.now, amount or 1.0) for id, amount in charges), default=0.0
+        )
         if at > self.now:
             return at
         if self.throttle.refused(Entry(request, charges), self.now):

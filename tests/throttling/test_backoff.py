@@ -136,7 +136,9 @@ def test_b17_a_trigger_after_the_window_of_the_step_back_is_no_answer_to_it() ->
     base=st.floats(0.0, 10.0),
     script=st.lists(st.tuples(st.booleans(), st.floats(0.1, 200.0)), max_size=40),
 )
-def test_b09_whatever_happens_the_delay_stays_between_base_and_maximum(base: float, script: list[tuple[bool, float]]) -> None:
+def test_b09_whatever_happens_the_delay_stays_between_base_and_maximum(
+    base: float, script: list[tuple[bool, float]]
+) -> None:
     resting, now = Base(base, 4.0), 0.0
     standing: Standing | None = None
     for is_trigger, pause in script:
@@ -158,7 +160,17 @@ def test_b09_whatever_happens_the_delay_stays_between_base_and_maximum(base: flo
 def test_b01_b02_b14_codes_and_exceptions_trigger_and_an_override_replaces_them() -> None:
     settings = ThrottlingSettings()
     usual = backoff_of({}, settings)
-    assert [code for code in range(100, 600) if usual.is_trigger(code, None)] == [429, 502, 503, 504, 520, 521, 522, 523, 524]
+    assert [code for code in range(100, 600) if usual.is_trigger(code, None)] == [
+        429,
+        502,
+        503,
+        504,
+        520,
+        521,
+        522,
+        523,
+        524,
+    ]
     assert usual.is_trigger(None, ConnectTimeout("no"))
     assert not usual.is_trigger(None, ValueError("no"))
     own = backoff_of({"http_codes": [418], "exceptions": ["builtins.IOError"]}, settings)

@@ -42,10 +42,26 @@ def test_d01_d02_retry_after_is_whole_seconds_or_a_date(value: str, delay: float
 @pytest.mark.parametrize(
     "value",
     [
-        "0", "-3", "+3", "3.5", "7.0", "1e3", "soon", "", "7 s", "7,", "٧", "0x10", "9" * 400, "Wed, 01 Jan 2025 11:59:59 GMT",
-        "Wed, 99 Jan 2025 12:00:09 GMT", "2025-01-01T12:00:09Z", "Wed, 01 Jan 2025 12:00:00 GMT", "Wed, 01 Foo 2025 12:00:09 GMT",
+        "0",
+        "-3",
+        "+3",
+        "3.5",
+        "7.0",
+        "1e3",
+        "soon",
+        "",
+        "7 s",
+        "7,",
+        "\u0667",
+        "0x10",
+        "9" * 400,
+        "Wed, 01 Jan 2025 11:59:59 GMT",
+        "Wed, 99 Jan 2025 12:00:09 GMT",
+        "2025-01-01T12:00:09Z",
+        "Wed, 01 Jan 2025 12:00:00 GMT",
+        "Wed, 01 Foo 2025 12:00:09 GMT",
     ],
-)  # fmt: skip
+)
 def test_d02_r1_garbage_zero_fractions_and_the_past_count_as_absent(value: str) -> None:
     headers = Headers.from_wire([(b"Retry-After", value.encode("utf-8"))])
     assert hint_of(headers, NOW) is None
@@ -112,7 +128,9 @@ def test_d02_r7_a_date_means_the_seconds_from_now(seconds: int) -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(sorted({name for d in DIALECTS for name in (d.header, d.remaining) if name} | {"RateLimit-Policy"})),
+        st.sampled_from(
+            sorted({name for d in DIALECTS for name in (d.header, d.remaining) if name} | {"RateLimit-Policy"})
+        ),
         st.text(alphabet='0123456789abcrtw";=,. -+:\\?GMTJanWed\x80ÿ', max_size=60),
     )
 )

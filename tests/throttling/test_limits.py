@@ -17,7 +17,14 @@ SETTINGS = ThrottlingSettings(download_delay=2.0, download_delay_per_slot=3.0, c
 
 @pytest.mark.parametrize(
     ("value", "factors"),
-    [(True, (0.5, 1.5)), (False, (1, 1)), (0, (1, 1)), (0.25, (0.75, 1.25)), ([-0.1, 0.3], (0.9, 1.3)), ((0, 1), (1, 2))],
+    [
+        (True, (0.5, 1.5)),
+        (False, (1, 1)),
+        (0, (1, 1)),
+        (0.25, (0.75, 1.25)),
+        ([-0.1, 0.3], (0.9, 1.3)),
+        ((0, 1), (1, 2)),
+    ],
 )
 def test_a17_a18_a19_a_jitter_is_true_false_a_number_or_a_pair(value: Any, factors: tuple[float, float]) -> None:
     assert jitter_factors(value) == pytest.approx(factors)

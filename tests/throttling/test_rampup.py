@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.throttling.driving import Answer, Bucket, Drive, answer, entry_of, throttle_of
@@ -33,7 +33,9 @@ class Run:
         return sum(self.good[since:until]) / (until - since) / window
 
 
-def black_box(bucket: Bucket, window: float, windows: int, *, change: tuple[int, float] | None = None, **given: Any) -> Run:
+def black_box(
+    bucket: Bucket, window: float, windows: int, *, change: tuple[int, float] | None = None, **given: Any
+) -> Run:
     def server(request: Request, now: float) -> Answer:
         if change is not None and now >= change[0] * window:
             bucket.rate = change[1]
@@ -51,10 +53,17 @@ def black_box(bucket: Bucket, window: float, windows: int, *, change: tuple[int,
 @pytest.mark.parametrize(
     ("rate", "window", "burst", "has_jitter"),
     [
-        (0.5, 40.0, 5, True), (1, 20, 5, True), (2, 10, 1, False), (5, 5, 5, True), (5, 4, 1, False), (20, 1, 10, True), (50, 2, 5, True),
-        (50, 0.4, 5, True), (200, 0.5, 5, True),
+        (0.5, 40.0, 5, True),
+        (1, 20, 5, True),
+        (2, 10, 1, False),
+        (5, 5, 5, True),
+        (5, 4, 1, False),
+        (20, 1, 10, True),
+        (50, 2, 5, True),
+        (50, 0.4, 5, True),
+        (200, 0.5, 5, True),
     ],
-)  # fmt: skip
+)
 def test_c09_within_40_windows_it_reaches_nine_tenths_and_stays_there(
     rate: float, window: float, burst: float, has_jitter: bool
 ) -> None:
@@ -73,7 +82,7 @@ def test_c09_it_finds_the_limit_again_when_that_moves(before: float, after: floa
 
 
 @given(rate=st.floats(1.0, 20.0), latency=st.floats(0.01, 0.2), seed=st.integers(0, 99))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 def test_c09_for_any_rate_and_latency(rate: float, latency: float, seed: int) -> None:
     window = 40.0 / rate
     run = black_box(Bucket(rate, 8, latency=latency), window, 60)
@@ -81,7 +90,9 @@ def test_c09_for_any_rate_and_latency(rate: float, latency: float, seed: int) ->
     assert sum(run.refused[40:60]) / 20 <= 1.0
 
 
-@pytest.mark.parametrize("start", [{"concurrency": 8, "delay": 0.0}, {"concurrency": 8, "delay": 0.0, "delay_per_slot": 0.0}])
+@pytest.mark.parametrize(
+    "start", [{"concurrency": 8, "delay": 0.0}, {"concurrency": 8, "delay": 0.0, "delay_per_slot": 0.0}]
+)
 def test_c05_from_no_delay_at_all_it_falls_to_the_limit(start: dict[str, Any]) -> None:
     run = black_box(Bucket(5.0, 6, latency=0.02), 5.0, 60, **start)
     assert run.rate(5.0, 40, 60) >= 4.5
@@ -131,11 +142,16 @@ def test_c04_what_was_used_by_half_was_not_limited_by_us() -> None:
 @pytest.mark.parametrize(
     ("target", "triggers", "moves"),
     [
-        ((1.0, 1.0), 0, "faster"), ((1.0, 1.0), 1, "holds"), ((1.0, 1.0), 2, "slower"),
-        ((1.0, 3.0), 0, "faster"), ((1.0, 3.0), 1, "holds"), ((1.0, 3.0), 3, "holds"), ((1.0, 3.0), 4, "slower"),
+        ((1.0, 1.0), 0, "faster"),
+        ((1.0, 1.0), 1, "holds"),
+        ((1.0, 1.0), 2, "slower"),
+        ((1.0, 3.0), 0, "faster"),
+        ((1.0, 3.0), 1, "holds"),
+        ((1.0, 3.0), 3, "holds"),
+        ((1.0, 3.0), 4, "slower"),
         ((2.0, 3.0), 1, "faster"),
     ],
-)  # fmt: skip
+)
 def test_c02_c06_triggers_within_the_target_hold_above_it_falls_below_it_speeds_up(
     target: tuple[float, float], triggers: int, moves: str
 ) -> None:

@@ -17,12 +17,20 @@ from trawl.throttling.scopes import charges_of, host_part, is_host_like, normal_
 @pytest.mark.parametrize(
     ("id", "normal"),
     [
-        ("A.Example", "a.example"), ("a.example.", "a.example"), ("A.example.:8080", "a.example:8080"), ("::1", "[::1]"),
-        ("[0:0::1]:80", "[::1]:80"), ("bücher.example", "xn--bcher-kva.example"), ("LOCALHOST:8000", "localhost:8000"),
-        ("127.0.0.1", "127.0.0.1"), ("127.0.0.1:8000", "127.0.0.1:8000"), ("my_host.example", "my_host.example"),
-        ("xn--bcher-kva.example", "xn--bcher-kva.example"), ("co.uk", "co.uk"),
+        ("A.Example", "a.example"),
+        ("a.example.", "a.example"),
+        ("A.example.:8080", "a.example:8080"),
+        ("::1", "[::1]"),
+        ("[0:0::1]:80", "[::1]:80"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("LOCALHOST:8000", "localhost:8000"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1:8000", "127.0.0.1:8000"),
+        ("my_host.example", "my_host.example"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("co.uk", "co.uk"),
     ],
-)  # fmt: skip
+)
 def test_e19_e20_r6_host_like_ids_are_written_one_way(id: str, normal: str) -> None:
     assert normal_id(id) == normal
     assert is_host_like(id)
@@ -32,16 +40,32 @@ def test_e19_e20_r6_host_like_ids_are_written_one_way(id: str, normal: str) -> N
 @pytest.mark.parametrize(
     "id",
     [
-        "api", "cost", "proxy:a.example", "api.toscrape.com/fast-endpoint", "v1.0", "1.5", "a..example", "a b.example", "", "[::g]",
-        "user@a.example", "a.example:x", "Cost", "a.example:", "http://a.example", "256.1.1.1",
+        "api",
+        "cost",
+        "proxy:a.example",
+        "api.toscrape.com/fast-endpoint",
+        "v1.0",
+        "1.5",
+        "a..example",
+        "a b.example",
+        "",
+        "[::g]",
+        "user@a.example",
+        "a.example:x",
+        "Cost",
+        "a.example:",
+        "http://a.example",
+        "256.1.1.1",
     ],
-)  # fmt: skip
+)
 def test_e20_any_other_id_is_the_users_own_and_stays_as_it_is(id: str) -> None:
     assert normal_id(id) == id
     assert not is_host_like(id)
 
 
-@given(st.sampled_from(["a.example", "B.example", "xn--bcher-kva.example", "127.0.0.1", "[::1]"]), st.integers(1, 65535))
+@given(
+    st.sampled_from(["a.example", "B.example", "xn--bcher-kva.example", "127.0.0.1", "[::1]"]), st.integers(1, 65535)
+)
 def test_e19_the_host_of_a_url_and_its_id_are_one_scope(host: str, port: int) -> None:
     of_url = host_scope(Request(f"http://{host}:{port}/").url)
     assert normal_id(of_url) == of_url

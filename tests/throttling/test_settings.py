@@ -63,7 +63,10 @@ def of(**given: Any) -> ThrottlingSettings:
     ("scopes", "words"),
     [
         ({"api": {"dely": 1}}, r"THROTTLING_SCOPES\['api'\] has an unknown key 'dely'; did you mean 'delay'"),
-        ({"api": {"colour": 1}}, r"THROTTLING_SCOPES\['api'\] has an unknown key 'colour'; known are backoff, concurrency"),
+        (
+            {"api": {"colour": 1}},
+            r"THROTTLING_SCOPES\['api'\] has an unknown key 'colour'; known are backoff, concurrency",
+        ),
         ({"api": {"delay": "fast"}}, r"THROTTLING_SCOPES\['api'\]\['delay'\].*'fast'"),
         ({"api": {"delay": -1}}, r"THROTTLING_SCOPES\['api'\]\['delay'\]"),
         ({"api": {"delay": float("nan")}}, r"THROTTLING_SCOPES\['api'\]\['delay'\] must be a finite number"),
@@ -76,7 +79,10 @@ def of(**given: Any) -> ThrottlingSettings:
         ({"api": {"backoff": {"exceptions": ["builtins.Nope"]}}}, "builtins.Nope"),
         ({"api": {"backoff": {"exceptions": ["builtins.int"]}}}, "exception class"),
         ({"api": {"backoff": {"cls": "nowhere.Strategy"}}}, "nowhere.Strategy"),
-        ({"api": {"rampup": {"target": 1}}}, r"\['rampup'\] has an unknown key 'target'; did you mean 'backoff_target'"),
+        (
+            {"api": {"rampup": {"target": 1}}},
+            r"\['rampup'\] has an unknown key 'target'; did you mean 'backoff_target'",
+        ),
         ({"api": {"rampup": {"backoff_target": [3, 1]}}}, "backoff_target"),
         ({"api": {"manager": "nowhere.Manager"}}, "nowhere.Manager"),
         ({"api": {"sliding": "yes"}}, r"\['sliding'\]"),

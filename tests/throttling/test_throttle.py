@@ -246,9 +246,8 @@ def test_d05_the_cap_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> No
         send(throttle, 0.0, 429, headers={"Retry-After": "3600"})
     assert throttle.scope(A, 0.0).gate(0.0) == 300.0
     assert "capped at 300 s" in throttle.why(A, 0.0).source
-    assert [record.message for record in caplog.records] == [
-        "a.example: Retry-After: 3600 asks for 3600 s after 429 of http://a.example/; capped at 300 s"
-    ]
+    capped = "a.example: Retry-After: 3600 asks for 3600 s after 429 of http://a.example/; capped at 300 s"
+    assert [record.message for record in caplog.records].count(capped) == 1
 
 
 # -- what counts as a retry
@@ -446,7 +445,7 @@ async def test_e12_get_response_delay_alone_may_be_overridden() -> None:
 class Patient:
     """A scope manager: its own triggers, waits and idea of a retry (G11)."""
 
-    made: list[str] = []  # noqa: RUF012 - counted by the test
+    made: list[str] = []
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.made.append(config["id"])
@@ -477,7 +476,10 @@ def test_e17_e18_g11_each_scope_has_one_manager_made_with_its_merged_configurati
     assert scope.gate(0.0) == 10.0
     send(throttle, 11.0, headers={"X-Blocked": "1"})
     assert scope.gate(11.0) == 31.0
-    outcomes = [answer(throttle, entry_of(throttle, request(), 40.0 + n), 40.0 + n, status) for n, status in ((0, 429), (1, 503))]
+    outcomes = [
+        answer(throttle, entry_of(throttle, request(), 40.0 + n), 40.0 + n, status)
+        for n, status in ((0, 429), (1, 503))
+    ]
     assert [outcome.is_excused for outcome in outcomes] == [True, False]
 
 
@@ -517,7 +519,9 @@ def test_d10_d11_it_is_capped_and_can_be_turned_off() -> None:
 def test_d12_what_the_user_sets_for_the_scope_stays_with_one_warning_if_it_is_faster(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    throttle = throttle_of(throttling_scopes={A: {"delay": 0.5}, "b.example": {"delay": 9.0}, "c.example": {"concurrency": 4}})
+    throttle = throttle_of(
+        throttling_scopes={A: {"delay": 0.5}, "b.example": {"delay": 9.0}, "c.example": {"concurrency": 4}}
+    )
     for _ in range(2):
         for host in (A, "b.example", "c.example"):
             throttle.robots_delay(host, 3.0, 0.0)

@@ -40,7 +40,8 @@ __all__ = ["MOST_SLOTS", "Ramp", "Rampup", "rampup_of"]
 MOST_SLOTS = 1000.0
 """The concurrency that rampup never passes where ``CONCURRENT_REQUESTS`` sets no cap (C05)."""
 
-_FALL = 0.95
+_FALLS = (0.95, 0.95, 0.9, 0.75, 0.5)  # of the rate, by how often it fell in this window
+_IS_LOWER = 3  # a fall or two soon after the first are of a bucket that is still empty, not of a lower limit
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
 _MOST_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
 _SPARE = 1.5
@@ -265,10 +266,10 @@ class Ramp:
         if rate == math.inf:
             return
         self._falls += 1
-        depth = max(0.5, _FALL ** (2 ** (self._falls - 1)))
-        lower = rate * depth
+        lower = rate * _FALLS[min(self._falls, len(_FALLS)) - 1]
         stretch = self.rate / lower if self.rate < math.inf else 1.0
-        self.refused = rate
+        if self._falls == 1 or self._falls >= _IS_LOWER or self.refused is None:
+            self.refused = rate
         self._fallen_to = lower
         self._quiet = 0
         self.delay = max(self.delay * stretch, 1.0 / lower)

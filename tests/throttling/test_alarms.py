@@ -1,0 +1,101 @@
+"""Warnings, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.throttling.driving import Answer, Drive, throttle_of
+from trawl.http import Request
+from trawl.throttling import Throttle
+
+A = "a.example"
+PAGE = Request("http://a.example/")
+
+
+def driven(until: float, latency: float = 0.1, **given: Any) -> Throttle:
+    throttle = throttle_of(**given)
+    throttle.scope(A, 0.0).lanes = 1
+    Drive(throttle, lambda request, now: Answer(latency=latency), endless=PAGE).run(until)
+    return throttle
+
+
+def about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
+    return [record.message for record in caplog.records if words in record.message]
+
+
+async def test_a11_concurrencies_above_the_cap_on_all_are_warned_of_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scopes = {"api": {"concurrency": 20}, A: {"concurrency": 16}}
+    await throttle_of(concurrent_requests_per_domain=17, throttling_scopes=scopes).begin(0.0)
+    assert [record.message for record in caplog.records] == [
+        "CONCURRENT_REQUESTS_PER_DOMAIN is 17, above CONCURRENT_REQUESTS = 16, which caps it",
+        "THROTTLING_SCOPES['api'] has concurrency 20, above CONCURRENT_REQUESTS = 16, which caps it",
+    ]
+
+
+async def test_a11_without_a_cap_nothing_is_above_it(caplog: pytest.LogCaptureFixture) -> None:
+    await throttle_of(concurrent_requests_per_domain=17, concurrent_requests=0).begin(0.0)
+    assert not caplog.records
+
+
+def test_f10_direct_fetches_that_pile_up_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    throttle = throttle_of(delayed_requests_warn_threshold=3)
+    for count in (1, 2, 3, 4):
+        throttle.waiting_direct(count)
+    assert len(about(caplog, "3 direct fetches wait")) == len(caplog.records) == 1
+
+
+def test_i02_a_concurrency_that_is_not_reached_is_reported_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    driven(1000.0, throttling_scopes={A: {"concurrency": 4, "delay": 1.0}})
+    [warning] = about(caplog, "its concurrency of 4 is not reached (1 at most")
+    assert warning.endswith("what holds it up: delay")
+
+
+def test_i02_a_rate_that_is_not_reached_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    driven(1000.0, latency=1.0, throttling_scopes={A: {"rate": 4, "concurrency": 2}})
+    [warning] = about(caplog, "its rate of 4/s is not reached (2/s")
+    assert warning.endswith("what holds it up: concurrency")
+
+
+def test_i02_what_is_reached_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    driven(700.0, throttling_scopes={A: {"rate": 4}})
+    driven(700.0, latency=1.0, throttling_scopes={A: {"concurrency": 4, "delay": 0.2}})
+    assert not caplog.records
+
+
+AUTO: Any = {"autothrottle_enabled": True, "download_delay": 0.0, "download_delay_per_slot": 0.0}
+
+
+def test_h16_a_delay_stuck_at_its_maximum(caplog: pytest.LogCaptureFixture) -> None:
+    driven(1000.0, latency=5.0, autothrottle_max_delay=2.0, **AUTO)
+    assert len(about(caplog, "stuck at its maximum, 2 s")) == 1
+
+
+def test_h16_a_delay_near_zero(caplog: pytest.LogCaptureFixture) -> None:
+    driven(700.0, latency=0.5, autothrottle_target_concurrency=100.0, autothrottle_start_delay=0.0, **AUTO)
+    assert len(about(caplog, "near zero")) == 1
+
+
+def test_h16_concurrency_below_its_target(caplog: pytest.LogCaptureFixture) -> None:
+    driven(700.0, latency=0.5, autothrottle_target_concurrency=8.0, **AUTO)
+    assert len(about(caplog, "target concurrency of 8 is not reached")) == 1
+
+
+def test_h16_fewer_items_while_the_pages_stay_quick(caplog: pytest.LogCaptureFixture) -> None:
+    throttle = throttle_of(**AUTO)
+
+    def server(request: Request, now: float) -> Answer:
+        throttle.items(request, 5 if now < 400.0 else 0, now)
+        return Answer(latency=0.5)
+
+    drive = Drive(throttle, server, endless=PAGE)
+    drive.run(1500.0)
+    assert len(about(caplog, "is it blocking us?")) == 1
+
+
+def test_h16_a_healthy_crawl_raises_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    driven(1000.0, latency=0.5, **AUTO)
+    assert not caplog.records
