@@ -645,5 +645,6 @@ def test_h13_debug_tells_of_each_response(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO, "trawl.throttling"):
         send(throttle, 0.0, latency=0.2)
     assert caplog.records[0].message == (
-        "slot: a.example | conc: 1 | latency: 200 ms, last 0 ms | target: 200 ms | delay: 5000 -> 2600 ms | size: 0 bytes"
+        "slot: a.example | conc: 1 | latency: 200 ms, last 0 ms | target: 200 ms | "
+        "delay: 5000 -> 2600 ms | size: 0 bytes"
     )
