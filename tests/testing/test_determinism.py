@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+import trawl
+from trawl.testing import SimulatedWeb, simulate
 from trawl.testing.determinism import seeded_scheduling, seeded_scheduling_here
 
 
@@ -83,3 +86,22 @@ def test_a_trio_without_the_switches_is_told_plainly(monkeypatch: pytest.MonkeyP
     monkeypatch.delattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING")
     with pytest.raises(RuntimeError, match="private switches"), seeded_scheduling(1):
         pass
+
+
+def test_requests_that_go_at_one_instant_go_in_the_order_of_the_choice() -> None:
+    class Burst(trawl.Spider):
+        name = "burst"
+        start_urls = ("http://a.example/",)
+
+        def parse(self, response: trawl.Response, **kwargs: object) -> Iterator[trawl.Request]:
+            if response.url == "http://a.example/":
+                for number in range(12):
+                    yield trawl.Request(f"http://a.example/{number}", priority=-number)
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    limits = {"concurrency": 16, "delay": 0.0, "delay_per_slot": 0.0}
+    settings = {"ROBOTSTXT_OBEY": False, "THROTTLING_SCOPES": {"a.example": limits}}
+    for seed in range(5):
+        urls = [send.url for send in simulate(Burst, web, settings=settings, seed=seed).sends]
+        assert urls == ["http://a.example/", *(f"http://a.example/{number}" for number in range(12))]

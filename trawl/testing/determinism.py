@@ -5,6 +5,9 @@ give the same sends for the same seed, in a new process too. Trio has two privat
 uses through pytest-trio: whether a batch of tasks is sorted before it is shuffled, and the generator that shuffles it.
 This is the one module that touches them; it puts both back.
 
+Among themselves the tasks of requests run in the order in which they were granted: what goes to the wire at one instant
+goes in the order of the choice, so that a test may assert it (F07, F12).
+
 They belong to the process, not to one run of Trio: crawls that are simulated side by side in one program share them,
 the first one's seed counts, and the last one to end puts them back.
 """
@@ -21,6 +24,8 @@ __all__ = ["seeded_scheduling", "seeded_scheduling_here"]
 
 _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
+_REQUEST = "trawl.engine.flow.Flow.run"
+"""The name of a request's task."""
 
 
 @contextmanager
@@ -70,8 +75,16 @@ class _Held:
         self.blocks = 0
         setattr(self._module, _SORTED, True)
         self._generator.seed(f"trawl:{seed}")
+        vars(self._generator)["shuffle"] = self._shuffle
+
+    def _shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
+        """Shuffle a batch that is sorted by age and run from its end; the oldest of the requests' tasks runs first."""
+        requests = reversed([task for task in batch if task.name == _REQUEST])
+        random.Random.shuffle(self._generator, batch)
+        batch[:] = [next(requests) if task.name == _REQUEST else task for task in batch]
 
     def put_back(self) -> None:
+        vars(self._generator).pop("shuffle", None)
         setattr(self._module, _SORTED, self._was_sorted)
         self._generator.setstate(self._was)
 
