@@ -10,7 +10,7 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -104,13 +104,33 @@ class OpenCrawl(AsyncIterator[Any]):
     def __init__(self, items: trio.MemoryReceiveChannel[Any]) -> None:
         self._items = items
         self._running: Crawl | None = None
+        self._error: Exception | None = None
+        self._ended = trio.Event()
         self.result: CrawlResult | None = None
 
     async def __anext__(self) -> Any:
         try:
             return await self._items.receive()
         except trio.EndOfChannel:
+            await self._ended.wait()
+            self.check()
             raise StopAsyncIteration from None
+
+    def check(self) -> None:
+        """Raise what ended the crawl, if it was an error, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    async def to_its_end(self, crawl: Awaitable[CrawlResult], items: trio.MemorySendChannel[Any]) -> None:
+        """Run ``crawl`` and keep how it ended."""
+        try:
+            with items:
+                self.result = await crawl
+        except Exception as error:
+            self._error = error
+        finally:
+            self._ended.set()
 
     @property
     def running(self) -> Crawl:
@@ -166,18 +186,19 @@ async def open_crawl(
     outbox, inbox = trio.open_memory_channel[Any](STREAM_BUFFER)
     opened = OpenCrawl(inbox)
     values = _settings(spider, settings)
-
-    async def to_its_end() -> None:
-        with outbox:
-            opened.result = await crawl_with(
-                spider, values, spider_args=spider_args, sinks=[_Stream(outbox)], watchers=[opened.watch]
-            )
-
+    failure: Exception | None = None
+    running = crawl_with(spider, values, spider_args=spider_args, sinks=[_Stream(outbox)], watchers=[opened.watch])
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(to_its_end)
+        nursery.start_soon(opened.to_its_end, running, outbox)
         with inbox:
-            yield opened
+            try:
+                yield opened
+            except Exception as error:
+                failure = error  # raised below: the nursery would wrap it in a group
         nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    opened.check()
 
 
 async def crawl_with(

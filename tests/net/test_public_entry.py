@@ -1,0 +1,172 @@
+"""The public entry over a real wire: run, crawl and open_crawl against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+import trawl
+from trawl.errors import FeedError, SettingsError, UsageError
+from trawl.http import Response
+
+PAGES = 12
+
+
+class Site(BaseHTTPRequestHandler):
+    """A start page with links to the others."""
+
+    def do_GET(self) -> None:
+        links = "".join(f'<a href="/{i}">{i}</a>' for i in range(1, PAGES)) if self.path == "/" else ""
+        body = f"<title>page {self.path}</title>{links}".encode()
+        self.send_response(404 if self.path == "/robots.txt" else 200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+class Titles(trawl.Spider):
+    name = "titles"
+    custom_settings = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+    url = ""
+
+    async def start(self) -> Any:
+        yield trawl.Request(self.url)
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"title": response.css("title::text").get()}
+        yield from response.follow_all(css="a")
+
+
+TITLES = {f"page /{i or ''}" for i in range(PAGES)}
+
+
+def test_run_crawls_and_collects(site: str, tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    result = trawl.run(Titles, {"FEEDS": {str(path): {"format": "json"}}}, url=site)
+    assert result.reason == "finished"
+    assert {item["title"] for item in result.items or ()} == TITLES
+    assert result.stats["item_scraped_count"] == PAGES
+    assert result.elapsed > 0
+    assert {item["title"] for item in json.loads(path.read_text())} == TITLES
+
+
+def test_run_works_outside_the_main_thread_where_there_are_no_signals(site: str) -> None:
+    results: list[trawl.CrawlResult] = []
+    thread = threading.Thread(target=lambda: results.append(trawl.run(Titles, url=site)))
+    thread.start()
+    thread.join()
+    assert results[0].reason == "finished"
+
+
+async def test_crawls_run_side_by_side_inside_a_trio_program(site: str) -> None:  # C2
+    results: list[trawl.CrawlResult] = []
+
+    async def one() -> None:
+        results.append(await trawl.crawl(Titles, url=site))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(one)
+    assert [len(result.items or ()) for result in results] == [PAGES] * 3
+
+
+async def test_items_are_read_while_the_crawl_runs(site: str) -> None:
+    titles = set()
+    async with trawl.open_crawl(Titles, url=site) as crawl:
+        async for item in crawl:
+            assert crawl.running.spider.name == "titles"
+            titles.add(item["title"])
+    assert titles == TITLES
+    assert crawl.result is not None
+    assert crawl.result.reason == "finished"
+
+
+async def test_leaving_an_open_crawl_ends_it(site: str) -> None:
+    async with trawl.open_crawl(Titles, url=site) as crawl:
+        await anext(crawl)
+    assert crawl.result is None
+
+
+async def test_an_open_crawl_that_can_not_begin_says_why() -> None:
+    with pytest.raises(UsageError, match="start_urls"):
+        async with trawl.open_crawl(WrongStart) as crawl:
+            async for _ in crawl:
+                pytest.fail("there is no item")
+
+
+class WrongStart(trawl.Spider):
+    name = "wrong"
+    start_urls = ("a.example",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"DOWNLOAD_DELY": 1}, SettingsError),
+        ({"DOWNLOAD_DELAY": "fast"}, SettingsError),
+        ({"FEEDS": {"/proc/none/out.jsonl": {}}}, FeedError),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_sent(settings: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        trawl.run(Titles, settings, url="http://127.0.0.1:1/")
+
+
+async def test_run_says_what_to_use_inside_trio() -> None:
+    with pytest.raises(RuntimeError, match="from inside"):
+        trawl.run(Titles, url="http://127.0.0.1:1/")
+
+
+async def test_limits_can_be_changed_and_waits_explained_while_it_runs(site: str) -> None:  # I11 I12
+    seen: list[Any] = []
+    slow = {"DOWNLOAD_DELAY": 30.0}
+
+    class Slow(Titles):
+        custom_settings = slow
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield from super().parse(response)
+            if response.url == self.url:
+                host = self.url.removeprefix("http://").strip("/")
+                seen.append(self.crawl.why(host))
+                self.crawl.throttling.set(host, delay=0.0, delay_per_slot=0.0)
+
+    with trio.fail_after(5):
+        result = await trawl.crawl(partial_of(Slow, site), {"ROBOTSTXT_OBEY": False})
+    assert len(result.items or ()) == PAGES
+    assert seen[0].limit == "delay"
+
+
+def partial_of(spider: type[Titles], site: str) -> type[Titles]:
+    """``spider`` with its URL as a class attribute."""
+    return type(spider.__name__, (spider,), {"url": site})
+
+
+def test_a_result_is_a_value() -> None:
+    result = trawl.CrawlResult("finished", {}, 1.0)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        result.reason = "other"  # type: ignore[misc]
+    assert partial(trawl.CrawlResult, "finished", {}, 1.0)() == result
