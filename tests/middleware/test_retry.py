@@ -91,6 +91,19 @@ async def test_what_is_excused_is_repeated_and_burns_no_retry_r12_b20(times: int
     assert outcome.then.request.meta == {"retry_times": times}
     assert outcome.then.request.priority == 3
     assert outcome.then.delay == 0.0
+    assert outcome.then.reason == "backoff"
+
+
+async def test_a_trigger_is_tried_again_whatever_its_status_at_the_back_of_its_equals_b20() -> None:
+    def refused(request: Request) -> Outcome:
+        return Outcome(request, response=Response(URL, 418, request=request), is_trigger=True, pause=4.0)
+
+    outcome = await ask(refused, Request(URL, priority=3))
+    assert isinstance(outcome.then, Replace)
+    assert outcome.then.request.meta == {"retry_times": 1}
+    assert outcome.then.request.priority == 3
+    assert outcome.then.delay == 4.0
+    assert (await ask(refused, Request(URL, meta={"retry_times": 2}))).then is None
 
 
 async def test_what_was_decided_inside_is_left_alone() -> None:
@@ -105,7 +118,8 @@ def test_the_delay_doubles_within_its_limit_and_its_jitter_r10(
     times: int, base: float, most: float, seed: int
 ) -> None:
     settings = MiddlewareSettings(retry_times=1000, retry_delay=base, retry_max_delay=most)
-    again = _again(Request(URL, meta={"retry_times": times}), "why", settings, random.Random(seed))
+    request = Request(URL, meta={"retry_times": times})
+    again = _again(request, "why", Outcome(request), settings, random.Random(seed))
     assert again is not None
     planned = min(base * 2.0 ** min(times, 60), most)
     assert planned * 0.5 <= again.delay <= planned * 1.5

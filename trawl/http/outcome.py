@@ -27,7 +27,7 @@ class Replace:
     Attributes:
         request: What is to be sent next (a redirect's target, or the same request again).
         delay: Not before this many seconds from now; holds up nobody else.
-        reason: Why, as counted: ``"redirect"``, ``"retry"``, ...
+        reason: Why, as counted: ``"redirect"``, ``"retry"``, ``"backoff"``.
         is_new_target: Whether the target is looked up among the seen requests (a redirect's is, a retry's is not).
     """
 
@@ -57,7 +57,10 @@ class Outcome:
         first_byte_at: When the headers had been read; None if they never were.
         ended_at: When the body had been read, or the error came.
         is_cached: Served from a cache: nothing was sent.
+        is_trigger: It said "slow down", and so is to be sent again, whatever its status: set by the throttle.
         is_excused: A trigger that does not count as a retry (a 429, an outage): set by the throttle.
+        pause: Seconds after which a trigger may be sent again at the earliest, where no scope holds it back: set by
+            the throttle.
         then: What a middleware wants to happen next; None: the callback (or errback) gets it.
     """
 
@@ -69,7 +72,9 @@ class Outcome:
     first_byte_at: float | None = None
     ended_at: float = 0.0
     is_cached: bool = False
+    is_trigger: bool = False
     is_excused: bool = False
+    pause: float = 0.0
     then: Replace | Drop | None = None
 
     @property

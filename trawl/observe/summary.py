@@ -48,7 +48,12 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "kinds of error": (("download_error_count/", ""), ("spider_exceptions/", "")),
     "unhandled": (("httperror_ignored_count", "responses outside 2xx"), ("ignored_count", "requests ignored")),
-    "retries": (("retry_count", ""), ("retry_max_reached", "given up"), ("refused", "refused by their host")),
+    "retries": (
+        ("retry_count", ""),
+        ("backoff_count", "sent again after backing off"),
+        ("retry_max_reached", "given up"),
+        ("refused", "refused by their host"),
+    ),
     "redirects": (("redirect_count", ""),),
     "dropped items": (("item_dropped_count", ""),),
     "filtered": (

@@ -1,10 +1,14 @@
-"""Whether a trigger counts as one of its request's retries (B20).
+"""Whether a request that was refused is sent again, and whether that is one of its retries (B20).
 
-Backing off loses nothing: a refusal is the scope's affair, not the request's. So an answer that says when to come
-back never counts, and any other trigger counts only where the scope is healthy, that is where it gave a good answer
-since this request was refused last (the first time: since anything was refused). One bad page on a healthy host ends
-after its retries; an outage ends nobody. A scope that never answered and can't be connected to is no outage, it is
-not there.
+Backing off loses nothing: a refusal is the scope's affair, not the request's, so a trigger is sent again, whatever
+its status; only a page that came (2xx, 3xx) is kept, even where a manager takes it for a trigger. An answer that says
+when to come back never counts as a retry. Any other trigger counts only where the scope is healthy, that is where it
+gave a good answer since this request was refused last. The first refusal may be the first sign of an outage, so it is
+counted with the second one, when that shows that it was not. One bad page on a healthy host so ends after its
+retries; an outage ends nobody. A scope that never answered and can't be connected to is no outage, it is not there.
+
+A page that was shown so to fail on a healthy host may be all that is left to send, and then nothing can give a good
+answer any more. Its further refusals count as long as it is only such pages that the scope refuses.
 """
 
 from __future__ import annotations
@@ -21,13 +25,19 @@ if TYPE_CHECKING:
     from trawl.throttling.sent import Sent
     from trawl.throttling.signals import Signal
 
-__all__ = ["REFUSED_AT", "is_excused"]
+__all__ = ["REFUSED_AT", "judge"]
 
 REFUSED_AT = "throttling_refused_at"
 """Meta key: when this request was refused last, in epoch seconds; it goes with the request when that is sent again."""
 
+BAD_PAGE = "throttling_bad_page"
+"""Meta key: it was refused on a scope that answered others well before and since."""
 
-def is_excused(
+TOO_MANY_REQUESTS = 429
+_KEPT = range(200, 400)
+
+
+def judge(
     entry: Sent,
     outcome: Outcome,
     policies: Sequence[ScopePolicy],
@@ -35,8 +45,8 @@ def is_excused(
     *,
     now: float,
     utc: datetime,
-) -> bool:
-    """Whether the request is to be sent again without that being a retry. Notes the refusal in the request's meta.
+) -> None:
+    """Set ``is_trigger`` and ``is_excused`` of an outcome. Notes the refusal in the request's meta.
 
     Args:
         entry: The request.
@@ -46,25 +56,50 @@ def is_excused(
         now: The instant.
         utc: The same in wall time.
     """
-    if not policies or (outcome.error is not None and not getattr(outcome.error, "is_retryable", False)):
-        return False
+    response, error = outcome.response, outcome.error
+    if not policies or (response is not None and response.status in _KEPT):
+        return
+    if error is not None and not getattr(error, "is_retryable", False):
+        return
+    outcome.is_trigger = True
     refused_utc = entry.request.meta_get(REFUSED_AT)
     refused_at = None if refused_utc is None else now - max(0.0, utc.timestamp() - refused_utc)
-    for request in {id(each): each for each in (entry.request, outcome.request)}.values():
-        request.meta[REFUSED_AT] = utc.timestamp()
+    _note(entry, outcome, REFUSED_AT, utc.timestamp())
+    is_retry = _said(entry, outcome, policies)
+    if is_retry is None:
+        has_hint = any(signal.delay for signal in signals if signal.is_trigger)
+        is_refusal = has_hint or (response is not None and response.status == TOO_MANY_REQUESTS)
+        is_retry = not is_refusal and _counts(entry, outcome, policies, refused_at)
+    outcome.is_excused = not is_retry
+    if not entry.request.meta_get(BAD_PAGE):
+        for policy in policies:
+            policy.is_in_doubt = True
+
+
+def _said(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> bool | None:
+    """Whether it is a retry by the word of a scope's manager; None: none has an opinion."""
     for policy in policies:
         ask = getattr(policy.manager, "is_retry", None)
         is_retry = None if ask is None else ask(entry.request, outcome.response, outcome.error)
         if is_retry is not None:
-            return not is_retry
-    if outcome.response is not None and outcome.response.status == 429:
-        return True
-    if any(signal.delay for signal in signals if signal.is_trigger):
-        return True
+            return bool(is_retry)
+    return None
+
+
+def _counts(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy], refused_at: float | None) -> bool:
     if isinstance(outcome.error, ConnectFailed | ConnectTimeout) and not any(each.has_answered for each in policies):
+        return True
+    if refused_at is None:
         return False
-    return not all(_was_healthy(policy, refused_at) for policy in policies)
+    is_known = bool(entry.request.meta_get(BAD_PAGE))
+    if all(policy.good_at > refused_at for policy in policies):
+        if not is_known:
+            _note(entry, outcome, BAD_PAGE, True)
+            _note(entry, outcome, "retry_times", entry.request.meta_get("retry_times", 0) + 1)  # its first refusal
+        return True
+    return is_known and not any(policy.is_in_doubt for policy in policies)
 
 
-def _was_healthy(policy: ScopePolicy, refused_at: float | None) -> bool:
-    return policy.good_at > (policy.triggered_at if refused_at is None else refused_at)
+def _note(entry: Sent, outcome: Outcome, key: str, value: object) -> None:
+    for request in {id(each): each for each in (entry.request, outcome.request)}.values():
+        request.meta[key] = value

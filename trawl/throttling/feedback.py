@@ -161,6 +161,7 @@ def good(policy: ScopePolicy, now: float) -> bool:
     """Note a good answer; whether it may start a recovery."""
     policy.good_at = now
     policy.trouble_since = math.inf
+    policy.is_in_doubt = False
     standing = policy.standing
     if standing is not None:
         policy.standing = standing.answered(now)

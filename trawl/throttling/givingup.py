@@ -2,7 +2,7 @@
 
 What is pending is drained by the chooser, which asks about each request before it grants it; that takes no place and
 no time. A request that is admitted afterwards carries the instant in its meta, and so is known to be a later one.
-When nothing was left to refuse for a while, the scope is forgotten here.
+Some of them may wait for a time of their own meanwhile, so a scope stays listed here: the last ten thousand do.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["GivenUp"]
 
 _ADMITTED_AT = "throttling_admitted_at"  # meta key, in epoch seconds
-_DRAIN = 60.0  # seconds without a request to refuse after which all that was pending has been drained
+_MOST = 10_000  # scopes listed
 
 
 class GivenUp:
     """The scopes of one crawl that were given up and are being drained. Hot when it is empty: test it first."""
 
-    __slots__ = ("_at_utc", "_last_at")
+    __slots__ = ("_at_utc",)
 
     def __init__(self) -> None:
         self._at_utc: dict[str, float] = {}
-        self._last_at: dict[str, float] = {}
 
     def __bool__(self) -> bool:
         return bool(self._at_utc)
@@ -36,27 +35,24 @@ class GivenUp:
     def __contains__(self, id: str) -> bool:
         return id in self._at_utc
 
-    def add(self, id: str, now: float, utc: datetime) -> None:
-        """Give a scope up at ``now``."""
+    def add(self, id: str, utc: datetime) -> None:
+        """Give a scope up now, which is ``utc`` in wall time."""
+        self._at_utc.pop(id, None)
         self._at_utc[id] = utc.timestamp()
-        self._last_at[id] = now
+        if len(self._at_utc) > _MOST:
+            del self._at_utc[next(iter(self._at_utc))]
 
     def admit(self, request: Request, charges: Charges, utc: datetime) -> None:
         """Mark a request that comes after its scope was given up."""
         if any(id in self._at_utc for id, _ in charges):
             request.meta[_ADMITTED_AT] = utc.timestamp()
 
-    def refuses(self, entry: Sent, now: float) -> bool:
+    def refuses(self, entry: Sent) -> bool:
         """Whether a request was pending when one of its scopes was given up."""
         for id, _ in entry.scopes:
             at_utc = self._at_utc.get(id)
-            if at_utc is None:
-                continue
-            if now - self._last_at[id] > _DRAIN:
-                del self._at_utc[id], self._last_at[id]
-                continue
-            admitted_at = entry.request.meta_get(_ADMITTED_AT)
-            if admitted_at is None or admitted_at < at_utc:
-                self._last_at[id] = now
-                return True
+            if at_utc is not None:
+                admitted_at = entry.request.meta_get(_ADMITTED_AT)
+                if admitted_at is None or admitted_at < at_utc:
+                    return True
         return False

@@ -84,6 +84,7 @@ class ScopePolicy:
         good_at: The last good answer.
         trouble_since: The first trigger since the last good answer; ``inf`` when there was none.
         has_answered: Whether anything was ever answered, good or bad.
+        is_in_doubt: Whether a request was refused, since the last good answer, that is not known for a bad page.
         armed: The instant at which it is due to be settled, as its keeper noted it.
         manager: The user's scope manager, or None.
         made_at: When the scope was made.
@@ -108,6 +109,7 @@ class ScopePolicy:
         "good_at",
         "has_answered",
         "hints",
+        "is_in_doubt",
         "kind",
         "last_hint",
         "last_latency",
@@ -171,6 +173,7 @@ class ScopePolicy:
         self.triggered_at = -math.inf
         self.good_at = -math.inf
         self.trouble_since = math.inf
+        self.is_in_doubt = False
 
     # -- what is in force
 

@@ -24,7 +24,7 @@ from trawl.http import host_scope
 from trawl.throttling.alarms import Alarms
 from trawl.throttling.charging import AddressOf, Charging
 from trawl.throttling.configuration import load_object
-from trawl.throttling.excuse import is_excused
+from trawl.throttling.excuse import judge
 from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.feedback import adjust, correct, good, step_at_start, trigger
 from trawl.throttling.givingup import GivenUp
@@ -170,8 +170,9 @@ class Throttle:
         return True
 
     async def heard(self, entry: Sent, outcome: Outcome, now: float) -> None:
-        """Take an outcome in: after the body is read, before the places are given back. Sets ``outcome.is_excused``.
+        """Take an outcome in: after the body is read, before the places are given back.
 
+        Sets ``is_trigger``, ``is_excused`` and ``pause`` of the outcome.
         A checkpoint only where the manager's answer is one. When the manager raises, the default manager's word
         counts, and the exception goes on.
         """
@@ -249,7 +250,7 @@ class Throttle:
         was_sent = entry.sent_at is not None
         if signals:
             policies = [self.scope(id, now).policy for id, signal in signals.items() if signal.is_trigger]
-            outcome.is_excused = is_excused(entry, outcome, policies, signals.values(), now=now, utc=self.utc())
+            judge(entry, outcome, policies, signals.values(), now=now, utc=self.utc())
         if self._crawl_delays:
             self.alarms.host_left_out(entry, self._crawl_delays)
         for index, (id, amount) in enumerate(entry.scopes):
@@ -260,6 +261,8 @@ class Throttle:
             self._take_in_one(scope, signal, entry, outcome, now, step=step, charged=charged)
         for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
             self._take_in_one(self.scope(id, now), signal, entry, outcome, now, step=None, charged=None, is_own=False)
+        if outcome.is_trigger and entry.is_exempt:
+            outcome.pause = max(0.0, *(self.scope(id, now).held_until - now for id, _ in entry.scopes))
 
     def _take_in_one(
         self,
@@ -350,7 +353,7 @@ class Throttle:
 
     def refused(self, entry: Sent, now: float) -> str | None:
         """``"refused"`` for a pending request whose scope was given up (B20), else None: the chooser's ``vet``."""
-        if self._given_up and self._given_up.refuses(entry, now):
+        if self._given_up and self._given_up.refuses(entry):
             return "refused"
         return None
 
@@ -360,7 +363,7 @@ class Throttle:
             "%s: no good answer for %g s since its first refusal (last: %s); its pending requests are refused",
             scope.id, policy.kind.give_up_after, policy.trigger_source,
         )  # fmt: skip
-        self._given_up.add(scope.id, now, self._wall.to_utc(now))
+        self._given_up.add(scope.id, self._wall.to_utc(now))
         policy.start_afresh()
         policy.adopt(policy.kind)
         scope.lift()
