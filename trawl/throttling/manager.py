@@ -15,6 +15,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from trawl.http import host_scope
+from trawl.throttling.configuration import load_object
 from trawl.throttling.hints import Hint, hint_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "ThrottlingScopeManagerProtocol",
     "awaited",
     "is_overridden",
+    "manager_of",
 ]
 
 T = TypeVar("T")
@@ -172,6 +174,19 @@ class ThrottlingScopeManager:
     def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
         """As usual."""
         return None
+
+
+def manager_of(manager: object, crawl: object) -> Any:
+    """The manager that a setting names (E06): made by ``from_crawler(crawl)``, else without arguments; or itself.
+
+    Raises:
+        SettingsError: There is nothing under its import path.
+    """
+    loaded = load_object(manager, "THROTTLING_MANAGER")
+    if not isinstance(loaded, type):
+        return loaded
+    make = getattr(loaded, "from_crawler", None)
+    return loaded() if make is None else make(crawl)
 
 
 async def awaited(value: T | Awaitable[T]) -> T:

@@ -8,6 +8,7 @@ were full then.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from trawl.throttling.explain import ScopeReport
@@ -17,7 +18,7 @@ from trawl.throttling.scope import Scope
 if TYPE_CHECKING:
     from trawl.throttling.sent import Sent
 
-__all__ = ["account", "allowed_rate", "report_of"]
+__all__ = ["account", "allowed_rate", "report_of", "reports_of"]
 
 
 def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float) -> None:
@@ -90,3 +91,9 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
         hints=policy.hints,
         last_hint=policy.last_hint,
     )
+
+
+def reports_of(scopes: Iterable[Scope], now: float) -> list[ScopeReport]:
+    """What all of them did, the busiest first; those that never had a request left out."""
+    reports = [report_of(scope, now) for scope in scopes if scope.policy.requests]
+    return sorted(reports, key=lambda report: (-report.requests, report.scope))

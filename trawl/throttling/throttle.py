@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
 from trawl.throttling.alarms import Alarms
+from trawl.throttling.asking import Asking, is_trigger
 from trawl.throttling.charging import AddressOf, Charging
-from trawl.throttling.configuration import load_object
 from trawl.throttling.excuse import judge
 from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.feedback import adjust, correct, good, step_at_start, trigger
 from trawl.throttling.givingup import GivenUp
 from trawl.throttling.kinds import Kinds
-from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden
+from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden, manager_of
 from trawl.throttling.policy import ScopePolicy
-from trawl.throttling.report import account, report_of
+from trawl.throttling.report import account, reports_of
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import Charges
 from trawl.throttling.sent import Sent
@@ -47,7 +47,6 @@ __all__ = ["Sent", "Throttle"]
 
 logger = logging.getLogger("trawl.throttling")
 
-_HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
 
 
 class Throttle:
@@ -86,14 +85,13 @@ class Throttle:
         self._now = wall.anchor_at
         self._table = Table(Kinds(settings), seed=seed, crawl=crawl)
         self._default = ThrottlingManager()
-        self._manager = self._made(manager if manager is not None else settings.throttling_manager, crawl)
+        self._manager = manager_of(settings.throttling_manager if manager is None else manager, crawl)
         for each in (self._default, self._manager):
             if isinstance(each, ThrottlingManager):
                 each.bind(self)
         by_address = resolve if settings.concurrent_requests_per_ip else None
         self._charging = Charging(self._manager, self._table.kinds, by_address)
-        self._judges = is_overridden(self._manager, *_HOOKS)
-        self._charged: dict[int, Charges] = {}
+        self._asking = Asking(self._manager, self._default)
         self._due: list[tuple[float, int, str]] = []
         self._armings = 0
         self._crawl_delays: dict[str, float] = {}
@@ -161,7 +159,7 @@ class Throttle:
 
     def heard_nowait(self, entry: Sent, outcome: Outcome, now: float) -> bool:
         """Take an outcome in without asking a user's manager; False: nothing was done, :meth:`heard` has to."""
-        if self._judges and not outcome.is_cached:
+        if self._asking.is_custom and not outcome.is_cached:
             return False
         self._now = now
         if outcome.is_cached:  # B16: it took no slot and says nothing of the server
@@ -178,36 +176,15 @@ class Throttle:
         """
         if self.heard_nowait(entry, outcome, now):
             return
-        keys = {id(request) for request in (entry.request, outcome.request, _request_of(outcome))}
-        self._charged.update(dict.fromkeys(keys, entry.scopes))
         try:
-            signals: dict[str, Signal] | None = await self._asked(entry, outcome)
+            signals: dict[str, Signal] | None = await self._asking.ask(entry, outcome)
         except Exception:
             self._take_in(entry, outcome, self._own_signals(entry, outcome), now)
             raise
-        finally:
-            for key in keys:
-                self._charged.pop(key, None)
         self._take_in(entry, outcome, signals, now)
 
-    async def _asked(self, entry: Sent, outcome: Outcome) -> dict[str, Signal]:
-        """What the user's manager says."""
-        ask: Any
-        if outcome.response is not None:
-            ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)
-            answer = await awaited(ask(outcome.response))
-            return signals_of(answer, self._header(outcome.response) if answer else "")
-        if outcome.error is not None:
-            ask = getattr(self._manager, "get_exception_backoff", self._default.get_exception_backoff)
-            return signals_of(await awaited(ask(entry.request, outcome.error)))
-        return {}
-
-    def triggered(self, request: Request, response: Response | None, exception: Exception | None) -> list[str]:
-        """The scopes of a request for which this answer is a trigger: what the default manager goes by (B11, B14)."""
-        charges = self._charged.get(id(request))
-        if charges is None:
-            charges = self.scopes_of_nowait(request) or ()
-        return [id for id, _ in charges if self._is_trigger(self.scope(id, self._now), response, exception)]
+    def _own_signals(self, entry: Sent, outcome: Outcome) -> dict[str, Signal] | None:
+        return self._asking.own_signals(entry, outcome, [self.scope(id, self._now).policy for id, _ in entry.scopes])
 
     async def own_scope(self, request: Request) -> str:
         """What a request is charged to by default: its host, or that host's address (I05)."""
@@ -217,34 +194,12 @@ class Throttle:
         """Wall time of the outcome that is being heard."""
         return self._wall.to_utc(self._now)
 
-    def _is_trigger(self, scope: Scope, response: Response | None, exception: Exception | None) -> bool:
-        policy: ScopePolicy = scope.policy
-        if policy.manager is not None:
-            ask = getattr(policy.manager, "is_trigger", None)
-            said = None if ask is None else ask(response, exception)
-            if said is not None:
-                return bool(said)
-        return policy.kind.backoff.is_trigger(None if response is None else response.status, exception)
-
-    def _own_signals(self, entry: Sent, outcome: Outcome) -> dict[str, Signal] | None:
-        """What the default manager says; None (almost always): nothing."""
-        response, error = outcome.response, outcome.error
-        if response is None and error is None:
-            return None
-        signals: dict[str, Signal] | None = None
-        for id, _ in entry.scopes:
-            if self._is_trigger(self.scope(id, self._now), response, error):
-                if signals is None:
-                    hint = None if response is None else self._default.hint_nowait(response)
-                    signal = Signal() if hint is None else Signal(delay=hint.delay, header=hint.header)
-                    signals = {}
-                signals[id] = signal
-        return signals
-
-    def _header(self, response: Response) -> str:
-        """The header that a delay of the user's manager most likely comes from."""
-        hint = self._default.hint_nowait(response)
-        return "" if hint is None else hint.header
+    def triggered(self, request: Request, response: Response | None, exception: Exception | None) -> list[str]:
+        """The scopes of a request for which this answer is a trigger: what the default manager goes by (B11, B14)."""
+        charges = self._asking.charges_of(request)
+        if charges is None:
+            charges = self.scopes_of_nowait(request) or ()
+        return [id for id, _ in charges if is_trigger(self.scope(id, self._now).policy, response, exception)]
 
     def _take_in(self, entry: Sent, outcome: Outcome, signals: dict[str, Signal] | None, now: float) -> None:
         was_sent = entry.sent_at is not None
@@ -441,18 +396,4 @@ class Throttle:
 
     def report(self, now: float) -> list[ScopeReport]:
         """What every scope did, the busiest first: the table at the end."""
-        reports = [report_of(scope, now) for scope in self._table if scope.policy.requests]
-        return sorted(reports, key=lambda report: (-report.requests, report.scope))
-
-    def _made(self, manager: object, crawl: object) -> Any:
-        loaded = load_object(manager, "THROTTLING_MANAGER")
-        if not isinstance(loaded, type):
-            return loaded
-        make = getattr(loaded, "from_crawler", None)
-        return loaded() if make is None else make(crawl)
-
-
-def _request_of(outcome: Outcome) -> Request:
-    """The request that a manager finds on the response."""
-    response = outcome.response
-    return outcome.request if response is None or response.request is None else response.request
+        return reports_of(self._table, now)
