@@ -26,6 +26,7 @@ class Spider:
             means no limit. Requests from :meth:`start` are always let through.
         custom_settings: Settings of this spider; weaker than the command line's, stronger than all others.
         handle_httpstatus_list: Statuses outside 2xx that go to the callback in place of the errback.
+        download_delay: Seconds, stronger than any ``DOWNLOAD_DELAY``; None leaves the setting.
 
     Args:
         name: Replaces the class's name for this run.
@@ -40,6 +41,7 @@ class Spider:
     allowed_domains: Iterable[str] = ()
     custom_settings: ClassVar[Mapping[str, Any] | None] = None
     handle_httpstatus_list: Iterable[int] = ()
+    download_delay: float | None = None
 
     def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         if name is not None:
@@ -119,7 +121,7 @@ class Spider:
         for url in self.start_urls:
             yield Request(url)
 
-    def parse(self, response: Response, **kwargs: Any) -> Any:
+    def parse(self, response: Response, *args: Any, **kwargs: Any) -> Any:
         """The callback of requests that name no other."""
         raise NotImplementedError(f"{type(self).__name__} has no parse(): the request for {response.url} names no callback")
 
