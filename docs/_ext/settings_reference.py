@@ -1,4 +1,4 @@
-"""The directive ``settings``: every setting, from the definitions that the code itself obeys.
+"""The directives ``settings`` and ``setting-keys``: every setting, from the definitions that the code itself obeys.
 
 Each becomes a target of the role ``setting``: :setting:`DOWNLOAD_DELAY`.
 """
@@ -36,10 +36,17 @@ def kind(setting: Definition) -> str:
     return f"{setting.type}{unit}{f', {setting.range}' if setting.range else ''}"
 
 
+def linked(words: str) -> str:
+    """Words in which each name of a setting is a link to it."""
+    names = {setting.name for setting in definitions()}
+    return " ".join(f":setting:`{word}`" if word in names else word for word in words.split())
+
+
 def keys(setting: Definition, indent: str) -> Iterator[str]:
     """A list of the keys of a mapping, and of the mappings in it."""
     for key in setting.keys:
-        yield f"{indent}- ``{key.name}``: {kind(key)}. {key.description}"
+        absent = f" *Absent:* {linked(key.absent)}." if key.absent else ""
+        yield f"{indent}- ``{key.name}``: {kind(key)}. {key.description}{absent}"
         if key.keys:
             yield ""
             yield from keys(key, f"{indent}  ")
@@ -54,6 +61,34 @@ def entry(setting: Definition) -> Iterator[str]:
     yield from (f"   *Default:* ``{shown(setting.default)}``{unit}. *Type:* {setting.type}{limits}.", "")
     if setting.keys:
         yield from ("   *Keys:*", "", *keys(setting, "   "))
+
+
+def table(setting: Definition, path: str) -> Iterator[str]:
+    """Tables of the keys of a mapping, one for each mapping in it."""
+    yield from (".. list-table::", "   :header-rows: 1", "   :widths: 18 26 26 30", "")
+    yield from ("   * - Key", "     - Type, unit, range", "     - Where it is absent", "     - Meaning")
+    for key in setting.keys:
+        yield from (f"   * - ``{key.name}``", f"     - {kind(key)}", f"     - {linked(key.absent)}")
+        yield f"     - {key.description}"
+    yield ""
+    for key in setting.keys:
+        if key.keys:
+            yield from (f"The keys of ``{path}[{key.name!r}]``:", "", *table(key, f"{path}[{key.name!r}]"))
+
+
+class SettingKeys(SphinxDirective):
+    """The keys of a setting that is a mapping of names to mappings, as tables; its argument is the setting's name."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """The tables."""
+        name = self.arguments[0]
+        setting = next(setting for setting in definitions() if setting.name == name)
+        holder = nodes.container()
+        lines = ["```{eval-rst}", *table(setting, f"{name}[id]"), "```"]
+        self.state.nested_parse(StringList(lines, source=f"keys of {name}"), 0, holder)
+        return list(holder.children)
 
 
 class Settings(SphinxDirective):
@@ -75,4 +110,5 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     """Register the directive and the kind of target."""
     app.add_object_type("setting", "setting", indextemplate="pair: %s; setting")
     app.add_directive("settings", Settings)
+    app.add_directive("setting-keys", SettingKeys)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,47 @@
+"""Limits for each endpoint of an API: 12.5 requests a second to the fast one, one every 5 s to the slow one.
+
+Use it where the documentation of an API gives limits by path. The endpoints share no limit: while one waits, the other
+goes on. A scope's id may be any text; one that is no host starts without limits and has only those that it is given.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import trawl
+from trawl.throttling import Scopes, ThrottlingManager
+
+API = "api.toscrape.com"
+
+
+class EndpointManager(ThrottlingManager):
+    """Requests to the API are charged to their endpoint; all others as usual."""
+
+    async def get_scopes(self, request: trawl.Request) -> Scopes:
+        """``api.toscrape.com/fast-endpoint`` for ``https://api.toscrape.com/fast-endpoint?page=3``."""
+        url = urlsplit(request.url)
+        if url.hostname != API:
+            return await super().get_scopes(request)
+        return f"{API}/{url.path.split('/')[1]}"
+
+
+class Endpoints(trawl.Spider):
+    """Reads pages of both endpoints, and follows what they name on other domains."""
+
+    name = "endpoints"
+    start_urls = [
+        f"https://{API}/{path}?page={page}" for page in range(10) for path in ("fast-endpoint", "slow-endpoint")
+    ]
+    custom_settings = {
+        "CONCURRENT_REQUESTS": 1000,
+        "RANDOMIZE_DOWNLOAD_DELAY": False,
+        "THROTTLING_MANAGER": EndpointManager,
+        "THROTTLING_SCOPES": {
+            f"{API}/fast-endpoint": {"concurrency": 1000, "delay": 0.08},
+            f"{API}/slow-endpoint": {"delay": 5.0},
+        },
+    }
+
+    def parse(self, response: trawl.Response) -> dict[str, str]:
+        """What an endpoint answers."""
+        return {"url": response.url, "text": response.text}
