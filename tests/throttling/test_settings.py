@@ -95,7 +95,8 @@ def test_i03_a16_wrong_scopes_are_refused_naming_the_entry(scopes: dict[str, Any
 
 def test_a16_b12_every_key_has_valid_values() -> None:
     config = {
-        "concurrency": 2, "delay": 0.5, "delay_per_slot": 1, "jitter": [-0.1, 0.3], "quota": 100, "window": 60, "sliding": True,
+        "concurrency": 2, "delay": 0.5, "delay_per_slot": 1, "jitter": [-0.1, 0.3], "quota": 100, "window": 60,
+        "sliding": True,
         "ignore_robots_txt": True, "manager": "trawl.throttling.ThrottlingScopeManager",
         "rampup": {"backoff_target": [1, 3], "delay_factor": 0.8, "min_delay": 0.0, "window": 5},
         "backoff": {
