@@ -32,6 +32,7 @@ from trawl.http import Drop, Fetch, Outcome, Replace, Request
 from trawl.observe import Stats
 from trawl.scheduler import Entry
 from trawl.spiders import Spider
+from trawl.throttling import Throttle
 
 __all__ = ["Flow", "StatusRule"]
 
@@ -71,6 +72,7 @@ class Flow:
         spider: Whose callbacks are called.
         statuses: Which statuses its callbacks want.
         shields: Scopes that protect the engine from a user's.
+        throttle: Told how many items a response gave.
         stats: Counts errors.
         state: Counts what is open.
     """
@@ -86,6 +88,7 @@ class Flow:
         "_stats",
         "_statuses",
         "_succession",
+        "_throttle",
     )
 
     def __init__(
@@ -99,6 +102,7 @@ class Flow:
         spider: Spider,
         statuses: StatusRule,
         shields: Shields,
+        throttle: Throttle,
         stats: Stats,
         state: State,
     ) -> None:
@@ -108,6 +112,7 @@ class Flow:
         self._succession = succession
         self._outlet = outlet
         self._spider = spider
+        self._throttle = throttle
         self._statuses = statuses
         self._shields = shields
         self._stats = stats
@@ -191,6 +196,7 @@ class Flow:
             meta["download_latency"] = response.latency
             if self._statuses.is_handled(request, response.status):
                 await self._run(request, request.callback, "parse", response, request.cb_kwargs, outputs)
+                self._throttle.items(request, outputs.items, trio.current_time())
             else:
                 error = HttpError(response)
         if error is not None:

@@ -27,15 +27,17 @@ class Outputs:
 
     Attributes:
         requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
+        items: How many items it gave so far.
     """
 
-    __slots__ = ("_depth", "_outlet", "_store", "requests")
+    __slots__ = ("_depth", "_outlet", "_store", "items", "requests")
 
     def __init__(self, outlet: Outlet, store: Store, depth: int) -> None:
         self._outlet = outlet
         self._store = store
         self._depth = depth
         self.requests: list[Request] = []
+        self.items = 0
 
     def take_nowait(self, output: object) -> bool:
         """Take one output if that needs no waiting; False when it does.
@@ -55,7 +57,10 @@ class Outputs:
                 f"a callback gives requests, items (dict, dataclass, attrs, pydantic, msgspec) or None,"
                 f" not {type(output).__name__}"
             )
-        return self._outlet.put_nowait(output)
+        if not self._outlet.put_nowait(output):
+            return False
+        self.items += 1
+        return True
 
     async def take(self, output: object) -> None:
         """Take one output, waiting for room. A checkpoint unless it is a request."""
@@ -64,3 +69,4 @@ class Outputs:
             await self._store.push(full, depth=self._depth)
         else:
             await self._outlet.put(output)
+            self.items += 1

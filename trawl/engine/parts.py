@@ -205,6 +205,7 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:
         spider=plan.spider,
         statuses=StatusRule(plan.engine, plan.spider),
         shields=core.shields,
+        throttle=core.throttle,
         stats=plan.stats,
         state=core.state,
     )

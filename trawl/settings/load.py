@@ -104,7 +104,9 @@ def of_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def of_spider(spider: object) -> Layer:
-    """``custom_settings`` of a spider class or spider.
+    """``custom_settings`` of a spider class or spider, and the attributes that Scrapy reads as settings.
+
+    ``download_delay`` stands for ``DOWNLOAD_DELAY`` and ``user_agent`` for ``USER_AGENT``; ``custom_settings`` is stronger.
 
     Raises:
         SettingsError: They are not a mapping.
@@ -112,7 +114,12 @@ def of_spider(spider: object) -> Layer:
     custom = getattr(spider, "custom_settings", None) or {}
     if not isinstance(custom, Mapping):
         raise SettingsError(f"custom_settings must be a mapping, not {type(custom).__name__}", "custom_settings")
-    return Layer("custom_settings", custom)
+    attributes = {
+        name.upper(): getattr(spider, name)
+        for name in ("download_delay", "user_agent")
+        if getattr(spider, name, None) is not None
+    }
+    return Layer("custom_settings", {**attributes, **custom})
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
