@@ -83,6 +83,16 @@ async def test_a_replacement_is_leased_at_once_behind_its_equals() -> None:
     assert frontier.statistics().leased == 2
 
 
+async def test_b20_a_replacement_goes_behind_its_equals_depth_first_too() -> None:
+    frontier = MemoryFrontier(depth_first=True)
+    await frontier.push_many([record("1"), record("2")])
+    [lease] = await frontier.lease_many(LANE, 1)
+    again = record("2")
+    await frontier.replace(lease, again)
+    [other] = await frontier.lease_many(LANE, 1)
+    assert again.order > other.order
+
+
 async def test_the_best_key_tells_what_a_lease_would_give() -> None:
     frontier = MemoryFrontier()
     assert frontier.best(LANE) is None

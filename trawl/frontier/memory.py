@@ -68,8 +68,8 @@ class MemoryFrontier:
         await self.push_many(outputs)
 
     async def replace(self, lease: Record, record: Record) -> None:
-        """Put ``record`` in the place of a leased one; it is leased at once, behind its equals."""
-        record.order = self._sign * self._next_order()
+        """Put ``record`` in the place of a leased one; it is leased at once, behind its equals, depth first too."""
+        record.order = self._next_order()
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Give leases back; each keeps its old place in its lane."""
