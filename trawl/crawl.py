@@ -71,7 +71,8 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
 
     Raises:
         SettingsError: A setting is unknown or wrong.
-        UsageError: A feed can't be opened, or a start URL can't be fetched; nothing was sent.
+        UsageError: A feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` does not
+            fit; nothing was sent.
         RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
     """
     return trio.run(
@@ -235,14 +236,15 @@ async def crawl_with(
         recorder: Told of each send and its end.
 
     Raises:
-        UsageError: A feed can't be opened, or a start URL can't be fetched; nothing was sent.
+        UsageError: A feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` does not
+            fit; nothing was sent.
     """
     blocking = blocking or ThreadBlocking()
     whereabouts = Whereabouts(resolve or ThreadResolver(blocking))
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
-    instance = spider(**spider_args or {})
-    instance.check()
+    instance = _made(spider, spider_args)
+    throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     stats = Stats()
     middleware = settings.of(MiddlewareSettings)
     feeds = await open_feeds(
@@ -254,7 +256,7 @@ async def crawl_with(
         stats=stats,
         engine=settings.of(EngineSettings),
         scheduler=settings.of(SchedulerSettings),
-        throttling=settings.of(ThrottlingSettings),
+        throttling=throttling,
         robots=settings.of(RobotsSettings),
         user_agent=middleware.user_agent,
         transport=transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts),
@@ -283,6 +285,12 @@ def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts) -
     """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
     return HttpxTransport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve)
+
+
+def _made(spider: type[Spider], spider_args: Mapping[str, Any] | None) -> Spider:
+    instance = spider(**spider_args or {})
+    instance.check()
+    return instance
 
 
 async def _heed_signals(crawl: Crawl) -> None:

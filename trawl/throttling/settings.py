@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import msgspec
@@ -186,6 +187,22 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
                 f"({self.autothrottle_max_delay:g} s)",
                 "AUTOTHROTTLE_MAX_DELAY",
             )
+
+    def with_download_delay(self, delay: object) -> ThrottlingSettings:
+        """These settings with a spider's own ``download_delay`` (seconds) as ``DOWNLOAD_DELAY``; None changes nothing.
+
+        Raises:
+            SettingsError: It is no number from 0 up (or the text of one), or above ``AUTOTHROTTLE_MAX_DELAY`` (H06).
+        """
+        if delay is None:
+            return self
+        try:
+            seconds = math.nan if isinstance(delay, bool) else float(delay)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            seconds = math.nan
+        if not 0.0 <= seconds < math.inf:
+            raise SettingsError(f"the spider's download_delay is a number from 0 up, not {delay!r}", "download_delay")
+        return msgspec.structs.replace(self, download_delay=seconds)
 
 
 def _check_ids(scopes: dict[str, ScopeConfig]) -> None:
