@@ -127,14 +127,12 @@ def test_a_spider_without_custom_settings_says_nothing() -> None:
     assert of_spider(object()).values == {}
 
 
-def test_h06_a_spiders_download_delay_stands_for_the_setting() -> None:
-    class Polite:
-        download_delay = 2.5
+def test_a_spiders_user_agent_stands_for_the_setting() -> None:
+    class Named:
         user_agent = "me"
 
-    class Own(Polite):
-        custom_settings = {"DOWNLOAD_DELAY": 0.5}
+    class Own(Named):
+        custom_settings = {"USER_AGENT": "we"}
 
-    assert load(of_spider(Polite))["DOWNLOAD_DELAY"] == 2.5
-    assert load(of_spider(Polite))["USER_AGENT"] == "me"
-    assert load(of_spider(Own))["DOWNLOAD_DELAY"] == 0.5
+    assert load(of_spider(Named))["USER_AGENT"] == "me"
+    assert load(of_spider(Own))["USER_AGENT"] == "we"

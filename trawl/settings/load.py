@@ -104,9 +104,7 @@ def of_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def of_spider(spider: object) -> Layer:
-    """``custom_settings`` of a spider class or spider, and the attributes that Scrapy reads as settings.
-
-    ``download_delay`` stands for ``DOWNLOAD_DELAY`` and ``user_agent`` for ``USER_AGENT``; ``custom_settings`` is stronger.
+    """``custom_settings`` of a spider class or spider; its attribute ``user_agent`` stands for ``USER_AGENT``, but is weaker.
 
     Raises:
         SettingsError: They are not a mapping.
@@ -114,12 +112,8 @@ def of_spider(spider: object) -> Layer:
     custom = getattr(spider, "custom_settings", None) or {}
     if not isinstance(custom, Mapping):
         raise SettingsError(f"custom_settings must be a mapping, not {type(custom).__name__}", "custom_settings")
-    attributes = {
-        name.upper(): getattr(spider, name)
-        for name in ("download_delay", "user_agent")
-        if getattr(spider, name, None) is not None
-    }
-    return Layer("custom_settings", {**attributes, **custom})
+    user_agent = getattr(spider, "user_agent", None)
+    return Layer("custom_settings", custom if user_agent is None else {"USER_AGENT": user_agent, **custom})
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
