@@ -1,0 +1,81 @@
+"""A spider of given requests, webs of one line, and the settings without jitter: for the rows about pace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import trawl
+from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
+
+__all__ = ["EXACT", "SPACED", "A", "B", "changes", "crawl", "in_turn", "pages", "sends_of", "web_of"]
+
+A, B = "a.example", "b.example"
+
+EXACT: dict[str, Any] = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "ROBOTSTXT_OBEY": False}
+"""The defaults, but no jitter and no robots.txt: 1.0 s between sends, 1.0 s between the sends of a slot."""
+
+SPACED: dict[str, Any] = {**EXACT, "DOWNLOAD_DELAY_PER_SLOT": 0.0}
+"""The same without a delay per slot."""
+
+Handler = Callable[[trawl.Request], SimulatedResponse]
+
+
+def web_of(*hosts: str, **options: Any) -> SimulatedWeb:
+    """A web of hosts that all have the same options; ``a.example`` unless others are named."""
+    web = SimulatedWeb()
+    for host in hosts or (A,):
+        web.add_host(host, **options)
+    return web
+
+
+def pages(count: int, host: str = A, first: int = 0) -> list[str]:
+    """The addresses of ``count`` pages of a host: ``/0``, ``/1``, ..."""
+    return [f"http://{host}/{number}" for number in range(first, first + count)]
+
+
+def in_turn(*statuses: int, then: int = 200) -> Handler:
+    """A handler that answers with these statuses, one a request, and with ``then`` after them."""
+    rest = iter(statuses)
+    return lambda request: SimulatedResponse(next(rest, then))
+
+
+def crawl(
+    web: SimulatedWeb,
+    urls: Iterable[str | trawl.Request],
+    settings: Mapping[str, object] = EXACT,
+    seed: int = 0,
+    **attributes: Any,
+) -> Simulation:
+    """Run a spider that asks for these pages; each gives one item: its address."""
+    requests = list(urls)
+
+    class Pages(trawl.Spider):
+        name = "pages"
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            for request in requests:
+                yield trawl.Request(request) if isinstance(request, str) else request
+
+        def parse(self, response: trawl.Response, *args: object, **kwargs: object) -> Any:
+            return {"url": response.url}
+
+    for name, value in attributes.items():
+        setattr(Pages, name, value)
+    return simulate(Pages, web, settings, seed)
+
+
+def sends_of(sim: Simulation, path: str) -> list[float]:
+    """When the page at ``path`` was sent."""
+    return [send.time for send in sim.sends if send.url.endswith(path)]
+
+
+def changes(times: Iterable[float]) -> list[tuple[float, float]]:
+    """When the gap between sends changed, and to what: (the earlier send, the gap)."""
+    made: list[tuple[float, float]] = []
+    for earlier, later in pairwise(times):
+        gap = round(later - earlier, 9)
+        if not made or made[-1][1] != gap:
+            made.append((earlier, gap))
+    return made
