@@ -21,6 +21,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "timeline",
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
