@@ -179,7 +179,7 @@ class ScopeConfig(TypedDict, total=False):
         dict[str, Any],
         Meta(
             description="Its own backoff, key by key; or `cls` and that class's arguments.",
-            extra={"absent": "the settings BACKOFF_...", "keys": BackoffConfig},
+            extra={"absent": "the settings for backing off", "keys": BackoffConfig},
         ),
     ]
     rampup: Annotated[
