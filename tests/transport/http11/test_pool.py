@@ -28,6 +28,9 @@ class Idle:
     def is_quiet(self) -> bool:
         return not self.was_left
 
+    def session(self) -> None:
+        raise AssertionError
+
     def close(self) -> None:
         self.is_open = False
 

@@ -133,19 +133,21 @@ class ResponseParser:
         if self.is_complete:
             self.has_excess = True
             return
-        if self._head is not None:
-            self._feed_head(data)
-        else:
+        if self._head is None:
             self._parse(data)
-        if not self._pieces and not self.is_complete:
-            self._idle_bytes += len(data)
-            if self._idle_bytes > MOST_IDLE_BYTES:
-                raise ResponseBroken(
-                    f"{'what frames its body has' if self.has_head else 'its headers have'} no end: "
-                    f"{self._idle_bytes} bytes came"
-                )
         else:
+            self._feed_head(data)
+        if self._pieces or self.is_complete:
             self._idle_bytes = 0
+        else:
+            self._count(data)
+
+    def _count(self, data: bytes) -> None:
+        """Count bytes that brought nothing."""
+        self._idle_bytes += len(data)
+        if self._idle_bytes > MOST_IDLE_BYTES:
+            what = "what frames its body has" if self.has_head else "its headers have"
+            raise ResponseBroken(f"{what} no end: {self._idle_bytes} bytes came")
 
     def end(self) -> None:
         """Take the end of the connection: it completes a body without a length (RFC 9112, 6.3, rule 8).
@@ -182,9 +184,13 @@ class ResponseParser:
             self._head = None
 
     def _parse(self, data: bytes) -> None:
-        failure = self._fed(data)
-        if failure is None:
+        try:
+            self._parser.feed_data(data)
             return
+        except httptools.HttpParserError as error:
+            failure = error
+        # Not in the ``except`` block: whatever is raised inside one, by the next parser for instance, gets the error
+        # that is being handled as its ``__context__``, in place of the one from the callback.
         if isinstance(failure.__context__, _ExcessError) or self.is_complete:
             self.has_excess = True
         elif isinstance(failure.__context__, ResponseBroken):
@@ -193,18 +199,6 @@ class ResponseParser:
             raise ResponseBroken(f"the answer is broken: {failure}") from failure
         else:
             self._complain(self._head, failure)
-
-    def _fed(self, data: bytes) -> Exception | None:
-        """Feed httptools and return what it raises.
-
-        The error is not handled in an ``except`` block, because whatever is raised inside one, by the next parser for
-        instance, gets it as its ``__context__``, in place of the error from the callback.
-        """
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            return error
-        return None
 
     def _complain(self, head: bytes, failure: Exception) -> None:
         """Refuse what is no HTTP; wait for the whole of headers that may be mended."""

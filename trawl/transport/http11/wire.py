@@ -9,6 +9,7 @@ place of three, and two system calls less. Any other stream goes through :class:
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -36,6 +37,10 @@ class Wire(Protocol):
 
     def is_quiet(self) -> bool:
         """Whether the wire is open and nothing has come that nobody asked for."""
+        ...
+
+    def session(self) -> ssl.SSLSession | None:
+        """The TLS session, once something has been read, to go on with in another connection; None without TLS."""
         ...
 
     def close(self) -> None:
@@ -95,6 +100,9 @@ class SocketWire:
             return False
         return False
 
+    def session(self) -> None:
+        """None: this is no TLS."""
+
     def close(self) -> None:
         """Close the socket."""
         if self._fd >= 0:
@@ -138,6 +146,10 @@ class StreamWire:
     def is_quiet(self) -> bool:
         """What the one who made the stream says."""
         return self._is_quiet()
+
+    def session(self) -> ssl.SSLSession | None:
+        """The TLS session, if the stream is one of TLS."""
+        return self.stream.session if isinstance(self.stream, trio.SSLStream) else None
 
     def close(self) -> None:
         """Close what is under the stream."""
