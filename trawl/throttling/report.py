@@ -1,8 +1,9 @@
 """Figures of a scope for the table at the end: counts, and what its pending requests waited for.
 
 What limited a scope is sampled: at each answer with something still pending, the limit in the way is noted, and the
-time up to the next look is put on its account; past the instant at which it was to open, on that of the slots, which
-were full then.
+time up to the next look is put on its account. What lies past the instant at which it was to open is the time on the
+wire of the request that went then: it counts for the spacing, where that is what opens the scope again, and for the
+slots, where a full one had to be waited for.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["account", "allowed_rate", "report_of", "reports_of"]
 
 
+_SPACING = frozenset({"delay", "delay_per_slot", "robots"})
+"""Limits that count from the last send."""
+
+
 def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float) -> None:
     """Count a request that came to its end, and what its scope waits for next."""
     policy.requests += 1
     if entry.sent_at is not None and not entry.is_exempt:
         policy.sends += 1
         policy.first_sent = min(policy.first_sent, entry.sent_at)
-    if policy.seen_limit:
-        _charge(policy, now)
-        policy.seen_limit = ""
     at = scope.gate(now) if scope.lanes else now
-    if at > now:
-        policy.seen_at = now
-        policy.seen_limit, policy.seen_until = _obstacle(scope, now, at)
+    limit, until = _obstacle(scope, now, at) if at > now else ("", now)
+    if policy.seen_limit:
+        _charge(policy, now, limit if limit in _SPACING else "concurrency")
+    policy.seen_at, policy.seen_limit, policy.seen_until = now, limit, until
 
 
 def _obstacle(scope: Scope, now: float, at: float) -> tuple[str, float]:
@@ -48,7 +51,8 @@ def _obstacle(scope: Scope, now: float, at: float) -> tuple[str, float]:
     return scope.reason(now).limit, at
 
 
-def _charge(policy: ScopePolicy, now: float) -> None:
+def _charge(policy: ScopePolicy, now: float, rest: str) -> None:
+    """Put the time since the last look on account; what lies past the end of that limit on ``rest``."""
     limited = policy.limited
     if limited is None:
         limited = policy.limited = {}
@@ -56,7 +60,7 @@ def _charge(policy: ScopePolicy, now: float) -> None:
     limit = policy.seen_limit
     limited[limit] = limited.get(limit, 0.0) + max(0.0, until - policy.seen_at)
     if now > until:
-        limited["concurrency"] = limited.get("concurrency", 0.0) + now - until
+        limited[rest] = limited.get(rest, 0.0) + now - until
 
 
 def allowed_rate(scope: Scope) -> float:
@@ -74,7 +78,7 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
     """What a scope did so far."""
     policy: ScopePolicy = scope.policy
     if policy.seen_limit and scope.lanes:
-        _charge(policy, now)
+        _charge(policy, now, "concurrency")
         policy.seen_at = now
     span = scope.last_sent - policy.first_sent
     return ScopeReport(
