@@ -13,6 +13,7 @@ from trawl.settings import Layer, load
 from trawl.throttling import ThrottlingSettings
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
+WIDTH = 90  # characters; the theme shows 84, and a line of output may be cut
 PAGES = sorted(path for path in HOWTO.glob("*.md") if path.name != "index.md")
 
 
@@ -26,6 +27,12 @@ def test_the_code_of_a_page_works_and_prints_what_it_says(path: Path, tmp_path: 
             error.add_note(f"{path.name}, line {block.line}")
             raise
     assert page.counts.get("python"), f"{path.name} has no code"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_code_of_a_page_fits_its_column(path: Path) -> None:
+    blocks = blocks_of(path.read_text(encoding="utf-8"))
+    assert [line for block in blocks for line in block.text.splitlines() if len(line) > WIDTH] == []
 
 
 def test_every_page_is_checked() -> None:
