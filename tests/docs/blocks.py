@@ -98,15 +98,11 @@ class Page:
         self.printed = output.getvalue()
 
     def _settings(self, block: Block, new: Mapping[str, Any]) -> None:
-        """A block of nothing but NAME = VALUE (and what it needs above) is a block of settings."""
-        names = [
-            target.id
-            for node in ast.parse(block.text).body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        ]
-        if names and all(name.isupper() for name in names) and "class " not in block.text:
+        """A block of nothing but NAME = VALUE is a block of settings."""
+        body = ast.parse(block.text).body
+        targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        if len(names) == len(body) and all(name.isupper() for name in names):
             valid(f"the block at line {block.line}", {name: new[name] for name in names if name in new})
 
     def _test(self, test: Any) -> None:
