@@ -22,6 +22,13 @@ class Store:
         self.sizes.append(len(requests))
 
 
+class Still(Store):
+    """Stores at once, as a frontier in memory does."""
+
+    async def push(self, requests: list[Request], *, depth: int) -> None:
+        self.sizes.append(len(requests))
+
+
 class Sink:
     """Has room for ``room`` items."""
 
@@ -102,3 +109,20 @@ def test_none_is_nothing_and_anything_else_is_refused() -> None:
     assert outputs.take_nowait(None)
     with pytest.raises(TypeError, match="not str"):
         outputs.take_nowait("text")
+
+
+@pytest.mark.parametrize("output", [{"a": 1}, Request("http://a.example/")])
+async def test_a_callback_without_end_lets_others_run_whatever_takes_its_outputs(output: object) -> None:  # C4, C5
+    outputs = Outputs(outlet(), Still(), 1)
+    has_run = trio.Event()
+
+    async def other() -> None:
+        await trio.lowlevel.checkpoint()
+        has_run.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        for _ in range(3 * BATCH):
+            if not outputs.take_nowait(output):
+                await outputs.take(output)
+        assert has_run.is_set()

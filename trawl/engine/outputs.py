@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import trio
+
 from trawl.engine.outlet import Outlet
 from trawl.http import Request
 from trawl.items import is_item
@@ -11,7 +13,8 @@ from trawl.items import is_item
 __all__ = ["BATCH", "Outputs"]
 
 BATCH = 100
-"""Requests of one callback that are held before they are stored: a callback may yield a million (C4)."""
+"""Requests of one callback that are held before they are stored (C4), and items that it gives without letting others run:
+a callback may yield a million, or never end."""
 
 
 class Store(Protocol):
@@ -57,13 +60,14 @@ class Outputs:
                 f"a callback gives requests, items (dict, dataclass, attrs, pydantic, msgspec) or None,"
                 f" not {type(output).__name__}"
             )
-        if not self._outlet.put_nowait(output):
+        if self.items % BATCH == BATCH - 1 or not self._outlet.put_nowait(output):
             return False
         self.items += 1
         return True
 
     async def take(self, output: object) -> None:
-        """Take one output, waiting for room. A checkpoint unless it is a request."""
+        """Take one output, waiting for room. Always a checkpoint."""
+        await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
             full, self.requests = self.requests, [output]
             await self._store.push(full, depth=self._depth)
