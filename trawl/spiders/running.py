@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from trawl.http import Request, Response
 from trawl.observe import Stats
+from trawl.throttling import Reason
 
 __all__ = ["RunningCrawl", "ThrottlingControl"]
 
@@ -14,7 +15,7 @@ __all__ = ["RunningCrawl", "ThrottlingControl"]
 class ThrottlingControl(Protocol):
     """Changes limits while the crawl runs."""
 
-    def set(self, scope: str, **limits: float) -> None:
+    def set(self, scope: str, **limits: Any) -> None:
         """Give a scope new limits (``concurrency``, ``delay``, ...); whoever waits notices at once."""
         ...
 
@@ -37,8 +38,23 @@ class RunningCrawl(Protocol):
         """Limits, to be changed while the crawl runs."""
         ...
 
-    def why(self, subject: Request | str) -> Any:
-        """Why a pending request, or a scope, is waiting."""
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the crawl began."""
+        ...
+
+    @property
+    def queued(self) -> int:
+        """Admitted requests that have not been sent or are waiting to be sent again."""
+        ...
+
+    @property
+    def in_flight(self) -> int:
+        """Requests on the wire now."""
+        ...
+
+    def why(self, subject: Request | str) -> Reason | None:
+        """Why a pending request, or a scope (by its id), waits; None when nothing holds it up."""
         ...
 
     async def fetch(self, request: Request) -> Response:
