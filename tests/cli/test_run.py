@@ -237,7 +237,7 @@ def test_the_busiest_scopes_are_shown_and_the_others_counted() -> None:
 @pytest.mark.parametrize(
     ("body", "arguments", "status", "words"),
     [
-        ("    start_urls = ['a.example']\n", [], 1, "'a.example' is not an absolute URL"),
+        ("    start_urls = ['a.example']\n", [], 2, "start_urls[0]: 'a.example' is not an absolute URL"),
         ("    start_urls = ()\n", ["-O", "out.foo"], 2, "trawl: feed out.foo: there is no format 'foo'"),
         (
             "    start_urls = ()\n",

@@ -104,7 +104,7 @@ def of_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def of_spider(spider: object) -> Layer:
-    """``custom_settings`` of a spider class or spider; its attribute ``user_agent`` stands for ``USER_AGENT``, but is weaker.
+    """``custom_settings`` of a spider class or spider; its ``user_agent`` stands for ``USER_AGENT``, but is weaker.
 
     Raises:
         SettingsError: They are not a mapping.
