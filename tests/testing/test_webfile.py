@@ -74,6 +74,7 @@ def test_hosts_and_pages_are_what_the_file_says(web_file: Path) -> None:
         ("[hosts.a.pages]\n'/' = { body = '', redirect = '/x' }", "more than one of"),
         ("[hosts.a.pages]\n'/' = { file = 'none.html' }", "No such file"),
         ("[hosts.'a b']", "is not a host"),
+        ("[hosts.a]\naddress = 'nowhere'", "'nowhere' does not appear to be an IPv4 or IPv6 address"),
         ("latency = 1", "the web has no 'hosts'"),
         ("hosts = ", "not TOML"),
     ],
@@ -90,3 +91,12 @@ def test_i03_what_is_wrong_is_one_line_that_names_the_file_and_the_entry(tmp_pat
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         load_web(tmp_path / "none.toml")
+
+
+async def test_hosts_of_a_file_may_share_an_address(tmp_path: Path) -> None:
+    """I05."""
+    path = tmp_path / "web.toml"
+    path.write_text("[hosts.'a.example']\naddress = '192.0.2.7'\n[hosts.'b.example']\naddress = '192.0.2.7'\n")
+    web = load_web(path)
+    found = [(await web.resolve(f"{name}.example", 80))[0].sockaddr for name in "ab"]
+    assert found == [("192.0.2.7", 80)] * 2

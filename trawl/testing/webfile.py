@@ -12,6 +12,7 @@ r"""A simulated web described in a TOML file, for ``trawl simulate --web FILE.to
     site = { pages = 200, links = 10 }             # /, /1, /2 ... linked as a tree
 
     [hosts."b.example"]
+    address = "192.0.2.7"                          # hosts may share one; else each has its own
     robots = "User-agent: *\nCrawl-delay: 2"
     [hosts."b.example".pages]
     "/" = { links = ["/one", "/two"] }
