@@ -9,7 +9,6 @@ generator is left half-read), and a connection on which too much came is never u
 
 from __future__ import annotations
 
-import logging
 import socket
 import ssl
 from collections.abc import Iterable
@@ -21,7 +20,6 @@ import httpx
 import trio
 
 from trawl.errors import (
-    BodyTooLarge,
     ConnectFailed,
     ConnectTimeout,
     DownloadError,
@@ -33,16 +31,15 @@ from trawl.errors import (
 )
 from trawl.http import Headers, Outcome, Request, Response, scheme_of
 from trawl.transport.base import OnSent
-from trawl.transport.decoding import Body, accept_encoding, codings_of
+from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Resolve, ThreadResolver, dial
 from trawl.transport.instants import Instants
+from trawl.transport.limits import Limits
 from trawl.transport.settings import TransportSettings
 from trawl.transport.target import Target, wire_fields
 from trawl.transport.wording import protocol_words, system_error, tls_failure, words_of
 
 __all__ = ["HttpxTransport"]
-
-logger = logging.getLogger("trawl.transport")
 
 IDLE_CONNECTIONS = 100
 """Connections beyond which an idle one is closed at once, so that a crawl of many hosts does not run out of files."""
@@ -208,35 +205,25 @@ class _Reading:
         self._answer = answer
         self._outcome = outcome
         self._headers = Headers.from_wire(answer.headers)
-        self._max_bytes = int(_first(request.meta_get("download_maxsize"), settings.download_maxsize))
-        self._warn_bytes = int(_first(request.meta_get("download_warnsize"), settings.download_warnsize))
-        self._is_strict = bool(
-            _first(request.meta_get("download_fail_on_dataloss"), settings.download_fail_on_dataloss)
-        )
-        codings = codings_of(self._headers.getlist("Content-Encoding")) if settings.compression_enabled else []
-        self._body = Body(codings, self._max_bytes)
+        self._limits = Limits.of(settings).for_request(request)
         self._has_body = request.method != "HEAD" and answer.status not in {204, 304}
+        length = self._headers.get("Content-Length", "") if self._has_body else ""
+        self._length = int(length) if length.isdecimal() else None
+        self._body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
 
     async def response(self) -> Response:
         """Read the body and make the response."""
-        answer, request, headers = self._answer, self._request, self._headers
-        length = headers.get("Content-Length", "")
-        if self._has_body and length.isdecimal() and 0 < self._max_bytes < int(length):
-            raise BodyTooLarge(f"its body of {int(length)} bytes passes {self._max_bytes}")
+        answer, request = self._answer, self._request
         stream = answer.extensions["network_stream"]
-        loss = await self._read(stream) or self._excess(stream, length) or self._body.loss()
-        if loss is not None and self._is_strict:
-            raise loss
-        body = self._body.finish()
-        if 0 < self._warn_bytes < len(body):
-            logger.warning("%r: its body has %d bytes (DOWNLOAD_WARNSIZE is %d)", request, len(body), self._warn_bytes)
+        loss = await self._read(stream) or self._excess(stream)
+        body, flags = self._limits.whole(self._body, loss, request)
         return Response(
             request.url,
             answer.status,
-            headers,
+            self._headers,
             body,
             request,
-            ("dataloss",) if loss is not None else (),
+            flags,
             self._outcome.latency,
             ip_address=stream.get_extra_info("server_addr"),
             protocol=answer.extensions.get("http_version", b"HTTP/1.1").decode("ascii"),
@@ -255,14 +242,14 @@ class _Reading:
                         stream.refuse()
         except (httpcore.ProtocolError, httpcore.ReadError) as error:
             if refused is None:
-                if self._is_strict:
+                if self._limits.is_strict:
                     raise
                 return ResponseBroken(str(error))
         if refused is not None:
             raise refused
         return None
 
-    def _excess(self, stream: _Stream, length: str) -> DownloadError | None:
+    def _excess(self, stream: _Stream) -> DownloadError | None:
         """Note that more came than the response's framing says; the connection is then dropped (RFC 9112, 6.3).
 
         httpcore shows what its parser has left to nobody, and would read it as the next response.
@@ -272,13 +259,9 @@ class _Reading:
         if not left:
             return None
         stream.is_spoilt = True
-        if self._has_body and length and left.strip(b"\r\n"):
-            return ResponseBroken(f"more came than its Content-Length of {length} bytes")
+        if self._length is not None and left.strip(b"\r\n"):
+            return ResponseBroken(f"more came than its Content-Length of {self._length} bytes")
         return None
-
-
-def _first(*values: Any) -> Any:
-    return next(value for value in values if value is not None)
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
@@ -379,7 +362,7 @@ class _Stream(httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":  # asked before reuse: readable means closed, or that something came unasked
-            return self.is_spoilt or self._socket.is_readable()
+            return self.is_spoilt or self._is_refused or self._socket.is_readable()
         if info == "ssl_object":
             return self._stream if isinstance(self._stream, trio.SSLStream) else None
         if info == "server_addr":

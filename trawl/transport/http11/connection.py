@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
+import trio
+
 from trawl.transport.http11.parser import ResponseParser
+from trawl.transport.http11.pool import Site
 from trawl.transport.http11.wire import Wire
 
-__all__ = ["Connection"]
+__all__ = ["SAFE_METHODS", "Connect", "Connection"]
+
+Connect = Callable[[Site], Awaitable[Wire]]
+"""Opens a connection. Raises ``ConnectFailed``; when it is cancelled, it closes what it opened."""
+
+EXPECT_WAIT = 1.0
+"""Seconds that a request with ``Expect: 100-continue`` waits for the server's word before it sends its body."""
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110, 9.2.1
 
 
 class Connection:
@@ -49,11 +62,15 @@ class Connection:
         else:
             self.parser.end()
 
-    async def receive_head(self) -> None:
-        """Read until the headers of the final response are there. Raises what :meth:`receive` does."""
+    async def receive_word(self) -> None:
+        """Wait, not for long, until the server asks for the body or answers without it (RFC 9110, 10.1.1).
+
+        Raises what :meth:`receive` does.
+        """
         parser = self.parser
-        while not parser.has_head:
-            await self.receive()
+        with trio.move_on_after(EXPECT_WAIT):
+            while not (parser.has_head or parser.is_invited):
+                await self.receive()
 
     @property
     def is_reusable(self) -> bool:

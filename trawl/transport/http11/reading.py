@@ -2,66 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Any
-
-import attrs
 import trio
 
-from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
-from trawl.http import Headers, Outcome, Request, Response
-from trawl.transport.decoding import Body, codings_of
+from trawl.errors import DownloadError, ResponseBroken
+from trawl.http import Headers, Outcome, Response
+from trawl.transport.decoding import Body
 from trawl.transport.http11.connection import Connection
 from trawl.transport.http11.watch import Watch
-from trawl.transport.settings import TransportSettings
+from trawl.transport.limits import Limits
 
-__all__ = ["Limits", "read_response"]
-
-logger = logging.getLogger("trawl.transport")
-
-
-@attrs.frozen
-class Limits:
-    """What a response may be.
-
-    Attributes:
-        max_bytes: The largest body, as sent and once decompressed; 0 means no limit.
-        warn_bytes: A larger one is logged; 0 means none is.
-        is_strict: Whether a body that ended early is an error.
-        decodes: Whether compressed bodies are decompressed.
-    """
-
-    max_bytes: int
-    warn_bytes: int
-    is_strict: bool
-    decodes: bool
-
-    @classmethod
-    def of(cls, settings: TransportSettings) -> Limits:
-        """The limits of requests that say nothing."""
-        return cls(
-            settings.download_maxsize,
-            settings.download_warnsize,
-            settings.download_fail_on_dataloss,
-            settings.compression_enabled,
-        )
-
-    def for_request(self, request: Request) -> Limits:
-        """These limits, with what ``request.meta`` says of them."""
-        get = request.meta_get
-        most, warn, strict = get("download_maxsize"), get("download_warnsize"), get("download_fail_on_dataloss")
-        if most is None and warn is None and strict is None:
-            return self
-        return Limits(
-            int(_first(most, self.max_bytes)),
-            int(_first(warn, self.warn_bytes)),
-            bool(_first(strict, self.is_strict)),
-            self.decodes,
-        )
-
-
-def _first(value: Any, default: Any) -> Any:
-    return default if value is None else value
+__all__ = ["read_response"]
 
 
 async def read_response(connection: Connection, outcome: Outcome, limits: Limits, watch: Watch) -> Response:
@@ -78,29 +28,19 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
     if broken is not None and limits.is_strict:
         raise broken
     headers = Headers.from_wire(parser.fields)
-    length = parser.length
-    has_body = outcome.request.method != "HEAD" and parser.status not in {204, 304}
-    if has_body and length is not None and 0 < limits.max_bytes < length:
-        raise BodyTooLarge(f"its body of {length} bytes passes {limits.max_bytes}")
-    coding = headers.get("content-encoding") if limits.decodes else None
-    body = Body(codings_of([coding]) if coding else (), limits.max_bytes)
+    length = parser.length if outcome.request.method != "HEAD" and parser.status not in {204, 304} else None
+    body = limits.body(headers.getlist("content-encoding"), length)
     loss = await _read_body(connection, body, limits, watch, broken)
-    if loss is None and parser.has_excess and has_body and length is not None:
+    if loss is None and parser.has_excess and length is not None:
         loss = ResponseBroken(f"more came than its Content-Length of {length} bytes")
-    loss = loss or body.loss()
-    if loss is not None and limits.is_strict:
-        raise loss
-    whole = body.finish()
-    request = outcome.request
-    if 0 < limits.warn_bytes < len(whole):
-        logger.warning("%r: its body has %d bytes (DOWNLOAD_WARNSIZE is %d)", request, len(whole), limits.warn_bytes)
+    whole, flags = limits.whole(body, loss, outcome.request)
     return Response(
-        request.url,
+        outcome.request.url,
         parser.status,
         headers,
         whole,
-        request,
-        () if loss is None else ("dataloss",),
+        outcome.request,
+        flags,
         outcome.latency,
         ip_address=connection.wire.peer,
         protocol="HTTP/" + parser.version,

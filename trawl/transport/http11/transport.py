@@ -9,7 +9,6 @@ await. Closing never waits.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -19,25 +18,17 @@ from trawl.transport.base import OnSent
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Resolve
 from trawl.transport.http11.connecting import Connector
-from trawl.transport.http11.connection import Connection
+from trawl.transport.http11.connection import SAFE_METHODS, Connect, Connection
 from trawl.transport.http11.parser import ServerLeftError
 from trawl.transport.http11.pool import Pool, Site, room_for_idle
-from trawl.transport.http11.reading import Limits, read_response
+from trawl.transport.http11.reading import read_response
 from trawl.transport.http11.watch import Watch
-from trawl.transport.http11.wire import Wire
 from trawl.transport.http11.writing import Message, message_of
+from trawl.transport.limits import Limits
 from trawl.transport.settings import TransportSettings
 from trawl.transport.wording import words_of
 
 __all__ = ["Connect", "Http11Transport"]
-
-Connect = Callable[[Site], Awaitable[Wire]]
-"""Opens a connection. Raises ``ConnectFailed``; when it is cancelled, it closes what it opened."""
-
-EXPECT_WAIT = 1.0
-"""Seconds that a request with ``Expect: 100-continue`` waits for the server's word before it sends its body."""
-
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110, 9.2.1
 
 
 class Http11Transport:
@@ -171,11 +162,8 @@ class Http11Transport:
     async def _ask_first(self, connection: Connection, message: Message, request: Request, watch: Watch) -> None:
         """Send the head, and the body only when the server has asked for it or said nothing for a while."""
         await connection.ask(message.head)
-        parser = connection.parser
-        with trio.move_on_after(EXPECT_WAIT):
-            while not (parser.has_head or parser.is_invited):
-                await connection.receive()
-        if parser.has_head:
+        await connection.receive_word()
+        if connection.parser.has_head:
             message.is_last = True  # it still expects the body that is not sent (RFC 9110, 10.1.1)
         else:
             watch.sending(trio.current_time())

@@ -1,0 +1,119 @@
+"""A request whose body is a stream, and what can go wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable
+from enum import Enum
+from math import inf
+
+import attrs
+
+from trawl.transport.http11.writing import LAST_CHUNK, chunk, head_bytes
+
+__all__ = ["Failure", "Question", "StreamsError", "Timeouts"]
+
+
+class Failure(Enum):
+    """What went wrong, under the names that httpx has for it."""
+
+    POOL_TIMEOUT = "PoolTimeout"
+    CONNECT_TIMEOUT = "ConnectTimeout"
+    CONNECT = "ConnectError"
+    WRITE_TIMEOUT = "WriteTimeout"
+    READ_TIMEOUT = "ReadTimeout"
+    READ = "ReadError"
+    RESPONSE = "RemoteProtocolError"
+    REQUEST = "LocalProtocolError"
+    SCHEME = "UnsupportedProtocol"
+
+
+class StreamsError(Exception):
+    """An exchange that failed.
+
+    Attributes:
+        failure: How.
+    """
+
+    def __init__(self, failure: Failure, words: str) -> None:
+        super().__init__(words)
+        self.failure = failure
+
+
+@attrs.frozen
+class Timeouts:
+    """The longest waits of one exchange, in seconds.
+
+    Attributes:
+        pool: For a place, if the number of connections is capped.
+        connect: For a connection with its TLS handshake.
+        write: For the server to take a piece.
+        read: For the server to send a piece.
+    """
+
+    pool: float = inf
+    connect: float = inf
+    write: float = inf
+    read: float = inf
+
+
+@attrs.frozen
+class Question:
+    """A request whose body is a stream.
+
+    Attributes:
+        method: In upper case.
+        origin: As ``https://a.example:8443``.
+        path: The path and query.
+        fields: As they are to be sent, ``Host`` and what frames the body among them.
+        body: The body's pieces, read once.
+        timeouts: The longest waits.
+    """
+
+    method: bytes
+    origin: str
+    path: bytes
+    fields: list[tuple[bytes, bytes]]
+    body: AsyncIterable[bytes]
+    timeouts: Timeouts = Timeouts()
+
+    def field(self, name: bytes) -> bytes:
+        """What the request says under ``name``, in lower case; empty if it says nothing."""
+        return b",".join(value for key, value in self.fields if key.lower() == name).lower()
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body is announced (RFC 9112, 6)."""
+        return bool(self.field(b"transfer-encoding")) or self.field(b"content-length") not in {b"", b"0"}
+
+    def head(self) -> bytes:
+        """What goes before the body.
+
+        Raises:
+            StreamsError: It would be more lines than it has fields: there is a line end in one of them.
+        """
+        head = head_bytes(self.method, self.path, self.fields)
+        lines = len(self.fields) + 2
+        if head.count(b"\n") != lines or head.count(b"\r") != lines or b"\0" in head:
+            raise StreamsError(Failure.REQUEST, "Illegal header value: a control character")
+        return head
+
+    async def written(self, *, with_head: bool = True) -> AsyncGenerator[bytes, None]:
+        """The request as it goes on the wire; the head comes with the first piece of the body, unless it was sent.
+
+        Raises:
+            StreamsError: The body is not as long as it says.
+        """
+        waiting = self.head() if with_head else b""
+        is_chunked = bool(self.field(b"transfer-encoding"))
+        left = int(self.field(b"content-length") or 0)
+        async for piece in self.body:
+            left -= len(piece)
+            if not is_chunked and left < 0:
+                raise StreamsError(Failure.REQUEST, "Too much data for declared Content-Length")
+            if piece:
+                yield waiting + (chunk(piece) if is_chunked else piece)
+                waiting = b""
+        if not is_chunked and left > 0:
+            raise StreamsError(Failure.REQUEST, "Too little data for declared Content-Length")
+        if is_chunked or waiting:
+            yield waiting + (LAST_CHUNK if is_chunked else b"")

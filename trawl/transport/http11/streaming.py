@@ -1,0 +1,228 @@
+"""Exchanges whose bodies are streams, for those who want them as they come: httpx's clients.
+
+Theory of operation: as in :mod:`~trawl.transport.http11.transport` a connection is in the pool or in one hand, here
+that of an :class:`Answer`, until its body has ended or it is closed. The caller's code runs between two pieces, so no
+cancel scope can be held open from one to the next: each wait has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
+from math import inf
+from typing import Any
+
+import trio
+
+from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
+from trawl.transport.http11.connection import SAFE_METHODS, Connect, Connection
+from trawl.transport.http11.parser import ServerLeftError
+from trawl.transport.http11.pool import Pool, Site
+from trawl.transport.http11.question import Failure, Question, StreamsError
+from trawl.transport.wording import words_of
+
+__all__ = ["Answer", "Streams"]
+
+
+@contextmanager
+def _told() -> Generator[None, None, None]:
+    """Turn what goes wrong with a connection into one kind of error."""
+    try:
+        yield
+    except ConnectFailed as error:
+        raise StreamsError(Failure.CONNECT, error.cause) from error
+    except DownloadError as error:
+        raise StreamsError(Failure.RESPONSE, error.cause) from error
+    except OSError as error:
+        raise StreamsError(Failure.READ, words_of(error)) from error
+
+
+async def _within(seconds: float, failure: Failure, step: Callable[[], Awaitable[Any]]) -> Any:
+    """What ``step()`` returns; if it takes longer, it is an error of the kind ``failure``."""
+    with trio.move_on_after(seconds):
+        return await step()
+    raise StreamsError(failure, f"timed out after {seconds:g} s")
+
+
+class Answer:
+    """A response whose body has not been read: read it to its end, or close it.
+
+    Attributes:
+        status: The status code.
+        version: ``"1.1"`` and the like.
+        fields: As they came.
+    """
+
+    def __init__(self, exchange: _Exchange) -> None:
+        parser = exchange.connection.parser
+        self.status, self.version, self.fields = parser.status, parser.version, parser.fields
+        self._exchange: _Exchange | None = exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The pieces of the body, as they come and still compressed; once.
+
+        Raises:
+            StreamsError: The body did not come to its end, or not in time.
+        """
+        while (exchange := self._exchange) is not None:
+            for piece in exchange.connection.parser.take():
+                yield piece
+                if self._exchange is None:  # closed in between; the connection may be somebody else's by now
+                    return
+            if exchange.connection.parser.is_complete:
+                self.close()
+                return
+            try:
+                await exchange.receive()
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Put the connection back if the body came to its end, else close it. Safe to call twice."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.close()
+
+
+class Streams:
+    """Sends requests over connections of a pool.
+
+    Args:
+        pool: The idle connections.
+        connect: Opens new ones.
+        most: Connections at once; who asks for more waits for a place. None means no limit.
+    """
+
+    def __init__(self, pool: Pool, connect: Connect, most: int | None = None) -> None:
+        self.pool = pool
+        self.connect = connect
+        self.places = trio.CapacityLimiter(inf if most is None else most)
+
+    async def ask(self, question: Question) -> Answer:
+        """Send the request and read the headers of the response. Cancelling drops the connection.
+
+        A safe request without a body goes again if the server closed an idle connection instead of answering.
+
+        Raises:
+            StreamsError: It failed.
+        """
+        try:
+            site = self.pool.site(question.origin)
+        except DownloadError as error:
+            raise StreamsError(Failure.SCHEME, error.cause) from error
+        token = object()
+        await _within(question.timeouts.pool, Failure.POOL_TIMEOUT, lambda: self.places.acquire_on_behalf_of(token))
+        try:
+            return Answer(await self._asked(site, question, token))
+        except BaseException:
+            self.places.release_on_behalf_of(token)
+            raise
+
+    async def aclose(self) -> None:
+        """Close what is idle, and each other connection when its exchange ends. A checkpoint."""
+        self.pool.close()
+        await trio.lowlevel.checkpoint()
+
+    async def _asked(self, site: Site, question: Question, token: object) -> _Exchange:
+        connection = self.pool.take(site, trio.current_time())
+        is_reused = connection is not None
+        while True:
+            if connection is None:
+                with _told():
+                    seconds = question.timeouts.connect
+                    wire = await _within(seconds, Failure.CONNECT_TIMEOUT, lambda: self.connect(site))
+                    connection = Connection(wire)
+            exchange = _Exchange(self, site, connection, question, token)
+            try:
+                await exchange.begin()
+                return exchange
+            except ServerLeftError as error:
+                connection.close()
+                if not is_reused or question.has_body or question.method.decode() not in SAFE_METHODS:
+                    kind = Failure.READ if isinstance(error.__cause__, OSError) else Failure.RESPONSE
+                    raise StreamsError(kind, str(error)) from error
+                connection, is_reused = None, False
+            except BaseException:
+                connection.close()
+                raise
+
+
+class _Exchange:
+    """One request and response on one connection, and the place that they take."""
+
+    def __init__(self, streams: Streams, site: Site, connection: Connection, question: Question, token: object) -> None:
+        self._streams = streams
+        self._site = site
+        self._question = question
+        self._token = token
+        self._is_last = b"close" in question.field(b"connection")
+        self._broken: ResponseBroken | None = None
+        self.connection = connection
+
+    async def begin(self) -> None:
+        """Send the request and read the headers.
+
+        Raises:
+            StreamsError: It failed.
+            ServerLeftError: The connection ended before the first byte of the response.
+        """
+        parser = self.connection.parser
+        with _told():
+            try:
+                await self._send()
+            except OSError:
+                self._is_last = True  # a server that refuses a body answers and closes while it is still sent
+        while not parser.has_head:
+            await self.receive()
+
+    async def receive(self) -> None:
+        """Wait for what comes next. Raises what :meth:`begin` does."""
+        parser = self.connection.parser
+        had_head = parser.has_head
+        with _told():
+            if self._broken is not None:
+                raise self._broken
+            try:
+                await _within(self._question.timeouts.read, Failure.READ_TIMEOUT, self.connection.receive)
+            except ResponseBroken as error:
+                if had_head or not parser.has_head:
+                    raise
+                self._broken = error  # its headers are all right: what is wrong came behind them in the same read
+            except OSError as error:
+                if parser.has_started:
+                    raise
+                raise ServerLeftError(words_of(error)) from error
+
+    async def _send(self) -> None:
+        connection, question, has_asked = self.connection, self._question, False
+        if question.has_body and b"100-continue" in question.field(b"expect"):
+            has_asked = True
+            await self._sent(question.head(), is_first=True)
+            await connection.receive_word()
+            if connection.parser.has_head:
+                self._is_last = True
+                return
+        async with aclosing(question.written(with_head=not has_asked)) as pieces:
+            async for piece in pieces:
+                await self._sent(piece, is_first=not has_asked)
+                has_asked = True
+
+    async def _sent(self, piece: bytes, *, is_first: bool) -> None:
+        connection, is_head = self.connection, self._question.method == b"HEAD"
+
+        async def send() -> None:
+            await (connection.ask(piece, is_head=is_head) if is_first else connection.wire.send(piece))
+
+        await _within(self._question.timeouts.write, Failure.WRITE_TIMEOUT, send)
+
+    def close(self) -> None:
+        """Put the connection back if it can take another request, else close it, and free its place."""
+        connection, pool = self.connection, self._streams.pool
+        self._streams.places.release_on_behalf_of(self._token)
+        if self._is_last or not connection.is_reusable:
+            connection.close()
+            return
+        if connection.requests == 1:
+            self._site.session = connection.wire.session()
+        pool.give(self._site, connection, trio.current_time())

@@ -1,0 +1,96 @@
+"""What a response may be: its sizes, and what is forgiven."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from trawl.errors import BodyTooLarge, DownloadError
+from trawl.http import Request
+from trawl.transport.decoding import Body, codings_of
+from trawl.transport.settings import TransportSettings
+
+__all__ = ["Limits"]
+
+logger = logging.getLogger("trawl.transport")
+
+
+@attrs.frozen
+class Limits:
+    """What a response may be.
+
+    Attributes:
+        max_bytes: The largest body, as sent and once decompressed; 0 means no limit.
+        warn_bytes: A larger one is logged; 0 means none is.
+        is_strict: Whether a body that ended early is an error.
+        decodes: Whether compressed bodies are decompressed.
+    """
+
+    max_bytes: int
+    warn_bytes: int
+    is_strict: bool
+    decodes: bool
+
+    @classmethod
+    def of(cls, settings: TransportSettings) -> Limits:
+        """The limits of requests that say nothing."""
+        return cls(
+            settings.download_maxsize,
+            settings.download_warnsize,
+            settings.download_fail_on_dataloss,
+            settings.compression_enabled,
+        )
+
+    def for_request(self, request: Request) -> Limits:
+        """These limits, with what ``request.meta`` says of them."""
+        get = request.meta_get
+        most, warn, strict = get("download_maxsize"), get("download_warnsize"), get("download_fail_on_dataloss")
+        if most is None and warn is None and strict is None:
+            return self
+        return Limits(
+            int(_first(most, self.max_bytes)),
+            int(_first(warn, self.warn_bytes)),
+            bool(_first(strict, self.is_strict)),
+            self.decodes,
+        )
+
+    def body(self, codings: Sequence[str], length: int | None) -> Body:
+        """What a body is read into.
+
+        Args:
+            codings: Its ``Content-Encoding`` fields.
+            length: Its length, if it is said beforehand.
+
+        Raises:
+            BodyTooLarge: That is too much.
+            ResponseBroken: More codings than anybody needs.
+        """
+        if length is not None and 0 < self.max_bytes < length:
+            raise BodyTooLarge(f"its body of {length} bytes passes {self.max_bytes}")
+        return Body(codings_of(codings) if self.decodes and codings else (), self.max_bytes)
+
+    def whole(self, body: Body, loss: DownloadError | None, request: Request) -> tuple[bytes, Sequence[str]]:
+        """The bytes of a body that has been read, and the response's flags. A large one is logged.
+
+        Args:
+            body: What came.
+            loss: What was wrong with its end, if anything was.
+            request: What it answers.
+
+        Raises:
+            DownloadError: The loss, or that of a coding that did not come to its end, unless that is forgiven.
+        """
+        loss = loss or body.loss()
+        if loss is not None and self.is_strict:
+            raise loss
+        came = body.finish()
+        if 0 < self.warn_bytes < len(came):
+            logger.warning("%r: its body has %d bytes (DOWNLOAD_WARNSIZE is %d)", request, len(came), self.warn_bytes)
+        return came, () if loss is None else ("dataloss",)
+
+
+def _first(value: Any, default: Any) -> Any:
+    return default if value is None else value
