@@ -13,7 +13,7 @@ import pytest
 def crawl(example: Path, feed: Path, *arguments: str) -> list[dict[str, object]]:
     """The records of a run of the command."""
     command = [sys.executable, "-m", "trawl", "crawl", str(example), "-O", str(feed), "--quiet", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=feed.parent, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=feed.parent, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     return [json.loads(line) for line in feed.read_text(encoding="utf-8").splitlines()]
 
