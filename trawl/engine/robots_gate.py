@@ -4,7 +4,7 @@ The first entry for an origin closes its gate and has robots.txt asked for; the 
 origins' do not. What comes back (RFC 9309, 2.3.1) decides:
 
 * 2xx opens it with rules, 4xx opens it without any.
-* 5xx, a 429 or a broken answer allow nothing. The gate stays closed, robots.txt is asked for again after pauses that
+* 5xx or a broken answer allow nothing. The gate stays closed, robots.txt is asked for again after pauses that
   double, and after ``BACKOFF_GIVE_UP_AFTER`` seconds of that the gate opens on a verdict: what waits ends as
   ``robots_forbidden``, so that a host that refuses for ever does not hang the crawl.
 * An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more; then what waits ends

@@ -6,7 +6,9 @@ Theory of operation: whoever fetches the file hands over what came of it, and ge
 
     2xx                      rules        the group of our own name, else the group of "*"
     4xx, too many redirects  allow all    there is no robots.txt (RFC 9309, 2.3.1.3)
-    5xx, 429, no answer      disallow all for a while, then it is asked for again (RFC 9309, 2.3.1.4)
+    5xx, no answer           disallow all for a while, then it is asked for again (RFC 9309, 2.3.1.4)
+
+A 429 is a 4xx like others here: its plea to slow down is heard by the throttle, which holds the host's pages back.
 
 The group is chosen here and the rules are matched by protego. Protego takes a group whose name is part of our name, and
 knows no product versions; RFC 9309, 2.2.1 compares whole product tokens. So the names in the file are reduced to
@@ -68,7 +70,7 @@ class RobotsFile:
             settings: Times and limits; None: the defaults.
         """
         settings = settings or RobotsSettings()
-        if status == 429 or not 200 <= status < 500:
+        if not 200 <= status < 500:
             return cls.unreachable(failures + 1, settings)
         if status >= 300:
             return cls(expires_after=settings.robotstxt_max_age)
@@ -82,11 +84,7 @@ class RobotsFile:
 
     @classmethod
     def unreachable(cls, failures: int = 1, settings: RobotsSettings | None = None) -> Self:
-        """Disallow everything for a while, because robots.txt could not be had ``failures`` times in a row.
-
-        A 429 counts as this: it says nothing about the file, and reading it as "allow all" would answer a plea to slow
-        down by speeding up.
-        """
+        """Disallow everything for a while, because robots.txt could not be had ``failures`` times in a row."""
         settings = settings or RobotsSettings()
         doublings = min(failures - 1, 30)
         return cls(
