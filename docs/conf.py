@@ -26,7 +26,6 @@ extensions = [
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"trawl {version}"
-html_static_path = ["_static"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
