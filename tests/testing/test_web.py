@@ -152,7 +152,7 @@ async def test_its_name_server_gives_each_host_an_address_of_its_own_unless_they
         "d": ("2001:db8::1", 80, 0, 0),
     }
     assert (await web.resolve("192.0.2.9", 443))[0].sockaddr == ("192.0.2.9", 443)
-    with pytest.raises(OSError, match="nobody.example"):
+    with pytest.raises(OSError, match=r"nobody\.example"):
         await web.resolve("nobody.example", 80)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from trawl.http import Request, Response
 from trawl.observe import Stats
-from trawl.throttling import Reason
+from trawl.throttling import Reason, ScopeReport
 
 __all__ = ["RunningCrawl", "ThrottlingControl"]
 
@@ -55,6 +55,14 @@ class RunningCrawl(Protocol):
 
     def why(self, subject: Request | str) -> Reason | None:
         """Why a pending request, or a scope (by its id), waits; None when nothing holds it up."""
+        ...
+
+    def waiting(self, most: int = 5) -> Sequence[Any]:
+        """What pending requests wait on, the largest groups first: each with ``count``, ``scope`` and ``reason``."""
+        ...
+
+    def report(self) -> Sequence[ScopeReport]:
+        """What each scope did and what limited it, the busiest first."""
         ...
 
     async def fetch(self, request: Request) -> Response:

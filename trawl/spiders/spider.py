@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, ClassVar
 
 from trawl.errors import UsageError
@@ -106,7 +106,7 @@ class Spider:
         """The logger named after the spider."""
         return logging.getLogger(self.name)
 
-    async def start(self) -> AsyncGenerator[Any, None]:
+    async def start(self) -> AsyncIterator[Any]:
         """The first requests (items too), by default one request a start URL.
 
         Read under back-pressure: while nothing that is pending may be sent, and fewer than 10,000 requests are pending.
