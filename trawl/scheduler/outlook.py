@@ -75,10 +75,12 @@ def _why_lane(chooser: Chooser, lane: Lane, now: float) -> Reason | None:
 
 
 def _why_room(room: Room, lane: Lane, now: float) -> Reason:
-    reason = room.scope.reason(now, lane.amount_in(room.scope))
-    if not reason.limit and room.withholds(lane):
+    """What the best entry of a lane waits for, which waits in this room: the scope of its own that opens last."""
+    reasons = [scope.reason(now, lane.amount_in(scope)) for scope in lane.scopes]
+    worst = max(reasons, key=lambda reason: reason.until if reason.limit else -inf)
+    if not worst.limit and room.withholds(lane):
         return Reason(room.scope.id, "claim", inf, "a request of several scopes goes first")
-    return reason
+    return worst if worst.limit else room.scope.reason(now, lane.amount_in(room.scope))
 
 
 def _why_scope(chooser: Chooser, scope_id: str, now: float) -> Reason | None:

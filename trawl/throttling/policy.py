@@ -182,6 +182,7 @@ class ScopePolicy:
         before = (scope.delay, scope.delay_per_slot, scope.concurrency, scope.jitter)
         delay, rest, slots = self._undisturbed(scope.limits)
         scope.delay_limit, scope.delay_source, scope.concurrency_source = self._sources(scope.limits, delay, slots)
+        scope.quota_source = self.kind.source
         jitter = scope.limits.jitter
         standing = self.standing
         if standing is not None and standing.is_backing_off(Base(delay, slots)):

@@ -60,7 +60,7 @@ class Scope:
         delay_limit: What to call the delay in an explanation: ``"backoff"`` or ``"robots"`` where these set it.
         delay_source: Where the delay in force comes from.
         concurrency_source: Where the concurrency in force comes from.
-        quota_source: Where the quota comes from.
+        quota_source: Where the quota comes from, and whatever else is as configured.
         lanes: Lanes with something pending that need it.
         policy: Whatever policy keeps for this scope.
         waiting: Whatever the chooser keeps for this scope.
@@ -164,7 +164,8 @@ class Scope:
             return self.hold_reason
         if self.delay > 0.0 and (at == inf or self.last_sent + self.delay * self._factor() == at):
             return Reason(self.id, self.delay_limit, at, self.delay_source)
-        return Reason(self.id, "delay_per_slot", at, self.delay_source)
+        source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
+        return Reason(self.id, "delay_per_slot", at, source)
 
     def is_tight(self) -> bool:
         """Whether one more could be in another's way: it has spacing or a quota, or one place is left."""

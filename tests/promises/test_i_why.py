@@ -1,0 +1,245 @@
+"""I11: why is it waiting? Which scope, which limit, until when, and where that limit comes from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from math import inf
+from typing import Any
+
+import pytest
+import trio
+
+import trawl
+from tests.promises.crawling import EXACT, FREE, a_web, page
+from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
+
+A = "http://a.example"
+
+
+class Asking(trawl.Spider):
+    """Puts requests in at 0.0 and asks, at ``at``, why the one named ``subject`` waits, and why its scope does."""
+
+    name = "asking"
+    requests: Callable[[], list[trawl.Request]]
+    at = 0.05
+    subject = "last"
+    scope = "a.example"
+    pause = 0.0
+
+    async def start(self) -> AsyncGenerator[trawl.Request, None]:
+        yield trawl.Request("http://start.example/", meta={"throttling_scopes": [], "dont_obey_robotstxt": True})
+
+    async def parse(self, response: trawl.Response, **kwargs: object) -> AsyncGenerator[Any, None]:
+        if response.url == "http://start.example/":
+            pending = type(self).requests()
+            for request in pending:
+                yield request
+            self.subject_request = next(request for request in pending if request.url.endswith(self.subject))
+            meta = {"throttling_scopes": [], "delay": self.at, "dont_obey_robotstxt": True}
+            yield trawl.Request("http://start.example/ask", meta=meta, priority=10)
+        elif response.url.endswith("ask"):
+            await trio.sleep(self.pause)
+            yield {"why": self.told(self.crawl.why(self.subject_request))}
+            yield {"why": self.told(self.crawl.why(self.scope))}
+            raise trawl.CloseSpider("asked")
+
+    def told(self, reason: Any) -> Any:
+        if reason is None:
+            return None
+        until = reason.until - (trio.current_time() - self.crawl.elapsed)
+        return reason.scope, reason.limit, round(until, 6), reason.source
+
+
+def asked(
+    requests: Callable[[], list[trawl.Request]], web: SimulatedWeb, at: float = 0.05, **settings: Any
+) -> list[Any]:
+    """Why the request that ends in "last" waits, and why the scope does."""
+    options = {key: settings.pop(key) for key in ("subject", "scope", "pause") if key in settings}
+
+    class Asks(Asking):
+        pass
+
+    Asks.requests = staticmethod(requests)
+    given = {**FREE, "SHUTDOWN_TIMEOUT": 0.0, **settings}
+    return [item["why"] for item in simulate(Asks, web, settings=given, at=at, **options).items]
+
+
+def two(scopes: object = None) -> Callable[[], list[trawl.Request]]:
+    return lambda: [page(f"{A}/first", scopes), page(f"{A}/last", scopes)]
+
+
+def test_i11_all_slots_are_busy() -> None:
+    own, scope = asked(two(), a_web("a.example", latency=9.0))
+    assert own == scope == ("a.example", "concurrency", inf, "configuration")
+
+
+def test_i11_a_delay_of_the_configuration() -> None:
+    own, scope = asked(two(), a_web("a.example"), at=0.5, DOWNLOAD_DELAY=3.0)
+    assert own == scope == ("a.example", "delay", 3.0, "configuration")
+
+
+def test_i11_a_delay_of_the_scopes_own_configuration() -> None:
+    limits = {"a.example": {"delay": 4.0}}
+    own, scope = asked(two(), a_web("a.example"), at=0.5, THROTTLING_SCOPES=limits)
+    assert own == scope == ("a.example", "delay", 4.0, "THROTTLING_SCOPES['a.example']")
+
+
+def test_i11_a_delay_per_slot() -> None:
+    own, scope = asked(two(), a_web("a.example"), at=0.5, DOWNLOAD_DELAY_PER_SLOT=3.0)
+    assert own == scope == ("a.example", "delay_per_slot", 3.0, "configuration")
+
+
+def test_i11_a_quota() -> None:
+    limits = {"api": {"quota": 10, "window": 60.0}}
+
+    def requests() -> list[trawl.Request]:
+        return [page(f"{A}/first", {"api": 8}), page(f"{A}/last", {"api": 3})]
+
+    own, scope = asked(requests, a_web("a.example"), at=0.5, scope="api", THROTTLING_SCOPES=limits)
+    # One more of 1.0 would fit; what waits needs 3.
+    assert own == scope == ("api", "quota", 60.0, "THROTTLING_SCOPES['api']")
+
+
+def refusing(headers: dict[str, str] | None = None, **host: Any) -> SimulatedWeb:
+    web = a_web("a.example", latency=0.1, handler=lambda request: SimulatedResponse(429, headers=headers), **host)
+    return web
+
+
+def test_i11_backoff_step_n() -> None:
+    own, scope = asked(two(), refusing(), at=0.5, DOWNLOAD_DELAY=1.0)
+    assert own == scope == ("a.example", "backoff", 2.1, f"backoff step 1: 429 of {A}/first")
+    own, scope = asked(two(), refusing(), at=3.0, subject="first", DOWNLOAD_DELAY=1.0)
+    assert own == scope == ("a.example", "backoff", 6.2, f"backoff step 2: 429 of {A}/last")
+
+
+@pytest.mark.parametrize(
+    ("header", "value"), [("Retry-After", "30"), ("RateLimit-Reset", "30"), ("X-RateLimit-Reset", "30")]
+)
+def test_i11_the_header_of_which_response(header: str, value: str) -> None:
+    headers = {header: value, "RateLimit-Remaining": "0"} if "Reset" in header else {header: value}
+    if header.startswith("X-"):
+        headers = {header: value, "X-RateLimit-Remaining": "0"}
+    own, scope = asked(two(), refusing(headers), at=0.5)
+    assert own == scope
+    assert own[:3] == ("a.example", "hint", 30.1)
+    assert own[3].startswith(header)
+    assert f"429 of {A}/first" in own[3]
+
+
+def test_i11_the_throttling_manager() -> None:
+    class Holding:
+        def get_initial_backoff(self) -> Any:
+            return {"a.example": {"delay": 9.0}}
+
+    own, scope = asked(two(), a_web("a.example"), THROTTLING_MANAGER=Holding)
+    assert own == scope
+    assert own[:3] == ("a.example", "hint", 9.0)
+    assert "get_initial_backoff" in own[3]
+
+
+def test_i11_robots_txt() -> None:
+    web = a_web("a.example", robots="User-agent: *\nCrawl-delay: 7")
+    own, scope = asked(two(), web, at=7.5, ROBOTSTXT_OBEY=True)
+    assert own == scope
+    assert own[:3] == ("a.example", "robots", 14.0)
+    assert own[3] == "Crawl-delay 7 of robots.txt"
+
+
+def test_i11_robots_txt_that_is_still_being_read() -> None:
+    own, scope = asked(two(), a_web("a.example", latency=5.0), ROBOTSTXT_OBEY=True)
+    assert own == (A, "gate", inf, "robots.txt")
+    assert scope == ("a.example", "concurrency", inf, "configuration")  # its one slot carries robots.txt
+
+
+def test_i11_the_requests_own_delay() -> None:
+    def requests() -> list[trawl.Request]:
+        return [trawl.Request(f"{A}/last", meta={"delay": 40.0})]
+
+    own, scope = asked(requests, a_web("a.example"))
+    assert own == ("", "not_before", 40.0, "the request's own delay")
+    assert scope is None
+
+
+def test_i11_the_cap_on_all() -> None:
+    def requests() -> list[trawl.Request]:
+        return [trawl.Request(f"http://{host}.example/{path}") for host, path in ("a1", "b2", ("c", "last"))]
+
+    web = a_web("a.example", "b.example", "c.example", latency=9.0)
+    # The page that asks is sent when the first place is free again, and asks when the second page has taken that.
+    own, scope = asked(requests, web, at=1.0, pause=0.5, scope="c.example", CONCURRENT_REQUESTS=1)
+    assert own == ("", "places", inf, "CONCURRENT_REQUESTS")
+    assert scope is None  # it is no limit of the scope's
+
+
+def test_i11_of_several_scopes_the_one_that_opens_last() -> None:
+    limits = {"x": {"delay": 3.0}, "y": {"delay": 8.0}, "z": {"delay": 5.0}}
+    own, scope = asked(two(["x", "y", "z"]), a_web("a.example"), at=0.5, scope="y", THROTTLING_SCOPES=limits)
+    assert own == scope == ("y", "delay", 8.0, "THROTTLING_SCOPES['y']")
+
+
+def test_i11_a_request_far_behind_in_the_frontier() -> None:
+    def requests() -> list[trawl.Request]:
+        return [trawl.Request(f"{A}/{number}") for number in range(300)] + [trawl.Request(f"{A}/last")]
+
+    own, scope = asked(requests, a_web("a.example"), at=0.5, DOWNLOAD_DELAY=3.0)
+    assert own == scope == ("a.example", "delay", 3.0, "configuration")
+
+
+def test_i11_a_scope_that_holds_with_nothing_pending_in_any_spelling() -> None:
+    def requests() -> list[trawl.Request]:
+        return [trawl.Request(f"{A}/last")]
+
+    own, scope = asked(requests, a_web("a.example"), at=0.5, scope="A.EXAMPLE.", DOWNLOAD_DELAY=3.0)
+    assert own is None  # it was sent
+    assert scope == ("a.example", "delay", 3.0, "configuration")
+
+
+def test_i11_nothing_is_in_the_way() -> None:
+    own, scope = asked(two(), a_web("a.example"), at=0.5)
+    assert (own, scope) == (None, None)
+    assert asked(two(), a_web("a.example"), at=0.5, scope="nobody")[1] is None
+
+
+class Waiting(Asking):
+    """Says what the pending requests wait for, the largest groups first."""
+
+    async def parse(self, response: trawl.Response, **kwargs: object) -> AsyncGenerator[Any, None]:
+        if response.url.endswith("ask"):
+            yield {"waiting": [(group.count, self.told(group.reason)) for group in self.crawl.waiting(10)]}
+            raise trawl.CloseSpider("asked")
+        async for output in super().parse(response):
+            yield output
+
+
+def test_i11_the_same_for_all_that_wait() -> None:
+    def requests() -> list[trawl.Request]:
+        urls = [f"{A}/{number}" for number in range(5)] + [f"http://b.example/{number}" for number in range(3)]
+        return [trawl.Request(url) for url in urls] + [trawl.Request(f"{A}/last", meta={"delay": 30.0})]
+
+    Waiting.requests = staticmethod(requests)
+    limits = {"b.example": {"delay": 9.0}}
+    settings = {**EXACT, "THROTTLING_SCOPES": limits, "SHUTDOWN_TIMEOUT": 0.0}
+    sim = simulate(Waiting, a_web("a.example", "b.example"), settings=settings, at=0.5)
+    assert sim.items[0]["waiting"] == [
+        (4, ("a.example", "delay", 1.0, "configuration")),
+        (2, ("b.example", "delay", 9.0, "THROTTLING_SCOPES['b.example']")),
+        (1, ("", "not_before", 30.0, "the request's own delay")),
+    ]  # fmt: skip
+
+
+def test_i11_at_the_end_each_scope_tells_what_limited_it() -> None:
+    sim = simulate(_listed(10), a_web("a.example", latency=0.25), settings=EXACT)
+    [row] = [row for row in sim.report if row.scope == "a.example"]
+    assert (row.requests, row.sends, row.rate, row.allowed) == (10, 10, 1.0, 1.0)
+    assert max(row.limited, key=lambda limit: row.limited[limit]) == "delay"
+
+
+def _listed(count: int) -> type[trawl.Spider]:
+    class Listed(trawl.Spider):
+        name = "listed"
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            for number in range(count):
+                yield trawl.Request(f"{A}/{number}")
+
+    return Listed
