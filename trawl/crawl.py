@@ -21,7 +21,8 @@ import trio
 
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.clock import WallClock
-from trawl.engine import Crawl, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
+from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
+from trawl.engine.callbacks import culprits
 from trawl.errors import FeedError
 from trawl.feeds import FeedsSettings, open_feeds
 from trawl.frontier import MemoryFrontier
@@ -277,8 +278,19 @@ async def crawl_with(
         address_of=whereabouts.address_of,
     )
     async with feeds:
-        ended = await run_plan(plan)
+        ended = await _alone(run_plan(plan))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
+
+
+async def _alone(running: Awaitable[Ended]) -> Ended:
+    """What ``running`` gives; or what ended it, a failing ``open_spider`` say, out of the groups of the nurseries."""
+    try:
+        return await running
+    except BaseExceptionGroup as group:
+        found = culprits(group)
+        if len(found) != 1:
+            raise
+    raise found[0]
 
 
 def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts) -> Transport:

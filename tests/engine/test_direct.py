@@ -11,7 +11,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl.exceptions import IgnoreRequest, NameNotResolved, UnsupportedScheme
+import trawl.throttling
+from trawl.exceptions import DownloadError, IgnoreRequest, NameNotResolved, UnsupportedScheme
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
@@ -179,3 +180,90 @@ async def test_start_may_fetch_too(autojump_clock: MockClock) -> None:
 
     run = await web().crawl(Starts, settings=FREE)
     assert run.items == [{"url": "http://a.example/list"}]
+
+
+async def test_a_pipeline_that_fetches_before_the_crawl_has_begun_is_told_so(autojump_clock: MockClock) -> None:
+    class Early:
+        async def open_spider(self, spider: trawl.Spider) -> None:
+            await spider.fetch(Request("http://a.example/token"))
+
+    with pytest.raises(IgnoreRequest, match="has not begun"):
+        await web().crawl(Asks, settings={**FREE, "ITEM_PIPELINES": {Early: 1}})
+
+
+async def test_a_direct_fetch_that_is_redirected_while_the_crawl_ends_does_not_hold_it_up(
+    autojump_clock: MockClock,
+) -> None:
+    class Redirected(trawl.Spider):
+        name = "redirected"
+        start_urls = ("http://a.example/",)
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.fetch, Request("http://a.example/moved"))
+                await trio.sleep(1)
+                self.crawl.shutdown()
+
+    def answer(request: Request) -> SimulatedResponse:
+        moved = request.url.endswith("/moved")
+        return SimulatedResponse(status=301 if moved else 200, headers={"Location": "/there"}, latency=5)
+
+    made = SimulatedWeb()
+    made.add_host("a.example", handler=answer)
+    run = await made.crawl(Redirected, settings=FREE)
+    assert run.reason == "shutdown"
+    assert run.elapsed == pytest.approx(10)
+    assert len(run.sends) == 2
+
+
+async def test_a_pipeline_that_fetches_does_not_hold_up_a_shutdown(autojump_clock: MockClock) -> None:
+    class Fetches:
+        async def process_item(self, item: Any, spider: trawl.Spider) -> Any:
+            await spider.fetch(Request("http://a.example/detail"))
+
+    class Gives(trawl.Spider):
+        name = "gives"
+        start_urls = ("http://a.example/", "http://a.example/next")
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"url": response.url}
+
+        async def stop(self) -> None:
+            await trio.sleep(10)
+            self.crawl.shutdown()
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            yield Request("http://a.example/")
+            await self.stop()
+
+    run = await web().crawl(Gives, settings={**FREE, "DOWNLOAD_DELAY": 60.0, "ITEM_PIPELINES": {Fetches: 1}})
+    assert run.reason == "shutdown"
+    assert run.elapsed == pytest.approx(10, abs=0.1)
+
+
+async def test_a_manager_that_fails_on_a_redirect_harms_only_the_fetch(autojump_clock: MockClock) -> None:  # C9
+    class Fails(trawl.throttling.ThrottlingManager):
+        def get_scopes(self, request: Request) -> Any:
+            if request.url.endswith("/there"):
+                raise LookupError("no scopes")
+            return super().get_scopes(request)
+
+    class Redirected(trawl.Spider):
+        name = "redirected"
+        start_urls = ("http://a.example/",)
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            with pytest.raises(DownloadError, match="no throttling scopes"):
+                await self.fetch(Request("http://a.example/moved"))
+            return {"url": response.url}
+
+    def answer(request: Request) -> SimulatedResponse:
+        moved = request.url.endswith("/moved")
+        return SimulatedResponse(status=301 if moved else 200, headers={"Location": "/there"})
+
+    made = SimulatedWeb()
+    made.add_host("a.example", handler=answer)
+    run = await made.crawl(Redirected, settings={**FREE, "THROTTLING_MANAGER": Fails})
+    assert run.reason == "finished"
+    assert len(run.items) == 1
+    assert run.stats["scope_errors"] == 1

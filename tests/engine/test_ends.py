@@ -13,7 +13,7 @@ import trawl
 from trawl.blocking import InlineBlocking
 from trawl.crawl import crawl_with
 from trawl.engine import Crawl, ItemSink, Watcher
-from trawl.errors import FeedError
+from trawl.errors import FeedError, UsageError
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
@@ -198,3 +198,42 @@ def test_a_spider_is_bound_to_one_crawl_only() -> None:
     spider = Slow()
     with pytest.raises(RuntimeError, match="not running"):
         _ = spider.crawl
+
+
+class Refuses:
+    """A pipeline that can't be opened."""
+
+    def open_spider(self, spider: trawl.Spider) -> None:
+        raise ConnectionError("no database")
+
+
+async def test_a_pipeline_that_can_not_be_opened_is_the_error_of_the_crawl(autojump_clock: MockClock) -> None:
+    with pytest.raises(ConnectionError, match="no database"):
+        await crawled(Slow, {**FREE, "ITEM_PIPELINES": {Refuses: 1}})
+
+
+async def test_an_exit_in_a_callback_ends_the_program_with_its_status(autojump_clock: MockClock) -> None:
+    class Exits(Slow):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            raise SystemExit(3)
+
+    with pytest.raises(SystemExit) as exit:
+        await crawled(Exits)
+    assert exit.value.code == 3
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("allowed_domains", "a.example"),
+        ("allowed_domains", ["http://a.example/"]),
+        ("handle_httpstatus_list", 404),
+        ("handle_httpstatus_list", "404"),
+    ],
+)
+async def test_a_spiders_attribute_of_a_wrong_kind_is_refused_in_one_sentence(
+    attribute: str, value: object, autojump_clock: MockClock
+) -> None:
+    spider = type("Wrong", (Slow,), {attribute: value})
+    with pytest.raises(UsageError, match=rf"slow: {attribute} "):
+        await crawled(spider)

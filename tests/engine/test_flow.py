@@ -338,3 +338,55 @@ async def test_a_server_error_is_tried_again_and_its_callback_called_once(autoju
     assert len(run.items) == 1
     assert run.stats["retry_count"] == 2
     assert run.stats["request_count"] == 3
+
+
+@pytest.mark.parametrize(
+    "meta", [{"handle_httpstatus_list": 404}, {"handle_httpstatus_list": None}, {"delay": "soon"}, {"delay": object()}]
+)
+async def test_meta_of_a_wrong_kind_harms_no_other(meta: dict[str, Any], autojump_clock: MockClock) -> None:  # C9
+    class Wrong(trawl.Spider):
+        name = "wrong"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            yield Request("http://a.example/wrong", meta=meta)
+            yield Request("http://a.example/right")
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"status": response.status}
+
+    web = SimulatedWeb()
+    web.add_host(
+        "a.example", handler=lambda request: SimulatedResponse(status=404 if request.url.endswith("/wrong") else 200)
+    )
+    run = await web.crawl(Wrong, settings=FREE)
+    assert run.reason == "finished"
+    one_status = meta.get("handle_httpstatus_list") == 404
+    assert [item["status"] for item in run.items] == ([404, 200] if one_status else [200])
+
+
+class Tasks(trio.abc.Instrument):
+    """The most tasks that there were at once."""
+
+    def __init__(self) -> None:
+        self.living = self.most = 0
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self.living += 1
+        self.most = max(self.most, self.living)
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        self.living -= 1
+
+
+async def test_a_multitude_of_forbidden_links_is_not_a_multitude_of_tasks(autojump_clock: MockClock) -> None:  # C4
+    web = SimulatedWeb()
+    web.add_host("a.example", robots="User-agent: *\nDisallow: /private")
+    web.add_page("http://a.example/", links=[f"/private/{i}" for i in range(1000)])
+    tasks = Tasks()
+    trio.lowlevel.add_instrument(tasks)
+    try:
+        run = await web.crawl(Follows, settings=FREE)
+    finally:
+        trio.lowlevel.remove_instrument(tasks)
+    assert run.stats["robots_forbidden"] == 1000
+    assert tasks.most < 200

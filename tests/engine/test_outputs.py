@@ -117,7 +117,6 @@ async def test_a_callback_without_end_lets_others_run_whatever_takes_its_outputs
     has_run = trio.Event()
 
     async def other() -> None:
-        await trio.lowlevel.checkpoint()
         has_run.set()
 
     async with trio.open_nursery() as nursery:

@@ -131,3 +131,24 @@ async def test_duplicate_start_urls_are_fetched_once(autojump_clock: MockClock) 
     run = await web.crawl(Twice, settings=FREE)
     assert len(run.items) == 1
     assert run.stats["dupefilter_filtered"] == 1
+
+
+@pytest.mark.parametrize("kind", ["generator", "coroutine", "list"])
+async def test_a_start_that_is_no_async_generator_is_told_what_it_has_to_be(
+    kind: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def coroutine() -> list[Request]:
+        return []  # pragma: no cover  # never run
+
+    def generator() -> Iterator[Request]:
+        yield Request("http://a.example/")  # pragma: no cover  # never run
+
+    class Plain(trawl.Spider):
+        name = "plain"
+
+        def start(self) -> Any:
+            return coroutine() if kind == "coroutine" else generator() if kind == "generator" else []
+
+    run = await SimulatedWeb().crawl(Plain, settings=FREE)
+    assert run.reason == "start_error"
+    assert f"`async def` with a `yield` in it; it gave a {kind}" in caplog.text

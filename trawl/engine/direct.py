@@ -75,10 +75,13 @@ class DirectFetches:
 
         Raises:
             DownloadError: There is no response.
-            IgnoreRequest: It is refused by robots.txt or a middleware, or the crawl is ending and no callback asked.
+            IgnoreRequest: It is refused by robots.txt or a middleware, or the crawl is ending and no callback asked, or
+                it has not begun.
         """
         if scheme_of(request.url) not in FETCHED_SCHEMES:
             raise UnsupportedScheme("only http and https are fetched", url=request.url, method=request.method)
+        if not self._state.open and not self._state.is_ending:
+            raise IgnoreRequest(f"{request!r}: the crawl has not begun, or is over")
         answer = Answer(current_turn.get())
         async with self._room:
             if answer.parent is not None:
@@ -104,18 +107,19 @@ class DirectFetches:
         return outcome.response
 
     def give_up(self) -> None:
-        """The crawl is ending and sends nothing new: end the callbacks whose direct fetches have not been sent."""
+        """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""
         for answer in list(self._waiting):
-            if answer.turn is None:
+            if answer.turn is None and answer.outcome is None:
                 self._give_up(answer)
 
     def _give_up(self, answer: Answer) -> None:
+        assert answer.entry is not None
+        self._withdraw(answer)
         if answer.parent is not None:
             answer.parent.cancel_scope.cancel()
-        else:
-            assert answer.entry is not None
-            request = answer.entry.request
-            answer.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
+        # Outside callbacks, and in a pipeline, which is shielded from its callback's scope, it is an error.
+        request = answer.entry.request
+        answer.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
 
     def _withdraw(self, answer: Answer) -> None:
         if answer.turn is not None:

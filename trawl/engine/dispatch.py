@@ -20,6 +20,9 @@ from trawl.throttling import Throttle
 
 __all__ = ["Dispatcher"]
 
+MOST_REFUSED = 100
+"""Refused requests whose tasks are started before they are let run: an origin may forbid all of a million links."""
+
 
 class Dispatcher:
     """Grants what may go, until the crawl is idle or ending."""
@@ -61,6 +64,7 @@ class Dispatcher:
 
     async def _grant(self, nursery: trio.Nursery) -> None:
         state, chooser, heads = self._state, self._chooser, self._heads
+        refused = 0
         self._throttle.tick(trio.current_time())
         while not state.is_ending:
             if heads.are_wanted:
@@ -75,6 +79,9 @@ class Dispatcher:
             if isinstance(entry, Refused):
                 nursery.start_soon(self._flow.refuse, entry.entry, entry.reason)
                 self._gone(entry.entry)
+                refused += 1
+                if refused % MOST_REFUSED == 0:  # no place limits them
+                    await trio.lowlevel.checkpoint()
                 continue
             turn = Turn(entry)
             if entry.waiter is not None:

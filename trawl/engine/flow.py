@@ -42,22 +42,17 @@ logger = logging.getLogger("trawl.engine")
 class StatusRule:
     """Which statuses go to the callback; the others go to the errback as an error with the response."""
 
-    __slots__ = ("_all", "_codes")
+    __slots__ = ("_codes",)
 
     def __init__(self, settings: EngineSettings, spider: Spider) -> None:
-        self._all = settings.httperror_allow_all or bool(getattr(spider, "handle_httpstatus_all", False))
-        self._codes = frozenset(settings.httperror_allowed_codes) | frozenset(spider.handle_httpstatus_list)
+        codes = frozenset(settings.httperror_allowed_codes)
+        self._codes: Container[int] = codes.union(spider.handle_httpstatus_list)
+        if settings.httperror_allow_all or getattr(spider, "handle_httpstatus_all", False):
+            self._codes = range(1000)
 
     def is_handled(self, request: Request, status: int) -> bool:
         """Whether the callback of ``request`` wants a response with ``status``; meta is asked first."""
-        if 200 <= status < 300:
-            return True
-        if request.meta_get("handle_httpstatus_all"):
-            return True
-        codes: Container[int] | None = request.meta_get("handle_httpstatus_list")
-        if codes is not None:
-            return status in codes
-        return self._all or status in self._codes
+        return 200 <= status < 300 or request.wants_status(status, self._codes)
 
 
 class Flow:

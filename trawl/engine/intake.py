@@ -52,7 +52,7 @@ class Intake:
         if records:
             self._state.opened(len(records))
             await self._frontier.push_many(records)
-            self._heads.pushed(records)
+            self._stored(records)
 
     async def finish(self, lease: Record, requests: Sequence[Request], *, depth: int) -> None:
         """End a lease and store what came of it, in one step."""
@@ -61,7 +61,7 @@ class Intake:
             self._state.opened(len(records))
         await self._frontier.acknowledge(lease, records)
         if records:
-            self._heads.pushed(records)
+            self._stored(records)
         self._state.ended()
 
     async def give_back(self, lease: Record) -> None:
@@ -135,13 +135,18 @@ class Intake:
             return "dupefilter_filtered"
         return await self._record(request, mark) or "scope_errors"
 
+    def _stored(self, records: Sequence[Record]) -> None:
+        self._heads.pushed(records)
+        self._state.pulse.beat()  # where the frontier waited for a disk, the dispatcher has looked before
+
     async def _record(self, request: Request, mark: bytes | None) -> Record | None:
         try:
+            until = not_before(request)
             scopes = self._throttle.scopes_of_nowait(request)
             if scopes is None:
                 scopes = await self._throttle.scopes_of(request)
         except Exception:
-            logger.exception("%s %s is dropped: the throttling manager could not name its scopes", request.method, request.url)
+            logger.exception("%r is dropped: its meta, or the manager, names no right scopes or delay", request)
             self._stats.inc("scope_errors")
             if mark is not None:
                 await self._frontier.disclaim([mark])
@@ -149,9 +154,9 @@ class Intake:
         origin = self._origin_of(request)
         amounts = self._amounts(scopes)
         if not amounts:
-            return Record(request, scopes, origin, mark, not_before(request))
+            return Record(request, scopes, origin, mark, until)
         share = next(amount for amount in amounts if amount is not None)  # the larger goes first among its equals (F07)
-        return Record(request, scopes, origin, mark, not_before(request), share, amounts)
+        return Record(request, scopes, origin, mark, until, share, amounts)
 
     def _amounts(self, scopes: Scopes) -> Amounts:
         """The amounts that a request names of scopes with a quota; empty where it names none."""

@@ -13,7 +13,7 @@ from trawl.items import is_item
 __all__ = ["BATCH", "Outputs"]
 
 BATCH = 100
-"""Requests of one callback that are held before they are stored (C4), and items that it gives without letting others run:
+"""Requests of one callback that are held before they are stored (C4), and items that it gives before others may run:
 a callback may yield a million, or never end."""
 
 

@@ -24,6 +24,7 @@ from trawl.engine.sending import Recorder, Sending
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State
 from trawl.engine.succession import Succession
+from trawl.errors import UsageError
 from trawl.frontier import Frontier
 from trawl.http import Middleware
 from trawl.middleware import compose
@@ -166,7 +167,7 @@ def _core(plan: Plan) -> _Core:
     throttle.bind(_moved(chooser, places, state))
     heads = Heads(plan.frontier, chooser, gates.ensured(page_entry))
     intake = Intake(
-        admission=Admission(plan.scheduler, plan.spider.allowed_domains),
+        admission=_admission(plan),
         frontier=plan.frontier,
         heads=heads,
         throttle=throttle,
@@ -176,6 +177,13 @@ def _core(plan: Plan) -> _Core:
     )
     gates.bind(chooser, intake)
     return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake)
+
+
+def _admission(plan: Plan) -> Admission:
+    try:
+        return Admission(plan.scheduler, plan.spider.allowed_domains)
+    except ValueError as error:
+        raise UsageError(f"{plan.spider.name}: {error}") from error
 
 
 def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:

@@ -7,9 +7,10 @@ is read as fast as they can be sent.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 import trio
 
@@ -78,7 +79,7 @@ class Reading:
 
     async def _read(self) -> None:
         outputs = Outputs(self._outlet, self._intake, 0)
-        async with aclosing(cast("Any", self._spider.start())) as started:
+        async with aclosing(_asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:
                     with self._waiting.shielded():
@@ -106,3 +107,13 @@ class Reading:
                 return
         self.has_failed = True
         logger.error("%r: start() failed: what it gave before goes on", self._spider, exc_info=failure)
+
+
+def _asynchronous(started: Any) -> Any:
+    """What ``start()`` gave, if it is an asynchronous generator."""
+    if hasattr(started, "__anext__"):
+        return started
+    if inspect.iscoroutine(started):
+        started.close()  # or Python complains that nobody awaited it
+    kind = type(started).__name__
+    raise TypeError(f"start() is an async generator, `async def` with a `yield` in it; it gave a {kind}")

@@ -105,10 +105,11 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
             if state.is_ending:
                 logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.chooser.in_flight)
                 parts.reading.stop()
-                parts.direct.give_up()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
+            parts.direct.give_up()
             while state.turns or state.is_reading:
                 await state.pulse.wait(math.inf)
+                parts.direct.give_up()  # one that was on the wire may have been redirected meanwhile
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             parts.shields.cancel()

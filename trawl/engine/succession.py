@@ -6,18 +6,23 @@ from the count of what is open.
 
 from __future__ import annotations
 
+import logging
+
 import trio
 
 from trawl.engine.intake import Intake, page_entry
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import State
 from trawl.engine.turn import Turn
+from trawl.errors import DownloadError
 from trawl.frontier import Frontier, Record
-from trawl.http import Replace
+from trawl.http import Outcome, Replace
 from trawl.observe import Stats
 from trawl.scheduler import Chooser, Entry
 
 __all__ = ["Succession"]
+
+logger = logging.getLogger("trawl.engine")
 
 
 class Succession:
@@ -69,7 +74,14 @@ class Succession:
         waiter = turn.entry.waiter
         assert waiter is not None
         then.request.depth = turn.entry.request.depth
-        entry = await self._intake.direct_entry(then.request, waiter, passes_gate=turn.entry.passes_gate)
+        request = then.request
+        try:
+            entry = await self._intake.direct_entry(request, waiter, passes_gate=turn.entry.passes_gate)
+        except Exception as error:  # a user's manager
+            logger.exception("%r: the throttling manager could not name its scopes", request)
+            self._stats.inc("scope_errors")
+            waiter.deliver(Outcome(request, error=DownloadError(f"no throttling scopes: {error!r}", url=request.url)))
+            return
         waiter.entry, waiter.turn = entry, None
         self._count(then)
         self._push(entry, not_before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
@@ -180,6 +180,20 @@ class Request:
     def meta_get(self, key: str, default: Any = None) -> Any:
         """What ``meta`` has under ``key``; makes no dictionary where there is none, as reading ``meta`` would."""
         return default if self._meta is None else self._meta.get(key, default)
+
+    def wants_status(self, status: int, codes: Container[int]) -> bool:
+        """Whether the spider asked for responses with ``status``.
+
+        ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (statuses, or one) in the meta say so, or else ``codes``.
+        """
+        if self._meta is None:
+            return status in codes
+        if self._meta.get("handle_httpstatus_all"):
+            return True
+        wanted = self._meta.get("handle_httpstatus_list")
+        if wanted is None:
+            wanted = codes
+        return status in wanted if isinstance(wanted, Container) else wanted == status
 
     @property
     def cb_kwargs(self) -> dict[str, Any]:

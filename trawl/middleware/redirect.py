@@ -65,9 +65,7 @@ def redirect(
 
 def _is_wanted(request: Request, status: int, handled_statuses: Container[int]) -> bool:
     """Whether the spider wants the redirect itself."""
-    if request.meta_get("dont_redirect") or request.meta_get("handle_httpstatus_all"):
-        return True
-    return status in request.meta_get("handle_httpstatus_list", handled_statuses)
+    return bool(request.meta_get("dont_redirect")) or request.wants_status(status, handled_statuses)
 
 
 def _follow(
