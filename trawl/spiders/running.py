@@ -65,10 +65,6 @@ class RunningCrawl(Protocol):
         """What each scope did and what limited it, the busiest first."""
         ...
 
-    def waiting(self, most: int = 5) -> Sequence[Any]:
-        """What pending requests wait on, the largest groups first: each with its ``count`` and its ``reason``."""
-        ...
-
     async def fetch(self, request: Request) -> Response:
         """Send a request through the throttle and wait for its response."""
         ...
