@@ -33,6 +33,7 @@ PERIOD = 300.0
 _NEAR_ZERO = 0.01
 _BUSY = 0.9  # of the looks with something pending: then it is not for lack of requests
 _REACHED = 0.9
+_QUICK = 1.1  # times the latency of the first period: pages that stay as quick as they were
 _ENOUGH = 20  # answers in a period that a figure may be drawn from
 _HOSTS = 10_000  # hosts whose warning was given, as far as that is remembered
 
@@ -228,7 +229,7 @@ class Alarms:
         items, latency = watch.items / watch.looks, watch.latency / watch.looks
         if watch.first_items is None:
             watch.first_items, watch.first_latency = items, latency
-        elif items < watch.first_items / 2.0 and latency <= watch.first_latency:
+        elif items < watch.first_items / 2.0 and latency <= watch.first_latency * _QUICK:
             self._once(
                 watch, "items",
                 "%s: %.2g items a response, after %.2g at first, and the pages stay quick: is it blocking us?",
