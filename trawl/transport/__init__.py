@@ -8,14 +8,19 @@ from trawl.transport.base import OnSent, Transport
 from trawl.transport.settings import TransportSettings
 
 if TYPE_CHECKING:
-    from trawl.transport.httpx_ import HttpxTransport
+    from trawl.transport.http11 import Http11Transport
+    from trawl.transport.httpx_ import HTTP11Transport, HttpxTransport
 
-__all__ = ["HttpxTransport", "OnSent", "Transport", "TransportSettings"]
+__all__ = ["HTTP11Transport", "Http11Transport", "HttpxTransport", "OnSent", "Transport", "TransportSettings"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "HttpxTransport":
-        from trawl.transport.httpx_ import HttpxTransport  # noqa: PLC0415 - importing httpx takes 0.2 s
+    if name == "Http11Transport":
+        from trawl.transport.http11 import Http11Transport  # noqa: PLC0415 - a simulated crawl needs no wire
 
-        return HttpxTransport
+        return Http11Transport
+    if name in {"HTTP11Transport", "HttpxTransport"}:
+        from trawl.transport import httpx_  # noqa: PLC0415 - importing httpx takes 0.2 s
+
+        return getattr(httpx_, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

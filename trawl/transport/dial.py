@@ -23,6 +23,7 @@ __all__ = ["Address", "Resolve", "ThreadResolver", "dial", "interleaved"]
 ATTEMPT_DELAY = 0.25
 """Seconds that an address has before the next one is tried beside it (RFC 8305, 5)."""
 
+
 @attrs.frozen
 class Address:
     """Where to connect to.

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Generator, Iterable
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
@@ -29,17 +30,18 @@ from trawl.errors import (
     ResponseBroken,
     UnsupportedScheme,
 )
-from trawl.http import Headers, Outcome, Request, Response, scheme_of
+from trawl.http import Outcome, Request, Response, scheme_of
 from trawl.transport.base import OnSent
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Resolve, ThreadResolver, dial
+from trawl.transport.http11 import Answer, Connector, Pool, Question, Streams, StreamsError, Timeouts, room_for_idle
 from trawl.transport.instants import Instants
-from trawl.transport.limits import Limits
+from trawl.transport.reading import Reading
 from trawl.transport.settings import TransportSettings
 from trawl.transport.target import Target, wire_fields
 from trawl.transport.wording import protocol_words, system_error, tls_failure, words_of
 
-__all__ = ["HttpxTransport"]
+__all__ = ["HTTP11Transport", "HttpxTransport"]
 
 IDLE_CONNECTIONS = 100
 """Connections beyond which an idle one is closed at once, so that a crawl of many hosts does not run out of files."""
@@ -62,6 +64,12 @@ _MAPPED: tuple[tuple[type[Exception], type[DownloadError], str], ...] = (
     (Exception, DownloadError, "it can't be sent: {cause}"),
 )
 """httpcore's error, ours, and what it says. The first that fits counts."""
+
+_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)
+"""httpx's own."""
+
+_BODY_BROKEN = (httpcore.ProtocolError, httpcore.ReadError)
+"""What httpcore raises when a body does not come to its end."""
 
 _HTTP = b"HTTP/"
 """What every answer begins with (RFC 9112, 4)."""
@@ -141,7 +149,7 @@ class HttpxTransport:
             )
         )
         try:
-            return await _Reading(request, answer, outcome, settings).response()
+            return await Reading(request, answer, outcome, settings, _BODY_BROKEN).response()
         finally:
             await answer.aclose()
 
@@ -195,73 +203,83 @@ class _Once:
         return body
 
 
-class _Reading:
-    """One response from its headers to its end."""
+class HTTP11Transport(httpx.AsyncBaseTransport):
+    """Our own HTTP/1.1 for httpx's clients: ``httpx.AsyncClient(transport=HTTP11Transport())``. Runs on Trio only.
+
+    Args:
+        verify: As httpx has it: True, False, or the context that decides what servers are trusted.
+        limits: As httpx has them.
+        resolve: Looks names up; None: as the system does, in threads. What it says is remembered for a minute.
+
+    It differs from httpx's own transport in that a 101 is an error, that names are remembered, that
+    ``Expect: 100-continue`` is waited for, and that a safe request goes again when an idle connection turns out dead.
+    """
 
     def __init__(
-        self, request: Request, answer: httpcore.Response, outcome: Outcome, settings: TransportSettings
+        self,
+        *,
+        verify: ssl.SSLContext | bool = True,
+        limits: httpx.Limits = _LIMITS,
+        resolve: Resolve | None = None,
     ) -> None:
-        self._request = request
-        self._answer = answer
-        self._outcome = outcome
-        self._headers = Headers.from_wire(answer.headers)
-        self._limits = Limits.of(settings).for_request(request)
-        self._has_body = request.method != "HEAD" and answer.status not in {204, 304}
-        length = self._headers.get("Content-Length", "") if self._has_body else ""
-        self._length = int(length) if length.isdecimal() else None
-        self._body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
-
-    async def response(self) -> Response:
-        """Read the body and make the response."""
-        answer, request = self._answer, self._request
-        stream = answer.extensions["network_stream"]
-        loss = await self._read(stream) or self._excess(stream)
-        body, flags = self._limits.whole(self._body, loss, request)
-        return Response(
-            request.url,
-            answer.status,
-            self._headers,
-            body,
-            request,
-            flags,
-            self._outcome.latency,
-            ip_address=stream.get_extra_info("server_addr"),
-            protocol=answer.extensions.get("http_version", b"HTTP/1.1").decode("ascii"),
+        context = verify if isinstance(verify, ssl.SSLContext) else None
+        keepalive, idle = limits.keepalive_expiry, limits.max_keepalive_connections
+        pool = Pool(
+            keepalive=inf if keepalive is None else keepalive, most_idle=room_for_idle() if idle is None else idle
         )
+        self._streams = Streams(pool, Connector(resolve, context, verifies=bool(verify)), limits.max_connections)
 
-    async def _read(self, stream: _Stream) -> DownloadError | None:
-        """Read the body to its end; return what is wrong with its end."""
-        refused: DownloadError | None = None
-        try:
-            async for chunk in self._answer.aiter_stream():
-                if refused is None:
-                    try:
-                        self._body.feed(chunk)
-                    except DownloadError as error:
-                        refused = error
-                        stream.refuse()
-        except (httpcore.ProtocolError, httpcore.ReadError) as error:
-            if refused is None:
-                if self._limits.is_strict:
-                    raise
-                return ResponseBroken(str(error))
-        if refused is not None:
-            raise refused
-        return None
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send ``request`` and read the headers of the response. Always a checkpoint; cancelling drops the connection.
 
-    def _excess(self, stream: _Stream) -> DownloadError | None:
-        """Note that more came than the response's framing says; the connection is then dropped (RFC 9112, 6.3).
-
-        httpcore shows what its parser has left to nobody, and would read it as the next response.
+        Raises:
+            httpx.TransportError: It failed; as httpx's own transport does.
         """
-        connection: Any = getattr(getattr(self._answer.stream, "_stream", None), "_connection", None)
-        left, _ = connection._h11_state.trailing_data
-        if not left:
-            return None
-        stream.is_spoilt = True
-        if self._length is not None and left.strip(b"\r\n"):
-            return ResponseBroken(f"more came than its Content-Length of {self._length} bytes")
-        return None
+        timeouts = {
+            name: inf if limit is None else limit for name, limit in request.extensions.get("timeout", {}).items()
+        }
+        url, fields, body = request.url, request.headers.raw, request.stream
+        origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
+        assert isinstance(body, httpx.AsyncByteStream)
+        with _as_httpx(request):
+            question = Question(
+                request.method.encode("ascii"), origin, url.raw_path, fields, body, Timeouts(**timeouts)
+            )
+            answer = await self._streams.ask(question)
+        extensions = {"http_version": b"HTTP/" + answer.version.encode("ascii")}
+        stream = _AnswerStream(answer, request)
+        return httpx.Response(answer.status, headers=answer.fields, stream=stream, extensions=extensions)
+
+    async def aclose(self) -> None:
+        """Close the idle connections, and each other one when its response is closed."""
+        await self._streams.aclose()
+
+
+class _AnswerStream(httpx.AsyncByteStream):
+    def __init__(self, answer: Answer, request: httpx.Request) -> None:
+        self._answer = answer
+        self._request = request
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self  # no generator, which a client that stops in the middle would leave behind
+
+    async def __anext__(self) -> bytes:
+        with _as_httpx(self._request):
+            piece = await self._answer.receive()
+        if not piece:
+            raise StopAsyncIteration
+        return piece
+
+    async def aclose(self) -> None:
+        self._answer.close()
+
+
+@contextmanager
+def _as_httpx(request: httpx.Request) -> Generator[None, None, None]:
+    try:
+        yield
+    except StreamsError as error:
+        raise getattr(httpx, error.failure.value)(str(error), request=request) from error
 
 
 class _Backend(httpcore.AsyncNetworkBackend):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
 from enum import Enum
 from math import inf
 
@@ -56,6 +57,17 @@ class Timeouts:
     read: float = inf
 
 
+@asynccontextmanager
+async def _closing(body: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator[bytes], None]:
+    """The pieces of ``body``; a generator is closed in the end, so that it is not left half-read."""
+    pieces = aiter(body)
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
 @attrs.frozen
 class Question:
     """A request whose body is a stream.
@@ -106,13 +118,14 @@ class Question:
         waiting = self.head() if with_head else b""
         is_chunked = bool(self.field(b"transfer-encoding"))
         left = int(self.field(b"content-length") or 0)
-        async for piece in self.body:
-            left -= len(piece)
-            if not is_chunked and left < 0:
-                raise StreamsError(Failure.REQUEST, "Too much data for declared Content-Length")
-            if piece:
-                yield waiting + (chunk(piece) if is_chunked else piece)
-                waiting = b""
+        async with _closing(self.body) as pieces:
+            async for piece in pieces:
+                left -= len(piece)
+                if not is_chunked and left < 0:
+                    raise StreamsError(Failure.REQUEST, "Too much data for declared Content-Length")
+                if piece:
+                    yield waiting + (chunk(piece) if is_chunked else piece)
+                    waiting = b""
         if not is_chunked and left > 0:
             raise StreamsError(Failure.REQUEST, "Too little data for declared Content-Length")
         if is_chunked or waiting:

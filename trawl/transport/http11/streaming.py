@@ -7,7 +7,7 @@ cancel scope can be held open from one to the next: each wait has its own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
 from math import inf
 from typing import Any
@@ -57,26 +57,34 @@ class Answer:
         parser = exchange.connection.parser
         self.status, self.version, self.fields = parser.status, parser.version, parser.fields
         self._exchange: _Exchange | None = exchange
+        self._pieces: list[bytes] = []
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces of the body, as they come and still compressed; once.
+    async def receive(self) -> bytes:
+        """The next piece of the body, as it came and still compressed; empty at the end. Always a checkpoint.
+
+        Cancelling closes the connection.
 
         Raises:
             StreamsError: The body did not come to its end, or not in time.
         """
+        has_waited = False
         while (exchange := self._exchange) is not None:
-            for piece in exchange.connection.parser.take():
-                yield piece
-                if self._exchange is None:  # closed in between; the connection may be somebody else's by now
-                    return
-            if exchange.connection.parser.is_complete:
+            parser = exchange.connection.parser
+            self._pieces = self._pieces or parser.take()
+            if self._pieces:
+                break
+            if parser.is_complete:
                 self.close()
-                return
+                break
             try:
                 await exchange.receive()
+                has_waited = True
             except BaseException:
                 self.close()
                 raise
+        if not has_waited:
+            await trio.lowlevel.checkpoint()
+        return self._pieces.pop(0) if self._pieces and self._exchange is not None else b""
 
     def close(self) -> None:
         """Put the connection back if the body came to its end, else close it. Safe to call twice."""

@@ -1,0 +1,124 @@
+"""A response of httpcore's, read whole and within its limits; without importing it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any, Protocol
+
+from trawl.errors import DownloadError, ResponseBroken
+from trawl.http import Headers, Outcome, Request, Response
+from trawl.transport.limits import Limits
+from trawl.transport.settings import TransportSettings
+
+__all__ = ["Answer", "Reading", "Refusable"]
+
+
+class Answer(Protocol):
+    """What is used of ``httpcore.Response``."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    stream: Any
+    extensions: MutableMapping[str, Any]
+
+    def aiter_stream(self) -> AsyncIterator[bytes]:
+        """The pieces of the body."""
+        ...
+
+
+class Refusable(Protocol):
+    """What is used of the stream that we gave httpcore."""
+
+    is_spoilt: bool
+
+    def refuse(self) -> None:
+        """Read nothing more."""
+        ...
+
+
+class Reading:
+    """One response from its headers to its end.
+
+    Args:
+        request: What was asked.
+        answer: The response, its body unread.
+        outcome: Tells how long it took.
+        settings: Limits.
+        broken: The errors that mean that the body did not come to its end.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        answer: Answer,
+        outcome: Outcome,
+        settings: TransportSettings,
+        broken: tuple[type[Exception], ...],
+    ) -> None:
+        self._request = request
+        self._answer = answer
+        self._broken = broken
+        self._outcome = outcome
+        self._headers = Headers.from_wire(answer.headers)
+        self._limits = Limits.of(settings).for_request(request)
+        self._has_body = request.method != "HEAD" and answer.status not in {204, 304}
+        length = self._headers.get("Content-Length", "") if self._has_body else ""
+        self._length = int(length) if length.isdecimal() else None
+        self._body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
+
+    async def response(self) -> Response:
+        """Read the body and make the response.
+
+        Raises:
+            DownloadError: It is larger than it may be, or broken.
+            Exception: One of ``broken``.
+        """
+        answer, request = self._answer, self._request
+        stream = answer.extensions["network_stream"]
+        loss = await self._read(stream) or self._excess(stream)
+        body, flags = self._limits.whole(self._body, loss, request)
+        return Response(
+            request.url,
+            answer.status,
+            self._headers,
+            body,
+            request,
+            flags,
+            self._outcome.latency,
+            ip_address=stream.get_extra_info("server_addr"),
+            protocol=answer.extensions.get("http_version", b"HTTP/1.1").decode("ascii"),
+        )
+
+    async def _read(self, stream: Refusable) -> DownloadError | None:
+        """Read the body to its end; return what is wrong with its end."""
+        refused: DownloadError | None = None
+        try:
+            async for chunk in self._answer.aiter_stream():
+                if refused is None:
+                    try:
+                        self._body.feed(chunk)
+                    except DownloadError as error:
+                        refused = error
+                        stream.refuse()
+        except self._broken as error:
+            if refused is None:
+                if self._limits.is_strict:
+                    raise
+                return ResponseBroken(str(error))
+        if refused is not None:
+            raise refused
+        return None
+
+    def _excess(self, stream: Refusable) -> DownloadError | None:
+        """Note that more came than the response's framing says; the connection is then dropped (RFC 9112, 6.3).
+
+        httpcore shows what its parser has left to nobody, and would read it as the next response.
+        """
+        connection: Any = getattr(getattr(self._answer.stream, "_stream", None), "_connection", None)
+        left, _ = connection._h11_state.trailing_data
+        if not left:
+            return None
+        stream.is_spoilt = True
+        if self._length is not None and left.strip(b"\r\n"):
+            return ResponseBroken(f"more came than its Content-Length of {self._length} bytes")
+        return None
