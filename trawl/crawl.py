@@ -1,7 +1,7 @@
 """The one public entry: run a spider, here or inside a Trio program.
 
-``run`` starts Trio; ``crawl`` runs inside it, any number of times, also side by side; ``open_crawl`` gives the items while
-they come. Signals are handled by ``run`` and by the command, never by ``crawl``.
+``run`` starts Trio; ``crawl`` runs inside it, any number of times, also side by side; ``open_crawl`` gives the items
+while they come. Signals are handled by ``run`` and by the command, never by ``crawl``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,14 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
         RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
     """
     return trio.run(
-        partial(crawl_with, spider, _settings(spider, settings), spider_args=spider_args, collect=True, handle_signals=True)
+        partial(
+            crawl_with,
+            spider,
+            _settings(spider, settings),
+            spider_args=spider_args,
+            collect=True,
+            handle_signals=True,
+        )
     )
 
 
@@ -180,10 +187,10 @@ class _Stream:
 async def open_crawl(
     spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any
 ) -> AsyncGenerator[OpenCrawl, None]:
-    """Run a spider and read its items while they come: ``async with open_crawl(Quotes) as crawl: async for item in crawl``.
+    """Run a spider and read its items while they come: ``async for item in crawl``.
 
-    Leaving the block before the end cancels the crawl. At most :data:`STREAM_BUFFER` items wait for the reader. Arguments
-    and errors are those of :func:`run`.
+    Leaving the block before the end cancels the crawl. At most :data:`STREAM_BUFFER` items wait for the reader.
+    Arguments and errors are those of :func:`run`.
     """
     outbox, inbox = trio.open_memory_channel[Any](STREAM_BUFFER)
     opened = OpenCrawl(inbox)
@@ -306,7 +313,7 @@ def _made(spider: type[Spider], spider_args: Mapping[str, Any] | None) -> Spider
 
 
 async def _heed_signals(crawl: Crawl) -> None:
-    """The first SIGINT or SIGTERM drains the crawl, the second cancels it. Outside the main thread there are no signals."""
+    """The first SIGINT or SIGTERM drains the crawl, the second cancels it. Only the main thread has signals."""
     if threading.current_thread() is not threading.main_thread():
         return
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:

@@ -65,7 +65,9 @@ async def test_a_flood_of_direct_fetches_keeps_to_the_limit(autojump_clock: Mock
     assert run.elapsed == pytest.approx(1 + 8 / 2, abs=0.1)
 
 
-async def test_running_callbacks_are_bounded_and_direct_fetches_are_not_stopped_by_it(autojump_clock: MockClock) -> None:
+async def test_running_callbacks_are_bounded_and_direct_fetches_are_not_stopped_by_it(
+    autojump_clock: MockClock,
+) -> None:
     running, most = 0, 0
 
     class Slow(Asks):

@@ -1,8 +1,9 @@
 """Direct fetches: a response in the middle of a callback.
 
-A direct fetch is an entry of the same lanes as every page, so the same scopes hold for it; it is never in the frontier,
-because a kill repeats the page whose callback asked. It ranks before pages (the callback that waits holds memory), and the
-bound on running callbacks does not stop it, or callbacks that wait for direct fetches would wait for ever.
+A direct fetch is an entry of the same lanes as every page, so the same scopes hold for it; it is never in the
+frontier, because a kill repeats the page whose callback asked. It ranks before pages (the callback that waits holds
+memory), and the bound on running callbacks does not stop it, or callbacks that wait for direct fetches would wait for
+ever.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Place first, then decide, then start, with no await between: the core grants only what has a place in every scope and
 among all, at the instant ``now``, and the request's task is started in the same step. Between decisions the dispatcher
-sleeps under a cancel scope whose deadline is the next instant at which the core could answer otherwise; a change wakes it.
+sleeps under a cancel scope whose deadline is the next instant at which the core could answer otherwise; a change wakes
+it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Dispatcher:
         self._state = state
 
     async def run(self, nursery: trio.Nursery) -> None:
-        """Start one task in ``nursery`` for each request that may go; return when none will come, or the crawl is ending."""
+        """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
         state = self._state
         while state.open and not state.is_ending:
             await self._grant(nursery)

@@ -7,8 +7,8 @@
                               ├─► a waiter  a direct fetch, or robots.txt: the outcome is delivered
                               └─► callback or errback ──► outputs ──► acknowledged, in one step
 
-A failing callback is logged with its request and counted; what it gave before it failed stays. Only ``CloseSpider`` ends
-more than the callback itself.
+A failing callback is logged with its request and counted; what it gave before it failed stays. Only ``CloseSpider``
+ends more than the callback itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads the spider's ``start()``, under back-pressure.
 
 It is read while nothing that is pending may be sent and there is room to send, and never while more than
-:data:`MOST_PENDING` requests are pending. So a generator without end runs in constant memory, and a list of a million hosts
-is read as fast as they can be sent.
+:data:`MOST_PENDING` requests are pending. So a generator without end runs in constant memory, and a list of a million
+hosts is read as fast as they can be sent.
 """
 
 from __future__ import annotations

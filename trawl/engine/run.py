@@ -6,9 +6,9 @@
       writers: the feeds (shielded, so that a cancelled crawl still ends on whole records)
         inner: start(), the dispatcher, one task a request
 
-The dispatcher returns when the crawl is idle or ending; the inner nursery ends when its last request has. Then pipelines,
-spider, feeds, transport and frontier are closed, shielded and under a time limit each. The first shutdown sets a deadline
-on the inner nursery; a second one, or a caller's cancel, cancels it at once.
+The dispatcher returns when the crawl is idle or ending; the inner nursery ends when its last request has. Then
+pipelines, spider, feeds, transport and frontier are closed, shielded and under a time limit each. The first shutdown
+sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Ended:
 
 
 async def run_plan(plan: Plan) -> Ended:
-    """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and closes the feeds on whole records."""
+    """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
     parts = assemble(plan)
     plan.spider.bind(parts.crawl)
     writing = _Writing(parts)
@@ -136,7 +136,7 @@ class _Writing:
             except FeedError as error:
                 self._failed(error)
         if scope.cancelled_caught:
-            self._failed(FeedError(f"a feed took more than {CLOSE_GRACE:g} s to be closed: its last records may be missing"))
+            self._failed(FeedError(f"a feed was not closed within {CLOSE_GRACE:g} s: its last records may be missing"))
 
     def hurry(self) -> None:
         """The crawl is cancelled: the writers have a limited time to end."""

@@ -1,7 +1,7 @@
 """A redirect or a retry takes the place of its request, in one atomic step.
 
-It is a value, not a nested fetch: it waits for its own turn in its own lane, holds nothing meanwhile, and is never absent
-from the count of what is open.
+It is a value, not a nested fetch: it waits for its own turn in its own lane, holds nothing meanwhile, and is never
+absent from the count of what is open.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Succession:
         self._state = state
 
     async def replace(self, turn: Turn, then: Replace) -> str | None:
-        """Queue ``then.request`` in the place of the turn's; or say why it ends here, as the statistic that counts it."""
+        """Queue ``then.request`` in the place of the turn's, or say why it ends here: the statistic that counts it."""
         not_before = trio.current_time() + then.delay if then.delay else 0.0
         if turn.entry.waiter is not None:
             await self._replace_direct(turn, then, not_before)

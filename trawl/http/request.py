@@ -184,7 +184,8 @@ class Request:
     def wants_status(self, status: int, codes: Container[int]) -> bool:
         """Whether the spider asked for responses with ``status``.
 
-        ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (statuses, or one) in the meta say so, or else ``codes``.
+        ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (statuses, or one) in the meta say so, or else
+        ``codes``.
         """
         if self._meta is None:
             return status in codes
