@@ -53,7 +53,7 @@ class ThreadBlocking:
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What ``function(*args)`` returns or raises, from a thread that a cancel leaves behind. Always a checkpoint."""
+        """What ``function(*args)`` returns or raises, from a thread that a cancel leaves. Always a checkpoint."""
         return await trio.to_thread.run_sync(function, *args, limiter=self._abandonable, abandon_on_cancel=True)
 
 

@@ -1,7 +1,7 @@
 """The table of bad input that only a wire shows: the real command against servers that misbehave.
 
-Each ends with one clear line on standard error, without a traceback, and the crawl comes to its own end: a page that can't
-be had is no failure of the crawl.
+Each ends with one clear line on standard error, without a traceback, and the crawl comes to its own end: a page that
+can't be had is no failure of the crawl.
 """
 
 from __future__ import annotations
@@ -39,6 +39,17 @@ NO_WAIT = (
 SETTINGS = [part for setting in NO_WAIT for part in ("-s", setting)]
 
 
+def written(folder: Path) -> Path:
+    """``folder``, with the spider in it."""
+    (folder / "spider.py").write_text(SPIDER)
+    return folder
+
+
+def is_empty(feed: Path) -> bool:
+    """Whether a feed is there, and has no record."""
+    return feed.read_text() == ""
+
+
 @pytest.mark.parametrize(
     ("behaviour", "words"),
     [
@@ -57,8 +68,7 @@ SETTINGS = [part for setting in NO_WAIT for part in ("-s", setting)]
 async def test_a_server_that_misbehaves_is_told_in_one_line(
     behaviour: str, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("spider.py").write_text(SPIDER)
+    monkeypatch.chdir(written(tmp_path))
     async with serving(BEHAVIOURS[behaviour]) as server:
         arguments = ["crawl", "spider.py", "-a", f"url={server.url}", *SETTINGS, "-O", "out.jsonl"]
         # The command starts Trio itself: here in a thread, beside the server's.
@@ -69,7 +79,7 @@ async def test_a_server_that_misbehaves_is_told_in_one_line(
     assert len(told) == 1, err
     assert " WARNING: " in told[0] or " ERROR: " in told[0]
     assert "Traceback" not in err
-    assert Path("out.jsonl").read_text() == ""
+    assert is_empty(tmp_path / "out.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -90,8 +100,7 @@ def test_a_place_that_cannot_be_reached_is_told_in_one_line(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("spider.py").write_text(SPIDER)
+    monkeypatch.chdir(written(tmp_path))
     assert main(["crawl", "spider.py", "-a", f"url={url}", *SETTINGS]) == status
     err = capfd.readouterr().err
     told = [line for line in err.splitlines() if " ERROR: " in line]

@@ -112,9 +112,13 @@ async def test_leaving_an_open_crawl_ends_it(site: str) -> None:
 
 async def test_an_open_crawl_that_can_not_begin_says_why() -> None:
     with pytest.raises(UsageError, match="start_urls"):
-        async with trawl.open_crawl(WrongStart) as crawl:
-            async for _ in crawl:
-                pytest.fail("there is no item")
+        await first_item()
+
+
+async def first_item() -> Any:
+    """The first item of a spider that can't start."""
+    async with trawl.open_crawl(WrongStart) as crawl:
+        return await anext(crawl)
 
 
 class WrongStart(trawl.Spider):

@@ -7,4 +7,15 @@ from trawl.engine.run import Ended, run_plan
 from trawl.engine.sending import Recorder
 from trawl.engine.settings import EngineSettings
 
-__all__ = ["Crawl", "Ended", "EngineSettings", "ItemSink", "Plan", "Processor", "Recorder", "Waiting", "Watcher", "run_plan"]
+__all__ = [
+    "Crawl",
+    "Ended",
+    "EngineSettings",
+    "ItemSink",
+    "Plan",
+    "Processor",
+    "Recorder",
+    "Waiting",
+    "Watcher",
+    "run_plan",
+]

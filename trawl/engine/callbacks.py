@@ -2,18 +2,18 @@
 
 A callback is a function, a generator, an async function or an async generator. Two things may not leak from it:
 
-* *Its cancel scopes.* With ``with trio.move_on_after(1): yield item`` the user's scope is open while the engine routes the
-  item. If the engine awaited there, the user's deadline would cancel the engine's await, and the crawl with it. So an
-  output is taken without waiting where that can be done, and otherwise under a shielded scope of the engine's own
+* *Its cancel scopes.* With ``with trio.move_on_after(1): yield item`` the user's scope is open while the engine routes
+  the item. If the engine awaited there, the user's deadline would cancel the engine's await, and the crawl with it. So
+  an output is taken without waiting where that can be done, and otherwise under a shielded scope of the engine's own
   (:class:`Shields`), which the engine cancels when the crawl is cancelled.
-* *Its exception groups.* A nursery that is open across a ``yield`` wraps what it raises, together with ``GeneratorExit``.
-  :func:`culprits` unwraps that.
+* *Its exception groups.* A nursery that is open across a ``yield`` wraps what it raises, together with
+  ``GeneratorExit``. :func:`culprits` unwraps that.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from contextlib import aclosing, closing
 from types import TracebackType
 from typing import Any, Protocol, cast

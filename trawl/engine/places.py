@@ -1,8 +1,8 @@
 """The places of scopes as Trio's own locks, beside the core's counters.
 
-The core decides who goes; a scope's :class:`trio.CapacityLimiter` is the lock that would raise if the core were wrong, and
-what Trio's introspection shows. It is taken on behalf of the entry, never waited on, made at a scope's first send and
-dropped when nothing of the scope is in flight (838 bytes a scope; a crawl may know 100,000 of them).
+The core decides who goes; a scope's :class:`trio.CapacityLimiter` is the lock that would raise if the core were wrong,
+and what Trio's introspection shows. It is taken on behalf of the entry, never waited on, made at a scope's first send
+and dropped when nothing of the scope is in flight (838 bytes a scope; a crawl may know 100,000 of them).
 """
 
 from __future__ import annotations

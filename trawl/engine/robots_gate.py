@@ -154,7 +154,7 @@ class RobotsGates:
         self._state.pulse.beat()
 
     def unasked(self) -> list[tuple[str, float]]:
-        """The origins whose robots.txt is to be asked for, with the pause before that in seconds; each is given once."""
+        """The origins whose robots.txt is to be asked for, each once, with the pause before that in seconds."""
         if not self._unasked:
             return []
         origins = list(self._unasked.items())
@@ -188,7 +188,8 @@ class RobotsGates:
         known = self._origins.get(entry.origin)
         if known is None:
             return None
-        if 0.0 < known.expires_at <= trio.current_time():  # this one goes under the old rules, the next wait for new ones
+        if 0.0 < known.expires_at <= trio.current_time():
+            # This one goes under the old rules, the next wait for new ones.
             known.expires_at = 0.0
             self._unasked[entry.origin] = 0.0
         if known.verdict is not None:

@@ -1,9 +1,9 @@
 """The innermost fetch: one turn, one send, and what the throttle learns of it.
 
-From the grant to the wire there is no await but the connection's own. When the body has been read, the throttle hears the
-outcome first and the places are given back second, in one step without a send between, so that the request which takes
-the place already obeys the backoff; both come before any callback, so that a callback may wait for a direct fetch at
-concurrency 1.
+From the grant to the wire there is no await but the connection's own. When the body has been read, the throttle hears
+the outcome first and the places are given back second, in one step without a send between, so that the request which
+takes the place already obeys the backoff; both come before any callback, so that a callback may wait for a direct
+fetch at concurrency 1.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Sending:
         """
         turn = current_turn.get()
         if turn is None or turn.is_used:
-            raise RuntimeError(f"{request!r}: one turn is one send; to send again, return an outcome with then=Replace(...)")
+            raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
         turn.is_used = True
         outcome = await self._transport.send(request, partial(self._sent, turn))
         self._count(outcome)

@@ -17,7 +17,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="s",
-            description="The longest that the first Ctrl-C, or CloseSpider, waits for what is in flight before it is cancelled.",
+            description="How long the first Ctrl-C, or CloseSpider, waits for what is in flight before cancelling it.",
         ),
     ] = 30.0
     concurrent_callbacks: Annotated[

@@ -8,7 +8,7 @@ __all__ = ["State"]
 
 
 class State:
-    """Counts of one run. Idle is counted, never polled: one up per request admitted, one down when its last output is in.
+    """Counts of one run. Idle is counted, not polled: one up a request admitted, one down when its last output is in.
 
     Attributes:
         open: Admitted requests that have not ended, and one for ``start()`` while it is read.

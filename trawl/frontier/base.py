@@ -1,7 +1,8 @@
 """What a frontier stores and promises: pending requests, by lane, leased ahead in batches.
 
-A frontier only stores. It knows nothing of time limits or scopes: it groups what is pending by *lane* (the requests that
-share scopes and origin), hands out the best of a lane on request, and remembers which fingerprints were ever claimed.
+A frontier only stores. It knows nothing of time limits or scopes: it groups what is pending by *lane* (the requests
+that share scopes and origin), hands out the best of a lane on request, and remembers which fingerprints were ever
+claimed.
 
 The life of a record::
 

@@ -1,7 +1,7 @@
 """Which requests are taken in at all: rules that need nothing but the request itself.
 
-A request that is not taken in is an expected end: a reason that is counted, never an error. Whether it was seen before is
-the frontier's to say, because that is stored.
+A request that is not taken in is an expected end: a reason that is counted, never an error. Whether it was seen before
+is the frontier's to say, because that is stored.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Admission:
         return None
 
     def is_offsite(self, request: Request) -> bool:
-        """Whether a request's host lies outside the allowed domains (never so with ``dont_filter`` or ``allow_offsite``)."""
+        """Whether a host lies outside the allowed domains; never with ``dont_filter`` or meta ``allow_offsite``."""
         if not self._allowed:
             return False
         host = host_of(request.url)

@@ -1,8 +1,9 @@
 """Heads of lanes, leased ahead from the frontier, so that a decision never awaits.
 
-A lane of the core holds a few leased requests, the rest is in the frontier. Two rules keep the order exact: the head of a
-lane is never worse than the best that its lane has in the frontier, and a lane that has something in the frontier is never
-empty. Both are restored by :meth:`Heads.refill` before the next decision; whoever pushes or grants only notes the lane.
+A lane of the core holds a few leased requests, the rest is in the frontier. Two rules keep the order exact: the head
+of a lane is never worse than the best that its lane has in the frontier, and a lane that has something in the frontier
+is never empty. Both are restored by :meth:`Heads.refill` before the next decision; whoever pushes or grants only notes
+the lane.
 """
 
 from __future__ import annotations

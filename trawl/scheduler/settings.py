@@ -14,7 +14,11 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
     depth_limit: Annotated[
         int,
-        Meta(ge=0, title="links", description="Requests found more than this many links from the start are dropped; 0 means no limit."),
+        Meta(
+            ge=0,
+            title="links",
+            description="Requests found more than this many links from the start are dropped; 0 means no limit.",
+        ),
     ] = 0
     urllength_limit: Annotated[
         int,

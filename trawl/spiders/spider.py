@@ -22,8 +22,8 @@ class Spider:
     Attributes:
         name: Names the spider in logs and feeds. Needed.
         start_urls: What the default :meth:`start` asks for.
-        allowed_domains: Requests to other domains (and not below one of these) are dropped and counted as offsite; empty
-            means no limit. Requests from :meth:`start` are always let through.
+        allowed_domains: Requests to other domains (and not below one of these) are dropped and counted as offsite;
+            empty means no limit. Requests from :meth:`start` are always let through.
         custom_settings: Settings of this spider; weaker than the command line's, stronger than all others.
         handle_httpstatus_list: Statuses outside 2xx that go to the callback in place of the errback.
         download_delay: Seconds, stronger than any ``DOWNLOAD_DELAY``; None leaves the setting.
@@ -79,8 +79,12 @@ class Spider:
         Looks at ``start_urls`` where they are a list or tuple and :meth:`start` is the default one.
 
         Raises:
-            UsageError: A start URL is no valid ``http`` or ``https`` URL; the sentence names the entry.
+            UsageError: A start URL is no valid ``http`` or ``https`` URL; the sentence names the entry. Or another
+                attribute is not what it has to be.
         """
+        statuses: object = self.handle_httpstatus_list
+        if isinstance(statuses, str) or not isinstance(statuses, Iterable):
+            raise UsageError(f"{self.name}: handle_httpstatus_list is a list of statuses, not {statuses!r}")
         if type(self).start is not Spider.start:
             return
         urls = self.start_urls
@@ -123,7 +127,8 @@ class Spider:
 
     def parse(self, response: Response, *args: Any, **kwargs: Any) -> Any:
         """The callback of requests that name no other."""
-        raise NotImplementedError(f"{type(self).__name__} has no parse(): the request for {response.url} names no callback")
+        what = f"{type(self).__name__} has no parse()"
+        raise NotImplementedError(f"{what}: the request for {response.url} names no callback")
 
     def closed(self, reason: str) -> Any:
         """Called once, when the crawl has ended for ``reason``; may be async."""
