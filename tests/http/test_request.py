@@ -182,3 +182,28 @@ def test_one_key_of_meta_is_read_without_making_a_dictionary() -> None:
     assert request._meta is None
     request.meta["a"] = 2
     assert (request.meta_get("a", 1), request.meta_get("b")) == (2, None)
+
+
+class Tagged(Request):
+    """A subclass with a constructor and attributes of its own."""
+
+    __slots__ = ("tag",)
+
+    def __init__(self, tag: str, number: int) -> None:
+        super().__init__(f"http://a.example/{number}", meta={"number": number})
+        self.tag = tag
+
+
+class Noted(Tagged):
+    note = ""
+
+
+def test_a_subclass_with_a_constructor_of_its_own_can_be_replaced() -> None:
+    request = Noted("a", 1)
+    request.note = "seen"
+    request.depth = 3
+    changed = request.replace(url="http://b.example/", priority=2)
+    assert type(changed) is Noted
+    assert (changed.tag, changed.note, changed.depth) == ("a", "seen", 3)
+    assert (changed.url, changed.priority, changed.meta) == ("http://b.example/", 2, {"number": 1})
+    assert changed.meta is not request.meta

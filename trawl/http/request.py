@@ -213,6 +213,8 @@ class Request:
     def replace(self, **changes: Unpack[_Changes]) -> Self:
         """Return a request like this one but for ``changes``; headers, meta and cb_kwargs are copies.
 
+        A subclass's own attributes are carried along, without its constructor.
+
         Raises:
             ValueError: as the constructor does.
             TypeError: a name that requests don't have, or as the constructor does.
@@ -231,7 +233,13 @@ class Request:
             "errback": self.errback,
         }
         values.update(changes)
-        request = type(self)(**values)
+        kind = type(self)
+        if kind is Request:
+            request = kind(**values)
+        else:  # its constructor may take other arguments
+            request = kind.__new__(kind)
+            _carry(self, request)
+            Request.__init__(request, **values)
         request.depth = self.depth
         return request
 
@@ -241,6 +249,19 @@ class Request:
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.url}>"
+
+
+def _carry(source: Request, target: Request) -> None:
+    """Give ``target`` the attributes that a subclass has added to ``source``."""
+    names = [name for kind in type(source).__mro__ for name in _slots_of(kind)] + list(getattr(source, "__dict__", ()))
+    for name in names:
+        if not name.startswith("__") and hasattr(source, name):
+            setattr(target, name, getattr(source, name))
+
+
+def _slots_of(kind: type) -> Iterable[str]:
+    slots = kind.__dict__.get("__slots__", ()) if kind is not Request else ()
+    return [slots] if isinstance(slots, str) else slots
 
 
 def _check_callable(name: str, value: object) -> None:
