@@ -99,3 +99,8 @@ def test_h16_fewer_items_while_the_pages_stay_quick(caplog: pytest.LogCaptureFix
 def test_h16_a_healthy_crawl_raises_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
     driven(1000.0, latency=0.5, **AUTO)
     assert not caplog.records
+
+
+async def test_a11_what_nobody_has_configured_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    await throttle_of(concurrent_requests=1).begin(0.0)
+    assert caplog.records == []

@@ -102,9 +102,10 @@ class Alarms:
                 "CONCURRENT_REQUESTS_PER_DOMAIN is %d, above CONCURRENT_REQUESTS = %g, which caps it",
                 per_domain, self._most,
             )  # fmt: skip
+        shipped = type(self._settings)().throttling_scopes
         for id, kind in kinds.configured():
             concurrency = kind.config.get("concurrency", 0)
-            if concurrency > self._most:
+            if concurrency > self._most and self._settings.throttling_scopes.get(id) != shipped.get(id):
                 logger.warning(
                     "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
                     id, concurrency, self._most,
@@ -112,7 +113,7 @@ class Alarms:
 
         if self._settings.concurrent_requests_per_ip:  # I05: addresses are looked up in the configuration, not names
             hosts = [id for id, _ in kinds.configured() if is_host_like(id) and not is_address(id)]
-            if hosts and self._settings.throttling_scopes != type(self._settings)().throttling_scopes:
+            if hosts and self._settings.throttling_scopes != shipped:
                 logger.warning(
                     "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names are not used "
                     "(%s); name the address, or give scopes in meta",
