@@ -129,3 +129,34 @@ async def test_rules_are_asked_for_again_when_they_have_expired(autojump_clock: 
     run = await web.crawl(Long, settings={"ROBOTSTXT_MAX_AGE": 120.0})
     urls = [send.url.rsplit("/", 1)[1] for send in run.sends]
     assert urls == ["robots.txt", "0", "1", "2", "3", "robots.txt", "4"]
+
+
+async def test_rules_of_hosts_without_pending_requests_are_not_kept_for_ever(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trawl.engine.robots_gate.MOST_ORIGINS", 4)
+    hosts = [f"h{i}.example" for i in range(10)]
+
+    class Tours(trawl.Spider):
+        name = "tours"
+        start_urls = (f"http://{hosts[0]}/0",)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"url": response.url}
+            n = int(response.url.rsplit("/", 1)[1]) + 1
+            if n < 20:
+                yield Request(f"http://{hosts[n % 10]}/{n}")
+                yield Request(f"http://{hosts[n % 10]}/private/{n}")
+            if n == 1:  # waits for long: its host's rules are needed
+                yield Request("http://waits.example/20", meta={"delay": 500.0})
+                yield Request("http://waits.example/private/20", meta={"delay": 500.0})
+
+    web = SimulatedWeb()
+    for host in [*hosts, "waits.example"]:
+        web.add_host(host, robots="User-agent: *\nDisallow: /private\n")
+    run = await web.crawl(Tours)
+    asked = [send.host for send in run.sends if send.url.endswith("robots.txt")]
+    assert asked.count("h1.example") == 2  # forgotten between its two pages
+    assert asked.count("waits.example") == 1
+    assert len(run.items) == 21
+    assert run.stats["robots_forbidden"] == 20

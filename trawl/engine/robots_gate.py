@@ -43,6 +43,9 @@ CONNECT_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
 """Seconds between two requests for a robots.txt that can't be had, at the most."""
 
+MOST_ORIGINS = 10_000
+"""Origins whose rules are kept though nothing of them is pending; of more, those that expire first are forgotten."""
+
 VERDICT_AGE = 60.0
 """Seconds after which an origin that was given up is asked afresh."""
 
@@ -114,6 +117,7 @@ class RobotsGates:
         self._stats = stats
         self._state = state
         self._origins: dict[str, _Origin] = {}
+        self._most = MOST_ORIGINS
         self._unasked: dict[str, float] = {}
 
     def bind(self, chooser: Chooser, intake: Intake) -> None:
@@ -144,6 +148,8 @@ class RobotsGates:
             return
         known = self._origins.get(origin)
         if known is None:
+            if len(self._origins) >= self._most:
+                self._forget()
             self._origins[origin] = _Origin()
         elif known.expires_at > trio.current_time() or known.expires_at == 0.0:
             return
@@ -152,6 +158,19 @@ class RobotsGates:
         self._chooser.close_gate(origin)
         self._unasked[origin] = 0.0
         self._state.pulse.beat()
+
+    def _forget(self) -> None:
+        """Forget the rules of origins of which nothing is pending, of half of those at most that may be kept."""
+        needed = {lane.origin for lane in self._chooser.lanes.values()}
+        needed.update(entry.origin for entry in self._chooser.later.pending())
+        idle = [
+            (known.expires_at, origin)
+            for origin, known in self._origins.items()
+            if known.expires_at and origin not in needed
+        ]
+        for _, origin in sorted(idle)[: self._most // 2 or 1]:
+            del self._origins[origin]
+        self._most = max(MOST_ORIGINS, 2 * len(self._origins))  # most are needed: do not look again for each new one
 
     def unasked(self) -> list[tuple[str, float]]:
         """The origins whose robots.txt is to be asked for, each once, with the pause before that in seconds."""
