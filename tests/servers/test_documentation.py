@@ -6,7 +6,6 @@ access log.
 
 from __future__ import annotations
 
-import socket
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,15 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import trio
 
 import trawl
+from tests.servers.names import LoopbackNames
 from tests.servers.nginx import Hit, Nginx, running, unavailable
 from tests.servers.walk import reachable
 from trawl.crawl import crawl_with
 from trawl.settings import Layer, load
-from trawl.transport import HttpxTransport, TransportSettings
-from trawl.transport.dial import Address
 
 pytestmark = pytest.mark.servers
 
@@ -87,21 +84,6 @@ def name_of(path: str) -> str:
     return f"docs-{zlib.crc32(path.encode()) % HOSTS}.localhost"
 
 
-class LoopbackNames:
-    """Names below ``localhost`` are this machine, as RFC 6761, 6.3 wants it; not every system's resolver knows."""
-
-    def __init__(self) -> None:
-        self.asked: set[str] = set()
-
-    async def __call__(self, host: str, port: int) -> list[Address]:
-        """Loopback, or nothing."""
-        await trio.lowlevel.checkpoint()
-        self.asked.add(host)
-        if not host.endswith(".localhost"):
-            raise socket.gaierror(socket.EAI_NONAME, "only names below localhost are known here")
-        return [Address(socket.AF_INET, ("127.0.0.1", port))]
-
-
 def paths(items: Sequence[Any] | None) -> list[str]:
     return [item["path"] for item in items or ()]
 
@@ -137,7 +119,7 @@ async def test_a_crawl_of_ten_hosts_keeps_each_ones_delay_and_uses_it(nginx: Ngi
         settings,
         spider_args={"host": f"{name_of('/index.html')}:{nginx.port}", "allowed_domains": ["localhost"]},
         collect=True,
-        transport=HttpxTransport(settings.of(TransportSettings), resolve=names),
+        resolve=names,
     )
     assert result.reason == "finished"
     assert sorted(paths(result.items)) == sorted(expected)
