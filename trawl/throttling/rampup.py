@@ -1,23 +1,27 @@
 """Rampup: finds the rate that a server allows, and stays there.
 
 Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope in place of a round trip, the rate
-in place of the congestion window, and triggers in place of losses. It works in rate: a step multiplies every interval
-by one number.
+in place of the congestion window, and incidents in place of losses. It works in rate: a step multiplies every interval
+by one number. docs/explanation/rampup.md tells it at length.
 
-- *Searching* (CUBIC's slow start): no rate was refused yet. A window with fewer triggers than wanted speeds up what
-  limited it by the factor 0.8: the delays, or the slots, or both where both were full.
-- *Refused*: more triggers in a window than wanted. The rate falls at once, below the refused one: to 0.95 of it, and
-  further with each further incident of the same window, so that a limit that dropped tenfold is met within one
-  window.
-- *Closing in*: each window below the target moves the rate along ``top - (top - bottom) * ((K - n) / K) ** 3``: fast
-  where it is far from the refused rate, almost flat where it is near, and slowly past it, because limits move.
+- *Searching* (slow start; RFC 9438, 4.10): no rate was refused yet. A window with fewer triggers than wanted speeds up
+  what limited it by the factor 0.8: the delays, or the slots, or both where both were full.
+- *Refused* (multiplicative decrease; 4.6): more triggers in a window than wanted. The rate falls at once, below the
+  refused one: to 0.95 of it, and further with each further incident of the same window, so that a limit that dropped
+  tenfold is met within one window. It never falls below 0.95 of what the server gave good answers to between the
+  latest incidents: between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery
+  rate of BBR, draft-ietf-ccwg-bbr).
+- *Closing in* (4.2, 4.4): each window below the target moves the rate along
+  ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
+  near, and slowly past it, because limits move.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
 
 Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
 rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
 window and none in the others. The smaller the excess that is refused, the rarer the triggers; where an excess makes
 just as many as wanted, the rate holds. Incidents are counted, not answers: requests that were in flight when a
-trigger was counted are its.
+trigger was counted are its. A change of rate is seen one latency later, so near the limit a window is a few latencies
+long at least; far from it, it is as long as configured.
 
 Hot counters are mutable, what the user configured is frozen.
 """
@@ -42,10 +46,11 @@ MOST_SLOTS = 1000.0
 
 _FALLS = (0.95, 0.95, 0.9, 0.75, 0.5)  # of the rate, by how often it fell in this window
 _IS_LOWER = 3  # a fall or two soon after the first are of a bucket that is still empty, not of a lower limit
+_MARKS = 2  # incidents before this one, between which good answers are counted: one interval is too few to count on
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
 _MOST_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
 _SPARE = 1.5
-_LATENCIES = 2.5  # a window is at least this many answers long: a shorter one can't tell two incidents apart
+_LATENCIES = 2.5  # near the limit a window is this many answers long at least: a shorter one can't tell incidents apart
 _OBSOLETE = 1.1
 _DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
 _FULL = 0.75  # slots that were busy for this part of the window are
@@ -120,6 +125,7 @@ class Ramp:
         "_falls",
         "_good",
         "_idle",
+        "_marks",
         "_quiet",
         "_rate_before",
         "_started_at",
@@ -152,6 +158,7 @@ class Ramp:
         self._cost = 0
         self._idle = 0
         self._rate_before = 0.0
+        self._marks: tuple[tuple[float, int], ...] = ()
         self._started_at = -math.inf
         self._ends_at = math.inf
 
@@ -159,6 +166,11 @@ class Ramp:
     def due_at(self) -> float:
         """The instant at which the window that runs ends; ``inf`` before the first answer."""
         return self._ends_at
+
+    @property
+    def _length(self) -> float:
+        """Seconds of the window that runs."""
+        return self._ends_at - self._started_at
 
     @property
     def rate(self) -> float:
@@ -187,6 +199,7 @@ class Ramp:
     def triggered(self, now: float) -> bool:
         """Count an incident; whether the rate falls because of it."""
         self._triggers += 1
+        self._marks = (*self._marks[-_MARKS:], (now, self._good))
         if self._triggers <= self.policy.target[1]:
             return False
         self._fall(now)
@@ -206,23 +219,25 @@ class Ramp:
                 self.has_fallen_back = True
             elif self._triggers < self.policy.target[0] and not is_held:
                 self._step()
-            self._rate_before = self.sends / self.policy.window
+            self._rate_before = self.sends / self._length
         else:
             self._idle += 1
-            if self._idle == 1 and not is_held and self.refused is None:
-                self._speed_up(self.policy.delay_factor)  # C08: several idle windows are one step
+            if self._idle == 1 and not is_held:
+                self._speed_up(self._factor())  # C08: several idle windows are one step
         if self._idle > 1:  # the next answer starts a window
             self._ends_at = math.inf
             return
         self._started_at = self._ends_at
         latency = self._busy / self.sends if self.sends else 0.0
-        self._ends_at += max(self.policy.window, latency * _LATENCIES)
+        is_near = self.refused is not None or self._triggers > 0
+        self._ends_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
         self.sends = self._good = self._triggers = self._falls = 0
         self._busy = 0.0
+        self._marks = ()
 
     def _step(self) -> None:
         """Speed up what limited the window, by the factor or by what closing in on the refused rate allows."""
-        window = self.policy.window
+        window = self._length
         slots = self.concurrency * window
         by_delay = self.sends * self.delay / window
         by_rest = self.sends * self.delay_per_slot / slots
@@ -258,6 +273,11 @@ class Ramp:
     def _least(self) -> float:
         return max(self.policy.min_delay, self.floor)
 
+    def _borne(self) -> float:
+        """Good answers a second between the latest incidents of this window: what a server bears that has no spare."""
+        (since, before), (now, good) = self._marks[0], self._marks[-1]
+        return (good - before) / (now - since) if now > since else 0.0
+
     def _fall(self, now: float) -> None:
         """Fall below the rate that was just refused: the more often in one window, the deeper."""
         elapsed = max(now - self._started_at, 1e-3)
@@ -266,7 +286,7 @@ class Ramp:
         if rate == math.inf:
             return
         self._falls += 1
-        lower = rate * _FALLS[min(self._falls, len(_FALLS)) - 1]
+        lower = max(rate * _FALLS[min(self._falls, len(_FALLS)) - 1], min(rate, self._borne()) * _FALLS[0])
         stretch = self.rate / lower if self.rate < math.inf else 1.0
         if self._falls == 1 or self._falls >= _IS_LOWER or self.refused is None:
             self.refused = rate
