@@ -164,6 +164,7 @@ class ScopePolicy:
             limits = kind.limits
             slots = min(limits.concurrency, kind.rampup.most)
             self.ramp = Ramp(kind.rampup, delay=limits.delay, delay_per_slot=limits.delay_per_slot, concurrency=slots)
+            self.ramp.floor = self.robots
 
     def start_afresh(self) -> None:
         """Forget triggers and how far it backed off."""

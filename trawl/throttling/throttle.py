@@ -348,7 +348,7 @@ class Throttle:
             return
         self.alarms.faster_than_robots(scope, policy, delay)
         policy.robots = delay
-        if policy.ramp is not None and not policy.kind.keeps_delay:
+        if policy.ramp is not None:
             policy.ramp.floor = delay
         if policy.apply(scope):
             self._moved(scope, now)
@@ -378,8 +378,6 @@ class Throttle:
         kind = self._table.kinds.change(scope.id, limits)
         policy.adopt(kind)
         scope.adopt(kind.limits)
-        if policy.robots and policy.ramp is not None and not kind.keeps_delay:
-            policy.ramp.floor = policy.robots
         policy.apply(scope)
         self._moved(scope, now)
 
