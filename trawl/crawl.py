@@ -25,7 +25,7 @@ from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder,
 from trawl.engine.callbacks import culprits
 from trawl.errors import FeedError
 from trawl.feeds import FeedsSettings, open_feeds
-from trawl.frontier import MemoryFrontier
+from trawl.frontier import Frontier, MemoryFrontier
 from trawl.middleware import MiddlewareSettings, build
 from trawl.observe import Stats
 from trawl.pipelines import Pipelines, PipelinesSettings
@@ -34,7 +34,7 @@ from trawl.scheduler import SchedulerSettings
 from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.spiders import Spider
 from trawl.throttling import ThrottlingSettings
-from trawl.transport import HttpxTransport, Transport, TransportSettings
+from trawl.transport import Http11Transport, Transport, TransportSettings
 from trawl.transport.dial import Resolve, ThreadResolver
 from trawl.transport.whereabouts import Whereabouts
 
@@ -222,6 +222,7 @@ async def crawl_with(
     transport: Transport | None = None,
     blocking: Blocking | None = None,
     resolve: Resolve | None = None,
+    frontier: Frontier | None = None,
     seed: int | None = None,
     now_utc: datetime | None = None,
     recorder: Recorder | None = None,
@@ -239,6 +240,7 @@ async def crawl_with(
         transport: The wire; the real one if None.
         blocking: How blocking work is done; in threads if None.
         resolve: Looks names up; as the system does if None.
+        frontier: Where pending requests are kept, with what an earlier crawl left in it; a new one in memory if None.
         seed: Of all randomness; drawn if None.
         now_utc: The wall time now; the machine's if None.
         recorder: Told of each send and its end.
@@ -274,7 +276,7 @@ async def crawl_with(
             now_utc=lambda: wall.to_utc(trio.current_time()),
             handled_statuses=frozenset(instance.handle_httpstatus_list),
         ),
-        frontier=MemoryFrontier(depth_first=settings.of(SchedulerSettings).depth_first),
+        frontier=frontier or MemoryFrontier(depth_first=settings.of(SchedulerSettings).depth_first),
         pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
         sinks=[*([] if feeds.is_empty else [feeds]), *sinks],
         collected=[] if collect else None,
@@ -303,7 +305,7 @@ async def _alone(running: Awaitable[Ended]) -> Ended:
 def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts) -> Transport:
     """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
-    return HttpxTransport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve)
+    return Http11Transport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve)
 
 
 def _made(spider: type[Spider], spider_args: Mapping[str, Any] | None) -> Spider:
