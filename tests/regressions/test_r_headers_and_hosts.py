@@ -19,7 +19,8 @@ def pages(count: int = 3) -> list[trawl.Request]:
     return [trawl.Request(f"{A}/{number}") for number in range(count)]
 
 
-GARBAGE = [
+PAST = "Wed, 01 Jan 2020 00:00:00 GMT"
+GARBAGE = ["0", "-5", "7.5", "soon", "", PAST, "1e3", "0x10", "7 s", "\u0667", "Infinity", "nan"]
     "0",
     "-5",
     "7.5",
