@@ -64,6 +64,15 @@ class Intake:
             self._stored(records)
         self._state.ended()
 
+    def restore(self) -> None:
+        """Take up what an earlier run has left in the frontier; it passes the throttle like any other."""
+        self._state.opened(self._frontier.statistics().pending)
+        self._heads.restored(self._frontier.lanes())
+
+    async def give_back_all(self, entries: Sequence[Entry]) -> None:
+        """Give back the leases of pages that were not granted: the crawl is ending, and the frontier is to be whole."""
+        await self._frontier.release([entry.lease for entry in entries])
+
     async def give_back(self, lease: Record) -> None:
         """Give a lease back whose request was not finished: the crawl is ending."""
         await self._frontier.release([lease])

@@ -93,6 +93,7 @@ class Parts:
     state: State
     chooser: Chooser
     throttle: Throttle
+    intake: Intake
     dispatcher: Dispatcher
     reading: Reading
     direct: DirectFetches
@@ -134,7 +135,7 @@ def assemble(plan: Plan) -> Parts:
         reading=reading,
         state=state,
     )
-    return Parts(crawl, state, core.chooser, core.throttle, dispatcher, reading, direct, shields, processor)
+    return Parts(crawl, state, core.chooser, core.throttle, intake, dispatcher, reading, direct, shields, processor)
 
 
 def _core(plan: Plan) -> _Core:

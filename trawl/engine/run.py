@@ -26,6 +26,7 @@ import trio
 from trawl.engine.outlet import ItemSink
 from trawl.engine.parts import Parts, Plan, assemble
 from trawl.errors import FeedError
+from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
 
 __all__ = ["Ended", "run_plan"]
@@ -99,6 +100,7 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
     async with trio.open_nursery() as inner:
         try:
             await parts.throttle.begin(trio.current_time())
+            parts.intake.restore()
             state.opened(1)  # start() itself
             inner.start_soon(parts.reading.run)
             await parts.dispatcher.run(inner)
@@ -106,6 +108,7 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
                 logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.chooser.in_flight)
                 parts.reading.stop()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
+            await parts.intake.give_back_all(pending_pages(parts.chooser))
             parts.direct.give_up()
             while state.turns or state.is_reading:
                 await state.pulse.wait(math.inf)

@@ -136,6 +136,10 @@ class Frontier(Protocol):
         """Give leases back; each keeps its old place in its lane."""
         ...
 
+    def lanes(self) -> Sequence[LaneKey]:
+        """The lanes with something stored and not leased, in the order of coming; asked once, when a crawl begins."""
+        ...
+
     def best(self, lane: LaneKey) -> SortKey | None:
         """The key of the best record stored in a lane and not leased; None when there is none. Costs no I/O."""
         ...

@@ -77,6 +77,10 @@ class MemoryFrontier:
             self._leased -= 1
             self._store(lease)
 
+    def lanes(self) -> Sequence[LaneKey]:
+        """The lanes with something that is not leased."""
+        return list(self._lanes)
+
     def best(self, lane: LaneKey) -> SortKey | None:
         """The key of the best record of a lane that is not leased."""
         heap = self._lanes.get(lane)

@@ -50,9 +50,14 @@ class Heads:
         for record in records:
             self._hungry[record.lane_key()] = None
 
+    def restored(self, lanes: Iterable[LaneKey]) -> None:
+        """Note lanes that an earlier run has left in the frontier."""
+        for lane in lanes:
+            self._hungry[lane] = None
+
     def granted(self, lane: LaneKey) -> None:
         """Note that one of a lane's heads has gone."""
-        if self._chooser.buffered(lane) < LOW and self._frontier.best(lane) is not None:
+        if self._wanted(lane):
             self._hungry[lane] = None
 
     async def refill(self, now: float) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trawl.scheduler.choose import Chooser
     from trawl.scheduler.waiting import Room
 
-__all__ = ["Group", "waiting", "why"]
+__all__ = ["Group", "pending_pages", "waiting", "why"]
 
 Group: TypeAlias = "tuple[int, Reason]"
 """How many entries wait, and for what."""
@@ -40,6 +40,12 @@ def why(chooser: Chooser, subject: object, now: float) -> Reason | None:
     if entry.lane is None:
         return Reason("", "not_before", entry.not_before, "the request's own delay")
     return _why_lane(chooser, entry.lane, now)
+
+
+def pending_pages(chooser: Chooser) -> list[Entry]:
+    """Every page that waits, in no promised order: at the end of a crawl they are given back."""
+    lined = [ticket[-1] for lane in chooser.lanes.values() for ticket in lane.queue]
+    return [entry for entry in [*lined, *chooser.later.pending()] if entry.is_pending and not entry.is_direct]
 
 
 def waiting(chooser: Chooser, now: float, most: int) -> list[Group]:
