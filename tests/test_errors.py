@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import trawl.errors
 import trawl.exceptions
-from trawl.errors import BodyTooLarge, CloseSpider, ConnectTimeout, HttpError, TrawlError
+from trawl.errors import (
+    BodyTooLarge,
+    CloseSpider,
+    ConnectFailed,
+    ConnectTimeout,
+    HttpError,
+    IgnoreRequest,
+    NameNotResolved,
+    TrawlError,
+)
 from trawl.http import Request, Response
 
 
@@ -32,3 +41,10 @@ def test_the_public_face_has_every_error() -> None:
     assert trawl.exceptions.__all__ == trawl.errors.__all__
     for name in trawl.errors.__all__:
         assert issubclass(getattr(trawl.exceptions, name), TrawlError)
+
+
+def test_an_errback_written_for_scrapy_finds_what_it_asks_a_failure_for() -> None:
+    error = NameNotResolved("no address", url="http://a.example/")
+    assert error.value is error
+    assert error.check(IgnoreRequest, ConnectFailed, NameNotResolved) is ConnectFailed
+    assert error.check(IgnoreRequest) is None

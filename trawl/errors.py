@@ -64,6 +64,15 @@ class TrawlError(Exception):
 
     request: Any = None
 
+    @property
+    def value(self) -> TrawlError:
+        """The error itself: errbacks written for Scrapy get a Failure, whose ``value`` is the error."""
+        return self
+
+    def check(self, *kinds: type[BaseException]) -> type[BaseException] | None:
+        """The first of ``kinds`` that this error is, or None: as a Failure answers errbacks written for Scrapy."""
+        return next((kind for kind in kinds if isinstance(self, kind)), None)
+
 
 class UsageError(TrawlError):
     """The user's input can't be used; its sentence names the entry and what to do."""
