@@ -102,3 +102,11 @@ async def test_those_that_wait_for_a_time_of_their_own_hold_up_nobody_behind_the
     await lanes.push(*[(f"late{i}", 0, 60.0) for i in range(2 * MOST)], ("now", 0, 0.0))
     assert await drained(lanes) == ["now"]
     assert len(await drained(lanes, 60.0)) == 2 * MOST
+
+
+async def test_f12_the_second_best_that_came_late_goes_before_what_is_leased() -> None:
+    lanes = Lanes()
+    await lanes.push(*[(str(i), 0, 0.0) for i in range(LOW + 1)])
+    assert await lanes.send_one() == "0"
+    await lanes.push(("better", 1, 0.0), ("best", 2, 0.0))  # the best is leased ahead, the other stays behind it
+    assert await drained(lanes) == ["best", "better", *[str(i) for i in range(1, LOW + 1)]]
