@@ -127,6 +127,18 @@ def test_i02_what_is_not_reached_for_five_minutes_is_reported_once_with_its_reas
     assert warning.endswith(f": {reason}")
 
 
+def test_i02_too_few_requests_are_a_reason_too(caplog: pytest.LogCaptureFixture) -> None:
+    def parse(spider: trawl.Spider, response: trawl.Response) -> Iterator[trawl.Request]:
+        number = int(response.url.rpartition("/")[2])
+        if number < 60:
+            yield trawl.Request(f"{A}/{number + 1}")
+
+    settings = {**FREE, "THROTTLING_SCOPES": {"a.example": {"concurrency": 4, "delay": 0.0}}}
+    simulate(spider_of(numbered(1), parse), a_web("a.example", latency=10.0), settings=settings)
+    [warning] = told(caplog, "its concurrency of 4 is not reached")
+    assert warning.endswith(": too few requests at once")
+
+
 def test_i02_what_is_reached_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     web = a_web("a.example", latency=10.0)
     crawled(numbered(170), web, FREE, THROTTLING_SCOPES={"a.example": {"rate": 0.4}})

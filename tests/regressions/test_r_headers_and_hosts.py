@@ -21,19 +21,6 @@ def pages(count: int = 3) -> list[trawl.Request]:
 
 PAST = "Wed, 01 Jan 2020 00:00:00 GMT"
 GARBAGE = ["0", "-5", "7.5", "soon", "", PAST, "1e3", "0x10", "7 s", "\u0667", "Infinity", "nan"]
-    "0",
-    "-5",
-    "7.5",
-    "soon",
-    "",
-    "Wed, 01 Jan 2020 00:00:00 GMT",
-    "1e3",
-    "0x10",
-    "7 s",
-    "\u0667",
-    "Infinity",
-    "nan",
-]
 
 
 @pytest.mark.parametrize("value", GARBAGE)

@@ -34,6 +34,7 @@ _NEAR_ZERO = 0.01
 _BUSY = 0.9  # of the looks with something pending: then it is not for lack of requests
 _REACHED = 0.9
 _QUICK = 1.1  # times the latency of the first period: pages that stay as quick as they were
+_TOO_FEW = "too few requests at once"
 _ENOUGH = 20  # answers in a period that a figure may be drawn from
 _HOSTS = 10_000  # hosts whose warning was given, as far as that is remembered
 
@@ -78,7 +79,7 @@ class Watch:
         """What the scope waited for most in this period."""
         now = policy.limited or {}
         spent = {limit: seconds - self.limited.get(limit, 0.0) for limit, seconds in now.items()}
-        return max(sorted(spent), key=lambda limit: spent[limit], default="too few requests at once")
+        return max(sorted(spent), key=lambda limit: spent[limit], default=_TOO_FEW)
 
 
 class Alarms:
@@ -181,26 +182,26 @@ class Alarms:
     def _judge(self, scope: Scope, policy: ScopePolicy, watch: Watch, now: float) -> None:
         seconds = now - watch.began_at
         is_demanded = watch.looks > 0 and watch.pending >= _BUSY * watch.looks
-        if is_demanded:
-            self._not_reached(scope, policy, watch, seconds)
+        reason = watch.reason(policy) if is_demanded else _TOO_FEW
+        self._not_reached(scope, policy, watch, seconds, reason)
         if policy.auto is not None:
             self._blind_spots(scope, policy, watch, seconds, is_demanded=is_demanded)
 
-    def _not_reached(self, scope: Scope, policy: ScopePolicy, watch: Watch, seconds: float) -> None:
+    def _not_reached(self, scope: Scope, policy: ScopePolicy, watch: Watch, seconds: float, reason: str) -> None:
         config = policy.kind.config
         wanted = config.get("concurrency")
         if wanted is not None and watch.peak < min(wanted, self._most):
             self._once(
                 watch, "concurrency",
                 "%s: its concurrency of %d is not reached (%d at most in %.0f s); what holds it up: %s",
-                scope.id, wanted, watch.peak, seconds, watch.reason(policy),
+                scope.id, wanted, watch.peak, seconds, reason,
             )  # fmt: skip
         rate = config.get("rate")
         reached = (policy.sends - watch.sends) / seconds
         if rate is not None and reached < rate * _REACHED:
             self._once(
                 watch, "rate", "%s: its rate of %g/s is not reached (%.3g/s in %.0f s); what holds it up: %s",
-                scope.id, rate, reached, seconds, watch.reason(policy),
+                scope.id, rate, reached, seconds, reason,
             )  # fmt: skip
 
     def _blind_spots(
