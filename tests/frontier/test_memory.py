@@ -101,3 +101,25 @@ async def test_the_best_key_tells_what_a_lease_would_give() -> None:
     await frontier.lease_many(LANE, 2)
     assert frontier.best(LANE) is None
     await frontier.aclose()
+
+
+async def test_f11_each_set_of_amounts_has_a_lane_of_its_own_and_exempt_requests_need_no_scope() -> None:
+    frontier = MemoryFrontier()
+    scopes = (("api", 6.0), ("x", None))
+    costly = Record(Request("http://a.example/6"), scopes, "o", share=6.0, amounts=(6.0, None))
+    cheap = Record(Request("http://a.example/3"), scopes, "o", share=3.0, amounts=(3.0, None))
+    exempt = Record(Request("http://a.example/0", meta={"dont_throttle": True}), scopes, "o", amounts=(6.0, None))
+    await frontier.push_many([costly, cheap, exempt])
+    assert costly.lane_key() == (("api", "x"), "o", (6.0, None))
+    assert await frontier.lease_many((("api", "x"), "o", (3.0, None)), 9) == [cheap]
+    assert await frontier.lease_many(((), "o"), 9) == [exempt]
+
+
+async def test_i11_a_stored_request_is_found_in_its_lane_until_it_is_leased() -> None:
+    frontier = MemoryFrontier()
+    one = record("1")
+    await frontier.push_many([one])
+    assert frontier.lane_of(one.request) == LANE
+    assert frontier.lane_of(Request("http://a.example/1")) is None
+    await frontier.lease_many(LANE, 1)
+    assert frontier.lane_of(one.request) is None

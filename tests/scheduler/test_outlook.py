@@ -94,3 +94,14 @@ def test_the_largest_groups_come_first() -> None:
             rig.push(number, host)
     rig.grant_all()
     assert [(count, reason.scope) for count, reason in rig.chooser.waiting(0.0, 2)] == [(5, "b"), (3, "c")]
+
+
+def test_a_lane_waits_for_what_its_best_entry_waits_for() -> None:
+    rig = Rig({"a": Limits(delay=5.0)})
+    rig.push(0, "a")
+    rig.push(1, "a")
+    assert rig.grant_all() == [0]
+    assert rig.chooser.why((("b",), ""), 1.0) is None
+    reason = rig.chooser.why((("a",), ""), 1.0)
+    assert reason is not None
+    assert (reason.scope, reason.limit) == ("a", "delay")
