@@ -121,15 +121,22 @@ def _threads_refused() -> Iterator[None]:
     """Wrap the two ways to a thread while a guard of this Trio run is active; the last one unwraps them."""
     _wrapped.set(_wrapped.get() + 1)
     if _wrapped.get() == 1:
-        trio.to_thread.run_sync = _async_refusing(trio.to_thread.run_sync)  # type: ignore[assignment]
+        _rebind(trio.to_thread.run_sync, _async_refusing(trio.to_thread.run_sync))
         threading.Thread.start = _refusing(threading.Thread.start)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         _wrapped.set(_wrapped.get() - 1)
         if not _wrapped.get():
-            trio.to_thread.run_sync = inspect.unwrap(trio.to_thread.run_sync)
+            _rebind(trio.to_thread.run_sync, inspect.unwrap(trio.to_thread.run_sync))
             threading.Thread.start = inspect.unwrap(threading.Thread.start)  # type: ignore[method-assign]
+
+
+def _rebind(run_sync: object, replaced: object) -> None:
+    """Put ``replaced`` in the place of ``run_sync`` wherever Trio has it: ``trio.Path`` has a name of its own."""
+    for name, module in tuple(sys.modules.items()):
+        if name.partition(".")[0] == "trio" and getattr(module, "run_sync", None) is run_sync:
+            module.run_sync = replaced  # type: ignore[attr-defined]
 
 
 def _async_refusing(run_sync: Callable[..., Any]) -> Callable[..., Any]:
