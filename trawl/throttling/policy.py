@@ -12,6 +12,7 @@ configured costs a reference.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,8 @@ from trawl.throttling.rampup import Ramp, Rampup
 from trawl.throttling.scope import CONFIGURED, Scope
 
 __all__ = ["Kind", "ScopePolicy"]
+
+logger = logging.getLogger("trawl.throttling")
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -247,10 +250,24 @@ class ScopePolicy:
             if self.standing is None and self.ramp is not None:
                 self.ramp.has_fallen_back = False
         while self.ramp is not None and self.ramp.due_at <= now:
-            is_held = self.standing is not None or scope.held_until > self.ramp.due_at
-            self.ramp.window_over(is_held=is_held)
+            at = self.ramp.due_at
+            self.ramp.window_over(is_held=self.standing is not None or scope.held_until > at)
+            if self.ramp.has_fallen_back and self.standing is None:
+                self._fall_back(scope, at)
             is_touched = True
         return is_touched and self.apply(scope)
+
+    def _fall_back(self, scope: Scope, now: float) -> None:
+        """Take the first step of backing off in place of rampup (C05): its window had triggers and no good answer."""
+        base = self.base(scope)
+        self.standing = Standing.at(base).stepped(self.kind.backoff, base, now, in_flight=scope.in_flight, sent_at=now)
+        scope.step += 1
+        self.steps += 1
+        self.stepped_at = now
+        logger.warning(
+            "%s: no good answer in a window of rampup: backing off, step 1: delay %.3g s, concurrency %g, after %s",
+            scope.id, self.standing.delay, self.standing.concurrency, self.trigger_source,
+        )  # fmt: skip
 
     def is_quiet(self, scope: Scope, now: float) -> bool:
         """Whether forgetting the scope would lose nothing that matters: it is idle and not backing off (I01)."""

@@ -15,6 +15,8 @@ by one number. docs/explanation/rampup.md tells it at length.
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
   near, and slowly past it, because limits move.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
+- *Fallen back*: a window had triggers and no good answer. That is an outage, not a limit: what fell in it comes back, and
+  backing off moves the scope from there until it is over.
 
 Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
 rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
@@ -125,6 +127,8 @@ class Ramp:
         "_falls",
         "_good",
         "_idle",
+        "_is_well",
+        "_kept",
         "_marks",
         "_quiet",
         "_rate_before",
@@ -157,8 +161,10 @@ class Ramp:
         self._busy = 0.0
         self._cost = 0
         self._idle = 0
+        self._is_well = True
         self._rate_before = 0.0
         self._marks: tuple[tuple[float, int], ...] = ()
+        self._kept: tuple[float, float, float | None, float] = (delay, delay_per_slot, None, 0.0)
         self._started_at = -math.inf
         self._ends_at = math.inf
 
@@ -193,7 +199,8 @@ class Ramp:
             self._ends_at = self._started_at + self.policy.window
         self.sends += 1
         self._busy += busy
-        if not is_trigger:
+        self._is_well = not is_trigger
+        if self._is_well:
             self._good += 1
 
     def triggered(self, now: float) -> bool:
@@ -216,7 +223,7 @@ class Ramp:
             if self._falls:
                 self._cost = self.sends - self._good
             if self._triggers and not self._good:
-                self.has_fallen_back = True
+                self._fall_back()
             elif self._triggers < self.policy.target[0] and not is_held:
                 self._step()
             self._rate_before = self.sends / self._length
@@ -231,6 +238,8 @@ class Ramp:
         latency = self._busy / self.sends if self.sends else 0.0
         is_near = self.refused is not None or self._triggers > 0
         self._ends_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
+        if self._is_well:  # else a trouble goes on, that may turn out to be an outage
+            self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
         self.sends = self._good = self._triggers = self._falls = 0
         self._busy = 0.0
         self._marks = ()
@@ -272,6 +281,12 @@ class Ramp:
 
     def _least(self) -> float:
         return max(self.policy.min_delay, self.floor)
+
+    def _fall_back(self) -> None:
+        """Leave the scope to backing off; an outage says nothing of rates, so what fell in it comes back (C05)."""
+        self.has_fallen_back = True
+        self.delay, self.delay_per_slot, self.refused, self._fallen_to = self._kept
+        self._quiet = 0
 
     def _borne(self) -> float:
         """Good answers a second between the latest incidents of this window: what a server bears that has no spare."""
