@@ -115,7 +115,8 @@ class Crawl:
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """What pending requests wait on, the largest groups first, at most ``most`` groups."""
-        return [Waiting(count, reason) for count, reason in self._chooser.waiting(trio.current_time(), most)]
+        groups = self._chooser.waiting(trio.current_time(), most, self._frontier.pending_in)
+        return [Waiting(count, reason) for count, reason in groups]
 
     def why(self, subject: Request | str) -> Reason | None:
         """Why a pending request, or a scope (by its id), waits: which scope and limit, until when, whose wish that is.

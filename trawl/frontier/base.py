@@ -144,6 +144,10 @@ class Frontier(Protocol):
         """The key of the best record stored in a lane and not leased; None when there is none. Costs no I/O."""
         ...
 
+    def pending_in(self, lane: LaneKey) -> int:
+        """How many records are stored in a lane and not leased. Costs no I/O."""
+        ...
+
     def lane_of(self, request: Request) -> LaneKey | None:
         """The lane in which this very request is stored and not leased; None: in none. For explanations: may search."""
         ...

@@ -86,6 +86,10 @@ class MemoryFrontier:
         heap = self._lanes.get(lane)
         return heap[0][0] if heap else None
 
+    def pending_in(self, lane: LaneKey) -> int:
+        """How many records of a lane are not leased."""
+        return len(self._lanes.get(lane, ()))
+
     def lane_of(self, request: Request) -> LaneKey | None:
         """The lane in which this very request is stored and not leased; None: in none."""
         for lane, heap in self._lanes.items():

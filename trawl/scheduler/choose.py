@@ -22,7 +22,7 @@ from trawl.scheduler.claims import PASSES
 from trawl.scheduler.gates import OriginGate
 from trawl.scheduler.lanes import PASSING, READY, Entry, Lane, LaneId, PageLane, Refused, SortKey, page_lane_id
 from trawl.scheduler.later import Later
-from trawl.scheduler.outlook import waiting, why
+from trawl.scheduler.outlook import Stored, waiting, why
 from trawl.scheduler.waiting import BACKOFF_PATIENCE, Board, Room
 
 if TYPE_CHECKING:
@@ -242,9 +242,9 @@ class Chooser:
         """Why a pending entry, its request, a lane of pages, or a scope (by its id) waits; None: nothing does."""
         return why(self, subject, now)
 
-    def waiting(self, now: float, most: int) -> list[tuple[int, Reason]]:
-        """What pending entries wait for, the largest groups first, at most ``most`` of them, each with its number."""
-        return waiting(self, now, most)
+    def waiting(self, now: float, most: int, stored: Stored | None = None) -> list[tuple[int, Reason]]:
+        """What pending entries wait for, the largest groups first, at most ``most``, each with its number."""
+        return waiting(self, now, most, stored)
 
     # -- inside
 

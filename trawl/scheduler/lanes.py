@@ -231,6 +231,11 @@ class Lane:
         self.is_starving = False
 
     @property
+    def page_lane(self) -> PageLane:
+        """What the frontier names it, if it is a lane of pages."""
+        return (self.id[0], self.id[1], self.id[3]) if len(self.id) == 4 else (self.id[0], self.id[1])
+
+    @property
     def head(self) -> Entry:
         """Its best entry. The lane must not be empty."""
         return self.queue[0][3]

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 from trawl.scheduler.gates import OriginGate
-from trawl.scheduler.lanes import READY, Entry, Lane, page_lane_id
+from trawl.scheduler.lanes import PAGE, READY, Entry, Lane, PageLane, page_lane_id
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
     from trawl.scheduler.choose import Chooser
     from trawl.scheduler.waiting import Room
 
-__all__ = ["Group", "pending_pages", "waiting", "why"]
+__all__ = ["Group", "Stored", "pending_pages", "waiting", "why"]
 
 Group: TypeAlias = "tuple[int, Reason]"
 """How many entries wait, and for what."""
+
+Stored: TypeAlias = "Callable[[PageLane], int]"
+"""How many entries of a lane of pages wait behind those that the core has."""
 
 _NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
 
@@ -48,25 +51,36 @@ def pending_pages(chooser: Chooser) -> list[Entry]:
     return [entry for entry in [*lined, *chooser.later.pending()] if entry.is_pending and not entry.is_direct]
 
 
-def waiting(chooser: Chooser, now: float, most: int) -> list[Group]:
-    """What pending entries wait for, the largest groups first, at most ``most`` of them."""
-    return nlargest(most, _groups(chooser, now), key=lambda group: group[0])
+def waiting(chooser: Chooser, now: float, most: int, stored: Stored | None = None) -> list[Group]:
+    """What pending entries wait for, the largest groups first, at most ``most`` of them.
+
+    Args:
+        chooser: Whose entries.
+        now: The instant.
+        most: How many groups.
+        stored: How many more entries of a lane of pages wait where the core does not see them; None: none do.
+    """
+
+    def size(lanes: Iterable[Lane]) -> int:
+        return sum(len(lane.queue) + (stored(lane.page_lane) if stored and lane.kind == PAGE else 0) for lane in lanes)
+
+    return nlargest(most, _groups(chooser, now, size), key=lambda group: group[0])
 
 
-def _groups(chooser: Chooser, now: float) -> Iterator[Group]:
+def _groups(chooser: Chooser, now: float, size: Callable[[Iterable[Lane]], int]) -> Iterator[Group]:
     for room in chooser.board.rooms.values():
         lanes = room.lanes()
         if lanes:
-            yield sum(len(lane.queue) for lane in lanes), _why_room(room, lanes[0], now)
+            yield size(lanes), _why_room(room, lanes[0], now)
     for gate in chooser.closed.values():
-        count = sum(len(lane.queue) for lane in gate.waiting())
+        count = size(gate.waiting())
         if count:
             yield count, gate.reason
     later = chooser.later.pending()
     if later:
         yield len(later), Reason("", "not_before", later[0].not_before, "the request's own delay")
     if chooser.in_flight >= chooser.places:
-        ready = sum(len(lane.queue) for lane in chooser.lanes.values() if lane.where is READY)
+        ready = size(lane for lane in chooser.lanes.values() if lane.where is READY)
         if ready:
             yield ready, _NO_PLACE
 

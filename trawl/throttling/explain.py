@@ -60,9 +60,14 @@ class Reason:
         """This reason in one line, with the seconds left at ``now``."""
         if not self.limit:
             return f"{self.scope} may go"
-        left = "" if self.until == math.inf else f" {max(0.0, self.until - now):.3g} s"
+        left = "" if self.until == math.inf else f" {_seconds(self.until - now)} s"
         source = f" ({self.source})" if self.source else ""
         return f"{self.scope} {_WORDS.get(self.limit, self.limit)}{left}{source}".lstrip()
+
+
+def _seconds(left: float) -> str:
+    """Seconds for people: to the hundredth below ten, whole above, never negative, never with an exponent."""
+    return f"{round(left):d}" if left >= 9.995 else f"{round(max(0.0, left), 2):g}"
 
 
 @attrs.frozen(kw_only=True)
