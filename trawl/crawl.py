@@ -40,7 +40,7 @@ from trawl.transport.whereabouts import Whereabouts
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
 
-logger = logging.getLogger("trawl")
+logger: logging.Logger = logging.getLogger("trawl")
 
 
 @attrs.frozen

@@ -24,7 +24,7 @@ from trawl.settings import ambient, assignments, load, of_spider
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="trawl",
     help="A polite, fast web crawler.",
     add_completion=False,

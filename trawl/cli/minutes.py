@@ -12,7 +12,7 @@ from trawl.observe import pace, progress_line
 
 __all__ = ["log_watcher"]
 
-logger = logging.getLogger("trawl.progress")
+logger: logging.Logger = logging.getLogger("trawl.progress")
 
 
 def log_watcher(interval: float) -> Callable[[CrawlView], Awaitable[None]]:

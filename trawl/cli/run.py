@@ -29,7 +29,7 @@ from trawl.throttling import ScopeReport
 __all__ = ["Order", "crawl_command", "log_layer", "stderr_console"]
 
 _WIDTH_OF_A_FILE = 160
-logger = logging.getLogger("trawl")
+logger: logging.Logger = logging.getLogger("trawl")
 
 
 @attrs.frozen(kw_only=True)

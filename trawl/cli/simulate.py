@@ -31,7 +31,7 @@ from trawl.testing.watchdog import Stuck
 __all__ = ["simulate"]
 
 WIDTH_OF_A_FILE = 160
-logger = logging.getLogger("trawl")
+logger: logging.Logger = logging.getLogger("trawl")
 
 
 def simulate(

@@ -21,6 +21,13 @@ MOST_SCOPES = 15
 _SCOPE_CHARACTERS = 40
 _HINT_CHARACTERS = 40
 
+_TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
+_FIGURES_UNTIL = _TITLES.index("limited by")
+_TROUBLES = ("triggers", "steps", "limited by", "hints")
+"""Columns that are shown where they have something to say."""
+
+_NONE = ("", "0")
+
 
 def summary_table(reason: str, elapsed: float, stats: Mapping[str, object]) -> Table:
     """What came of a crawl, two columns, ready to be printed.
@@ -44,13 +51,15 @@ def scopes_table(reports: Sequence[ScopeReport]) -> Table | None:
     if not sent:
         return None
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    table.add_column("scope", overflow="fold")
-    for title in ("sends", "rate", "allowed", "triggers", "steps"):
-        table.add_column(title, justify="right")
-    table.add_column("limited by", overflow="fold")
-    table.add_column("hints", overflow="fold")
-    for report in sent[:MOST_SCOPES]:
-        table.add_row(*(Text(words) for words in _cells(report)))
+    rows = [_cells(report) for report in sent[:MOST_SCOPES]]
+    shown = [
+        place for place, title in enumerate(_TITLES) if title not in _TROUBLES or any(row[place] not in _NONE for row in rows)
+    ]
+    for place in shown:
+        is_figure = 0 < place < _FIGURES_UNTIL
+        table.add_column(_TITLES[place], justify="right" if is_figure else "left", no_wrap=is_figure, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(row[place]) for place in shown))
     if len(sent) > MOST_SCOPES:
         table.add_row(Text(f"and {number_words(len(sent) - MOST_SCOPES)} more", style="dim"))
     return table

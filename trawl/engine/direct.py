@@ -38,7 +38,7 @@ class Answer:
 
     def __init__(self, parent: Turn | None) -> None:
         self._event = trio.Event()
-        self.parent = parent
+        self.parent: Turn | None = parent
         self.turn: Turn | None = None
         self.entry: Entry | None = None
         self.outcome: Outcome | None = None

@@ -36,7 +36,7 @@ from trawl.throttling import Throttle
 
 __all__ = ["Flow", "StatusRule"]
 
-logger = logging.getLogger("trawl.engine")
+logger: logging.Logger = logging.getLogger("trawl.engine")
 
 
 class StatusRule:

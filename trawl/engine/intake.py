@@ -21,7 +21,7 @@ from trawl.throttling import Throttle
 
 __all__ = ["Intake", "not_before", "page_entry"]
 
-logger = logging.getLogger("trawl.intake")
+logger: logging.Logger = logging.getLogger("trawl.intake")
 
 
 class Intake:

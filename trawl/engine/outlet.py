@@ -14,7 +14,7 @@ from trawl.observe import Stats
 
 __all__ = ["ItemSink", "Outlet", "Processor"]
 
-logger = logging.getLogger("trawl.items")
+logger: logging.Logger = logging.getLogger("trawl.items")
 
 
 class ItemSink(Protocol):

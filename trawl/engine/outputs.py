@@ -40,7 +40,7 @@ class Outputs:
         self._store = store
         self._depth = depth
         self.requests: list[Request] = []
-        self.items = 0
+        self.items: int = 0
 
     def take_nowait(self, output: object) -> bool:
         """Take one output if that needs no waiting; False when it does.

@@ -25,7 +25,7 @@ from trawl.spiders import Spider
 
 __all__ = ["MOST_PENDING", "Reading"]
 
-logger = logging.getLogger("trawl.engine")
+logger: logging.Logger = logging.getLogger("trawl.engine")
 
 MOST_PENDING = 10_000
 """``start()`` is not read further while so many requests are pending."""

@@ -35,7 +35,7 @@ from trawl.throttling import Throttle
 
 __all__ = ["RobotsGates"]
 
-logger = logging.getLogger("trawl.robots")
+logger: logging.Logger = logging.getLogger("trawl.robots")
 
 CONNECT_PAUSE = 1.0
 """Seconds before an origin that can't be connected to is tried again; twice as long each time."""

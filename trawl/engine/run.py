@@ -31,7 +31,7 @@ from trawl.spiders import Spider
 
 __all__ = ["Ended", "run_plan"]
 
-logger = logging.getLogger("trawl.engine")
+logger: logging.Logger = logging.getLogger("trawl.engine")
 
 CLOSE_GRACE = 10.0
 """Seconds that each step of closing may take: a pipeline's or a spider's own closing, the last write of the feeds."""

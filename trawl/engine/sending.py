@@ -25,7 +25,7 @@ from trawl.transport import Transport
 
 __all__ = ["Recorder", "Sending"]
 
-logger = logging.getLogger("trawl.engine")
+logger: logging.Logger = logging.getLogger("trawl.engine")
 
 Recorder = Callable[[Entry, "Outcome | None", float], None]
 """Told of each send (outcome None) and of its end, at the instant on the run clock; for simulations and tests."""

@@ -23,13 +23,13 @@ class State:
     __slots__ = ("callbacks", "is_reading", "most_callbacks", "open", "pulse", "reason", "turns")
 
     def __init__(self, most_callbacks: int) -> None:
-        self.most_callbacks = most_callbacks
-        self.is_reading = True
-        self.open = 0
-        self.turns = 0
-        self.callbacks = 0
+        self.most_callbacks: int = most_callbacks
+        self.is_reading: bool = True
+        self.open: int = 0
+        self.turns: int = 0
+        self.callbacks: int = 0
         self.reason: str | None = None
-        self.pulse = Pulse()
+        self.pulse: Pulse = Pulse()
 
     def opened(self, n: int) -> None:
         """``n`` requests were admitted."""

@@ -22,7 +22,7 @@ from trawl.scheduler import Chooser, Entry
 
 __all__ = ["Succession"]
 
-logger = logging.getLogger("trawl.engine")
+logger: logging.Logger = logging.getLogger("trawl.engine")
 
 
 class Succession:

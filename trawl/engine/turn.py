@@ -39,11 +39,11 @@ class Turn:
     __slots__ = ("cancel_scope", "entry", "holds_places", "is_done", "is_used")
 
     def __init__(self, entry: Entry) -> None:
-        self.entry = entry
-        self.cancel_scope = trio.CancelScope()
-        self.is_used = False
-        self.holds_places = True
-        self.is_done = False
+        self.entry: Entry = entry
+        self.cancel_scope: trio.CancelScope = trio.CancelScope()
+        self.is_used: bool = False
+        self.holds_places: bool = True
+        self.is_done: bool = False
 
     @property
     def lease(self) -> Record:

@@ -18,7 +18,7 @@ from trawl.items import item_fields
 
 __all__ = ["Feed", "FeedReport", "open_feed"]
 
-logger = logging.getLogger("trawl.feeds")
+logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
 @attrs.frozen
@@ -50,9 +50,9 @@ class Feed:
 
     def __init__(self, options: FeedOptions, target: Target, feed_format: Format | None = None) -> None:
         """A feed that begins at position 0 of ``target``; see :meth:`locate` for one that goes on."""
-        self.uri = options.uri
+        self.uri: str = options.uri
         self.position = 0
-        self.records = 0
+        self.records: int = 0
         self.pending_bytes = 0
         self._options = options
         self._format = feed_format or make_format(options)

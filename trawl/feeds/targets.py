@@ -58,7 +58,7 @@ class FileTarget:
             OSError: It can't be opened for reading and writing.
         """
         self.path = path
-        self.is_new = not path.exists()
+        self.is_new: bool = not path.exists()
         self._file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666), "r+")
         try:
             _lock(self._file.fileno())

@@ -33,7 +33,7 @@ BUFFER_BYTES = 1 << 20
 CLOSE_GRACE = 5.0
 """Seconds that a cancelled crawl gives its feeds to write what they have; a pipe that nobody reads loses it."""
 
-logger = logging.getLogger("trawl.feeds")
+logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
 class Counts(Protocol):

@@ -107,20 +107,20 @@ class Request:
             ValueError: the URL is relative or can't be parsed, the method is no token, a header can't be sent.
             TypeError: a callback can't be called, the priority is no int, or another value is of the wrong type.
         """
-        self.url = normalize_url(url) if base is None else join_url(base, url)
-        self.method = method if method == "GET" else _checked_method(method)
-        self.body = b"" if body is None else _to_bytes(body)
-        self.callback = callback
-        self.errback = errback
+        self.url: str = normalize_url(url) if base is None else join_url(base, url)
+        self.method: str = method if method == "GET" else _checked_method(method)
+        self.body: bytes = b"" if body is None else _to_bytes(body)
+        self.callback: Callback | None = callback
+        self.errback: Callback | None = errback
         if callback is not None:
             _check_callable("callback", callback)
         if errback is not None:
             _check_callable("errback", errback)
         if priority:
             _check_int("priority", priority)
-        self.priority = priority
-        self.dont_filter = dont_filter
-        self.depth = 0
+        self.priority: int = priority
+        self.dont_filter: bool = dont_filter
+        self.depth: int = 0
         self._headers = None if headers is None else Headers(headers)
         self._meta = dict(meta) if meta else None
         self._cb_kwargs = dict(cb_kwargs) if cb_kwargs else None

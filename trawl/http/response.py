@@ -84,15 +84,15 @@ class Response:
         """
         if not isinstance(body, bytes):
             raise TypeError(f"the body of a response is bytes, not {type(body).__name__}")
-        self.url = url
-        self.status = status
-        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
-        self.body = body
-        self.request = request
-        self.flags = list(flags)
-        self.latency = latency
-        self.ip_address = ip_address
-        self.protocol = protocol
+        self.url: str = url
+        self.status: int = status
+        self.headers: Headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self.body: bytes = body
+        self.request: Request | None = request
+        self.flags: list[str] = list(flags)
+        self.latency: float | None = latency
+        self.ip_address: str | None = ip_address
+        self.protocol: str | None = protocol
         self._decoded: Decoded | None = None
         self._selector: Selector | None = None
         self._base_url: str | None = None

@@ -11,7 +11,7 @@ from trawl.middleware.settings import MiddlewareSettings
 
 __all__ = ["retry"]
 
-logger = logging.getLogger("trawl.middleware")
+logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 
 def retry(settings: MiddlewareSettings, rng: random.Random) -> Middleware:

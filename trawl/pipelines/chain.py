@@ -24,7 +24,7 @@ __all__ = ["CLOSE_GRACE", "Pipelines"]
 CLOSE_GRACE = 30.0
 """Seconds that all ``close_spider`` together may take."""
 
-logger = logging.getLogger("trawl.pipelines")
+logger: logging.Logger = logging.getLogger("trawl.pipelines")
 
 Method = Callable[..., Any]
 

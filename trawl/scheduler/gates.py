@@ -29,8 +29,8 @@ class OriginGate:
     __slots__ = ("lanes", "origin", "reason")
 
     def __init__(self, origin: str, reason: Reason | None = None) -> None:
-        self.origin = origin
-        self.reason = Reason(origin, "gate", inf, "robots.txt") if reason is None else reason
+        self.origin: str = origin
+        self.reason: Reason = Reason(origin, "gate", inf, "robots.txt") if reason is None else reason
         self.lanes: dict[Lane, None] = {}
 
     def waiting(self) -> list[Lane]:

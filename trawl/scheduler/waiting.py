@@ -62,12 +62,12 @@ class Room:
     __slots__ = ("armed", "aside", "baton", "claim", "least", "refills", "scope", "waiters")
 
     def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+        self.scope: Scope = scope
         self.waiters: list[Ticket] = []
         self.aside: list[tuple[float, Ticket]] = []
-        self.refills = -1
-        self.least = inf
-        self.armed = inf
+        self.refills: int = -1
+        self.least: float = inf
+        self.armed: float = inf
         self.baton: Lane | None = None
         self.claim: Lane | None = None
 
@@ -123,7 +123,7 @@ class Board:
     def __init__(self) -> None:
         self.ready: list[Ticket] = []
         self.rooms: dict[str, Room] = {}
-        self.claims = Claims()
+        self.claims: Claims = Claims()
         self._timers: list[tuple[float, int, Room]] = []
         self._tiebreak = count().__next__
         self._bound = ROOM_TO_GROW

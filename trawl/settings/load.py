@@ -26,7 +26,7 @@ from trawl.settings.values import Settings
 __all__ = ["Layer", "ambient", "assignments", "load", "of_environment", "of_project", "of_spider"]
 
 PREFIX = "TRAWL_"
-logger = logging.getLogger("trawl.settings")
+logger: logging.Logger = logging.getLogger("trawl.settings")
 
 
 @attrs.frozen

@@ -59,7 +59,7 @@ class Guard:
     __slots__ = ("error", "scope")
 
     def __init__(self) -> None:
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope = trio.CancelScope()
         self.error: Exception | None = None
 
     def refuse(self, what: str, detail: str = "") -> TouchedTheWorld:

@@ -73,7 +73,7 @@ class Bucket:
     __slots__ = ("_at", "_changes", "_tokens", "limit", "rate")
 
     def __init__(self, limit: RateLimit) -> None:
-        self.limit = limit
+        self.limit: RateLimit = limit
         self.rate = limit.rate
         self._tokens = float(limit.burst)
         self._at = 0.0

@@ -57,9 +57,9 @@ class Row:
     __slots__ = ("ended_at", "error", "method", "scopes", "sent_at", "slots", "status", "url")
 
     def __init__(self, url: str, method: str, sent_at: float) -> None:
-        self.url = url
-        self.method = method
-        self.sent_at = sent_at
+        self.url: str = url
+        self.method: str = method
+        self.sent_at: float = sent_at
         self.ended_at: float | None = None
         self.status: int | None = None
         self.error: str | None = None

@@ -118,7 +118,7 @@ class SimulatedTransport:
         begun_at: float | None = None,
         wall_start_utc: datetime | None = None,
     ) -> None:
-        self.ledger = Ledger()
+        self.ledger: Ledger = Ledger()
         self.begun_at = begun_at
         self.on_bug: Callable[[Exception], None] | None = None
         self._web = web

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PERIOD", "Alarms", "Watch"]
 
-logger = logging.getLogger("trawl.throttling")
+logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 PERIOD = 300.0
 """Seconds that something must last before it is worth a warning."""
@@ -62,18 +62,22 @@ class Watch:
     def __init__(self) -> None:
         self.given: set[str] = set()
         self.first_items: float | None = None
-        self.first_latency = 0.0
+        self.first_latency: float = 0.0
         self.items = 0
 
     def begin(self, policy: ScopePolicy, now: float) -> None:
         """Start a period."""
-        self.began_at = now
-        self.looks = self.pending = self.peak = 0
-        self.busy = self.latency = 0.0
+        self.began_at: float = now
+        self.looks: int = 0
+        self.pending: int = 0
+        self.peak: int = 0
+        self.busy: float = 0.0
+        self.latency: float = 0.0
         self.items = 0
-        self.sends = policy.sends
-        self.auto_min, self.auto_max = math.inf, 0.0
-        self.limited = dict(policy.limited or {})
+        self.sends: int = policy.sends
+        self.auto_min: float = math.inf
+        self.auto_max: float = 0.0
+        self.limited: dict[str, float] = dict(policy.limited or {})
 
     def reason(self, policy: ScopePolicy) -> str:
         """What the scope waited for most in this period."""

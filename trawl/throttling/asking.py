@@ -45,7 +45,7 @@ class Asking:
     """
 
     def __init__(self, manager: Any, default: ThrottlingManager) -> None:
-        self.is_custom = is_overridden(manager, *_HOOKS)
+        self.is_custom: bool = is_overridden(manager, *_HOOKS)
         self._manager = manager
         self._default = default
         self._charged: dict[int, Charges] = {}

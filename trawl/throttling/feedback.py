@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["adjust", "correct", "good", "step_at_start", "trigger"]
 
-logger = logging.getLogger("trawl.throttling")
+logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 _BELIEVABLE = 366 * 86_400.0
 """Seconds. A wish beyond a year is a mistake, and capping it is not worth a line in the log."""

@@ -40,7 +40,7 @@ class Quota:
         self.window = window
         self.sliding = sliding
         self.reserved = 0.0
-        self.refills = 0
+        self.refills: int = 0
         self._spent = 0.0
         self._ends_at = -inf
         self._is_awaited = False
@@ -55,7 +55,9 @@ class Quota:
             self._charges.clear()
         elif not sliding:
             self._ends_at += window - self.window
-        self.quota, self.window, self.sliding = quota, window, sliding
+        self.quota = quota
+        self.window = window
+        self.sliding = sliding
         self.refills += 1
 
     def spent(self, now: float) -> float:

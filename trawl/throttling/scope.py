@@ -95,19 +95,19 @@ class Scope:
     )
 
     def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
-        self.id = id
-        self.in_flight = 0
-        self.unsent = 0
-        self.step = 0
-        self.grants = 0
+        self.id: str = id
+        self.in_flight: int = 0
+        self.unsent: int = 0
+        self.step: int = 0
+        self.grants: int = 0
         self.last_sent = -inf
         self.held_until = -inf
         self.hold_reason: Reason | None = None
         self.delay_limit: LimitName = "delay"
-        self.delay_source = CONFIGURED
-        self.concurrency_source = CONFIGURED
-        self.quota_source = CONFIGURED
-        self.lanes = 0
+        self.delay_source: str = CONFIGURED
+        self.concurrency_source: str = CONFIGURED
+        self.quota_source: str = CONFIGURED
+        self.lanes: int = 0
         self.policy: Any = None
         self.waiting: Any = None
         self.quota: Quota | None = None
@@ -119,11 +119,11 @@ class Scope:
 
     def adopt(self, limits: Limits) -> None:
         """Put ``limits`` in force; what is in flight, spent and held stays. Policy applies its own on top."""
-        self.limits = limits
-        self.concurrency = limits.concurrency
-        self.delay = limits.delay
-        self.delay_per_slot = limits.delay_per_slot
-        self.jitter = limits.jitter
+        self.limits: Limits = limits
+        self.concurrency: float = limits.concurrency
+        self.delay: float = limits.delay
+        self.delay_per_slot: float = limits.delay_per_slot
+        self.jitter: tuple[float, float] = limits.jitter
         if limits.quota == inf:
             self.quota = None
         elif self.quota is None:

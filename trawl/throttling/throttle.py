@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sent", "Throttle"]
 
-logger = logging.getLogger("trawl.throttling")
+logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 
 
@@ -97,7 +97,7 @@ class Throttle:
         self._crawl_delays: dict[str, float] = {}
         self._given_up = GivenUp()
         most = float(settings.concurrent_requests) or math.inf
-        self.alarms = Alarms(settings, most=most if concurrent_requests is None else concurrent_requests)
+        self.alarms: Alarms = Alarms(settings, most=most if concurrent_requests is None else concurrent_requests)
 
     def bind(self, changed: Callable[[Scope, float], None]) -> None:
         """Name another receiver of changes: the chooser, where it is made after the throttle."""

@@ -15,7 +15,7 @@ from trawl.transport.settings import TransportSettings
 
 __all__ = ["Limits"]
 
-logger = logging.getLogger("trawl.transport")
+logger: logging.Logger = logging.getLogger("trawl.transport")
 
 
 @attrs.frozen

@@ -34,10 +34,10 @@ class Connection:
     __slots__ = ("idle_since", "parser", "requests", "wire")
 
     def __init__(self, wire: Wire) -> None:
-        self.wire = wire
-        self.parser = ResponseParser()
-        self.requests = 0
-        self.idle_since = 0.0
+        self.wire: Wire = wire
+        self.parser: ResponseParser = ResponseParser()
+        self.requests: int = 0
+        self.idle_since: float = 0.0
 
     async def ask(self, head: bytes, *, is_head: bool = False) -> None:
         """Send the beginning of a request; what came so far is forgotten. Not always a checkpoint.

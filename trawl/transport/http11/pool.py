@@ -51,8 +51,8 @@ class Site:
     __slots__ = ("idle", "origin", "session", "target")
 
     def __init__(self, origin: str, target: Target) -> None:
-        self.origin = origin
-        self.target = target
+        self.origin: str = origin
+        self.target: Target = target
         self.idle: deque[Connection] = deque()
         self.session: ssl.SSLSession | None = None
 

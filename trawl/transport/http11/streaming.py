@@ -55,7 +55,9 @@ class Answer:
 
     def __init__(self, exchange: _Exchange) -> None:
         parser = exchange.connection.parser
-        self.status, self.version, self.fields = parser.status, parser.version, parser.fields
+        self.status: int = parser.status
+        self.version: str = parser.version
+        self.fields: list[tuple[bytes, bytes]] = parser.fields
         self._exchange: _Exchange | None = exchange
         self._pieces: list[bytes] = []
 
@@ -105,7 +107,7 @@ class Streams:
     def __init__(self, pool: Pool, connect: Connect, most: int | None = None) -> None:
         self.pool = pool
         self.connect = connect
-        self.places = trio.CapacityLimiter(inf if most is None else most)
+        self.places: trio.CapacityLimiter = trio.CapacityLimiter(inf if most is None else most)
 
     async def ask(self, question: Question) -> Answer:
         """Send the request and read the headers of the response. Cancelling drops the connection.

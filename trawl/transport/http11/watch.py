@@ -32,7 +32,7 @@ class Watch:
         self._read = settings.download_read_timeout
         self._ends_at = now + limit
         self._phase = SENDING
-        self.scope = trio.CancelScope(deadline=min(self._ends_at, now + self._read))
+        self.scope: trio.CancelScope = trio.CancelScope(deadline=min(self._ends_at, now + self._read))
 
     def connecting(self, now: float) -> None:
         """From ``now`` on a connection is opened."""

@@ -124,8 +124,8 @@ class StreamWire:
         self, stream: trio.abc.Stream, *, close: Callable[[], None], is_quiet: Callable[[], bool], peer: str | None
     ) -> None:
         """Use ``stream``; ``close`` closes what is under it at once, ``is_quiet`` looks at it."""
-        self.stream = stream
-        self.peer = peer
+        self.stream: trio.abc.Stream = stream
+        self.peer: str | None = peer
         self._close = close
         self._is_quiet = is_quiet
 
