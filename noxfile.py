@@ -79,6 +79,13 @@ def servers(session: nox.Session) -> None:
 
 
 @nox.session
+def sweep(session: nox.Session) -> None:
+    """What the tests prove for a few figures, for whole ranges of them: minutes of computing."""
+    install(session, "test", editable=True)
+    session.run("pytest", "-m", "sweep", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation; any warning is an error."""
     install(session, "docs")

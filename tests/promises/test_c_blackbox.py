@@ -1,0 +1,129 @@
+"""C09: rampup as a black box. A token bucket allows R requests a second, a spider has thousands of pages, nothing else.
+
+What is measured is what the server sees: sends, their times and their statuses. A window holds 20 requests at R. The
+usual run takes a few rates; ``nox -s sweep`` (or ``pytest -m sweep``) takes all of them, with either bucket, longer windows,
+other seeds and more changes of R on the way: minutes of computing, and days on the virtual clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import pytest
+
+import trawl
+from tests.promises.pacing import A
+from trawl.testing import RateLimit, SimulatedWeb, Simulation, simulate
+
+SETTLED = 40
+"""Windows in which the rate has to be reached."""
+
+SUSTAINED = 15
+"""Windows over which a rate is taken: with jitter a single one of 20 requests is a matter of luck."""
+
+RATES = (0.5, 1.0, 2.0, 5.0, 20.0, 50.0, 200.0)
+
+
+@attrs.frozen(kw_only=True)
+class Server:
+    """A server's limit, and how it is crawled.
+
+    Attributes:
+        rates: Requests a second; the first from the start, each other one from a multiple of ``stage`` windows on.
+        burst: What the bucket holds: 5, or 1 and then without jitter.
+        held: Requests that a window holds at the least of the rates.
+        stage: Windows for which each rate holds.
+        seed: Of the run.
+    """
+
+    rates: Sequence[float]
+    burst: int = 5
+    held: int = 20
+    stage: int = 60
+    seed: int = 0
+
+    @property
+    def window(self) -> float:
+        return self.held / min(self.rates)
+
+    def crawl(self) -> Simulation:
+        pages = int(sum(self.rates) * self.stage * self.window)
+
+        class Thousands(trawl.Spider):
+            name = "thousands"
+
+            async def start(self) -> AsyncGenerator[trawl.Request, None]:
+                for number in range(pages):
+                    yield trawl.Request(f"http://{A}/{number}")
+
+            def parse(self, response: trawl.Response, **kwargs: object) -> Any:
+                return {"url": response.url}
+
+        changes = [(stage * self.stage * self.window, rate) for stage, rate in enumerate(self.rates) if stage]
+        web = SimulatedWeb()
+        limit = RateLimit(rate=self.rates[0], burst=self.burst, changes=changes)
+        web.add_host(A, latency=min(0.05, 2.0 / max(self.rates)), limit=limit)
+        sim = simulate(Thousands, web, self.settings(), self.seed)
+        assert {item["url"] for item in sim.items} == {
+            f"http://{A}/{number}" for number in range(pages)
+        }  # nothing lost
+        assert len(sim.items) == pages
+        return sim
+
+    def settings(self) -> dict[str, Any]:
+        """The defaults: a delay of 1.0 between sends and in each slot, one slot, robots.txt obeyed, jitter of half."""
+        return {
+            "THROTTLING_SCOPES": {A: {"rampup": {"window": self.window}}},
+            "DOWNLOAD_DELAY": 1.0,
+            "RANDOMIZE_DOWNLOAD_DELAY": self.burst > 1,
+        }
+
+
+def check(server: Server) -> None:
+    """Crawl, and hold each stage to the promise."""
+    sim = server.crawl()
+    last = max(send.time for send in sim.sends if send.status == 200)
+    windows = int(last / server.window)  # whole ones
+    good, refused = [0] * (windows + 1), [0] * (windows + 1)
+    for send in sim.sends:
+        (refused if send.status == 429 else good)[min(int(send.time / server.window), windows)] += 1
+    stages = [server.stage * number for number in range(len(server.rates))]
+    for rate, (start, end) in zip(server.rates, pairwise([*stages, windows]), strict=True):
+        wanted = 0.9 * rate * server.window
+        settled = good[start + SETTLED : end]
+        assert len(settled) >= SUSTAINED
+        assert sum(settled) / len(settled) >= wanted
+        spans = [settled[at : at + SUSTAINED] for at in range(len(settled) - SUSTAINED + 1)]
+        assert min(sum(span) for span in spans) >= wanted * SUSTAINED  # and stays there
+        assert sum(refused[start:end]) <= end - start  # the target is one a window
+        assert sum(refused[start + SETTLED : end]) <= end - start - SETTLED
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(0.5, 5), (5.0, 1), (200.0, 5)])
+def test_c09_within_40_windows_it_reaches_nine_tenths_and_stays_there(rate: float, burst: int) -> None:
+    check(Server(rates=[rate], burst=burst))
+
+
+@pytest.mark.parametrize("rates", [(20.0, 10.0), (2.0, 4.0)])
+def test_c09_it_finds_the_limit_again_when_that_moves(rates: tuple[float, ...]) -> None:
+    check(Server(rates=rates))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("held", [20, 60])
+@pytest.mark.parametrize(("burst", "seed"), [(1, 0), (5, 0), (5, 1), (5, 2), (20, 0)])
+@pytest.mark.parametrize("rate", RATES)
+def test_c09_for_every_rate(rate: float, burst: int, seed: int, held: int) -> None:
+    check(Server(rates=[rate], burst=burst, seed=seed, held=held, stage=90))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("burst", [1, 5])
+@pytest.mark.parametrize(
+    "rates", [(0.5, 5.0), (5.0, 0.5), (20.0, 200.0), (200.0, 20.0), (20.0, 18.0, 24.0), (5.0, 10.0, 2.0)], ids=str
+)
+def test_c09_for_every_change(rates: tuple[float, ...], burst: int) -> None:
+    check(Server(rates=rates, burst=burst, stage=70))
