@@ -143,7 +143,7 @@ def test_a_bug_on_the_way_is_told_with_its_traceback(capfd: pytest.CaptureFixtur
     assert "CRITICAL: the crawl failed\nTraceback" in err
     assert err.endswith("RuntimeError: a \\x1b[31mbug\n")
     assert run(FakeEngine(error=ExceptionGroup("nursery", [RuntimeError("two")])), "myone.py") == 1
-    with pytest.raises(BaseExceptionGroup, match="nursery"):
+    with pytest.raises(BaseExceptionGroup, match="nursery"):  # noqa: ASYNC401 - Trio raises none here
         run(FakeEngine(error=BaseExceptionGroup("nursery", [GeneratorExit()])), "myone.py")
 
 
@@ -232,6 +232,21 @@ def test_the_busiest_scopes_are_shown_and_the_others_counted() -> None:
     assert "delay 1 min 30 s, concurrency 1.0 s" in text
     assert "2: Retry-After: 7 of \\x1b/x" in text
     assert scopes_table([ScopeReport(scope="idle")]) is None
+
+
+def test_a_narrow_terminal_gets_fewer_columns_that_can_be_read() -> None:
+    report = ScopeReport(scope="127.0.0.1:8099", sends=528, rate=17.3, triggers=3, limited={"delay": 30.0}, hints=2)
+    lines = {}
+    for width in (100, 60):
+        console = Console(file=io.StringIO(), width=width)
+        table = scopes_table([report], width)
+        assert table is not None
+        console.print(table)
+        assert isinstance(console.file, io.StringIO)
+        lines[width] = [line.split() for line in console.file.getvalue().splitlines()]
+    assert ["scope", "sends", "rate", "allowed", "triggers", "steps", "limited", "by", "hints"] in lines[100]
+    assert ["scope", "sends", "rate", "triggers", "limited", "by"] in lines[60]
+    assert ["127.0.0.1:8099", "528", "17.3/s", "3", "delay", "30", "s"] in lines[60]
 
 
 @pytest.mark.parametrize(

@@ -86,14 +86,14 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
             return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
         except TrawlError as error:
             return _refused(error, console, is_debug=logs.is_debug)
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 - around trio.run: no task is cancelled here
             if _is_interruption(error):
-                return INTERRUPTED
+                return INTERRUPTED  # noqa: ASYNC104
             if not isinstance(error, Exception):
                 raise
             # A failure of the spider's constructor, say, or a bug: who looks for it needs the traceback.
             logger.critical("the crawl failed", exc_info=error)
-            return FAILED
+            return FAILED  # noqa: ASYNC104
 
 
 def _is_interruption(error: BaseException) -> bool:
@@ -158,7 +158,7 @@ def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watc
 
 def _tell(result: CrawlResult, reports: list[ScopeReport], console: Console) -> None:
     console.print(summary_table(result.reason, result.elapsed, result.stats))
-    table = scopes_table(reports)
+    table = scopes_table(reports, console.width)
     if table is not None:
         console.print(table)
 

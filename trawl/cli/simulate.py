@@ -127,7 +127,7 @@ def _tell(simulations: Sequence[Simulation], labels: Sequence[str], console: Con
     verdicts = [verdict_of(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
     console.print(_table(verdicts))
     for verdict, simulation in zip(verdicts, simulations, strict=True):
-        table = scopes_table(simulation.report)
+        table = scopes_table(simulation.report, console.width)
         if table is not None:
             if len(simulations) > 1:
                 console.print(printable(verdict.settings), style="bold", soft_wrap=True)

@@ -21,12 +21,12 @@ MOST_SCOPES = 15
 _SCOPE_CHARACTERS = 40
 _HINT_CHARACTERS = 40
 
-_TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
-_FIGURES_UNTIL = _TITLES.index("limited by")
-_TROUBLES = ("triggers", "steps", "limited by", "hints")
-"""Columns that are shown where they have something to say."""
+NARROW = 90
+"""A terminal of fewer columns gets a table of fewer columns."""
 
-_NONE = ("", "0")
+_TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
+_OF_NARROW = ("scope", "sends", "rate", "triggers", "limited by")
+_FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 
 
 def summary_table(reason: str, elapsed: float, stats: Mapping[str, object]) -> Table:
@@ -45,21 +45,26 @@ def summary_table(reason: str, elapsed: float, stats: Mapping[str, object]) -> T
     return table
 
 
-def scopes_table(reports: Sequence[ScopeReport]) -> Table | None:
-    """What each scope did and what limited it, the busiest first; None where nothing was sent."""
+def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table | None:
+    """What each scope did and what limited it, the busiest first; None where nothing was sent.
+
+    Args:
+        reports: What the scopes tell.
+        width: Columns of the terminal.
+    """
     sent = [report for report in reports if report.sends]
     if not sent:
         return None
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    rows = [_cells(report) for report in sent[:MOST_SCOPES]]
-    shown = [
-        place for place, title in enumerate(_TITLES) if title not in _TROUBLES or any(row[place] not in _NONE for row in rows)
-    ]
-    for place in shown:
-        is_figure = 0 < place < _FIGURES_UNTIL
-        table.add_column(_TITLES[place], justify="right" if is_figure else "left", no_wrap=is_figure, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(row[place]) for place in shown))
+    titles = _TITLES if width >= NARROW else _OF_NARROW
+    for title in titles:
+        if title in _FIGURES:
+            table.add_column(title, justify="right", no_wrap=True)
+        else:
+            table.add_column(title, overflow="fold")
+    for report in sent[:MOST_SCOPES]:
+        cells = dict(zip(_TITLES, _cells(report), strict=True))
+        table.add_row(*(Text(cells[title]) for title in titles))
     if len(sent) > MOST_SCOPES:
         table.add_row(Text(f"and {number_words(len(sent) - MOST_SCOPES)} more", style="dim"))
     return table
