@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Protocol
 
@@ -81,9 +81,10 @@ _DATE = re.compile(  # RFC 9110, 5.6.7: IMF-fixdate, RFC 850, asctime; the zone 
     r"(?:\s+[A-Za-z+\-0-9]{1,5})?"
 )
 _ITEM = re.compile(  # RFC 9651: a list member (string or token), and its parameters
-    r'\s*(?:"(?:[^"\\]|\\.)*"|[A-Za-z*][A-Za-z0-9_:/.*\-]*)(?P<parameters>(?:\s*;\s*[a-z*][a-z0-9_.*\-]*(?:=[^,;"]*|="(?:[^"\\]|\\.)*")?)*)\s*'
+    r'\s*(?:"(?:[^"\\]|\\.)*"|[A-Za-z*][A-Za-z0-9_:/.*\-]*)(?P<parameters>(?:\s*;\s*[a-z*][a-z0-9_.*\-]*(?:="(?:[^"\\]|\\.)*"|=[^,;"]*)?)*)\s*'
 )
-_PARAMETER = re.compile(r';\s*(?P<name>[a-z*][a-z0-9_.*\-]*)=\s*(?P<value>[^,;\s"]*|"(?:[^"\\]|\\.)*")')
+_PARAMETER = re.compile(r';\s*(?P<name>[a-z*][a-z0-9_.*\-]*)=\s*(?P<value>"(?:[^"\\]|\\.)*"|[^,;\s"]*)')
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ABOVE = 10**8
 
 
@@ -158,9 +159,10 @@ def _fields(text: str, remaining: str, _: datetime) -> Sequence[ServerWindow]:
 
 def _vendor(text: str, remaining: str, now_utc: datetime) -> Sequence[ServerWindow]:
     """``X-RateLimit-Reset``: epoch seconds when above 10^8, else seconds from now."""
-    epoch = now_utc.timestamp()
+    passed = (now_utc - _EPOCH) // timedelta(microseconds=1)  # exact, as a float of it is not
     return [
-        ServerWindow(reset - epoch if reset > _EPOCH_ABOVE else reset, left) for reset, left in _lists(text, remaining)
+        ServerWindow((reset * 1_000_000 - passed) / 1_000_000 if reset > _EPOCH_ABOVE else reset, left)
+        for reset, left in _lists(text, remaining)
     ]
 
 
