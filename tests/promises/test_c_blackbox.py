@@ -1,7 +1,7 @@
 """C09: rampup as a black box. A token bucket allows R requests a second, a spider has thousands of pages, nothing else.
 
 What is measured is what the server sees: sends, their times and their statuses. A window holds 20 requests at R. The
-usual run takes a few rates; ``nox -s sweep`` (or ``pytest -m sweep``) takes all of them, with either bucket, longer windows,
+usual run takes a few rates; ``nox -s sweep`` (or ``pytest -m sweep``) takes all of them, either bucket, longer windows,
 other seeds and more changes of R on the way: minutes of computing, and days on the virtual clock.
 """
 
