@@ -121,7 +121,7 @@ class OpenCrawl(AsyncIterator[Any]):
         try:
             return await self._items.receive()
         except trio.EndOfChannel:
-            await self._ended.wait()
+            await self._ended.wait()  # noqa: ASYNC120 - that the channel has ended is no error
             self.check()
             raise StopAsyncIteration from None
 

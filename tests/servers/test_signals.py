@@ -80,7 +80,7 @@ async def crawling(
     command = [sys.executable, "-m", "trawl", "crawl", "many.py", "-q", "-a", f"server={server.url}"]
     process = await trio.lowlevel.open_process([*command, *settings, *outputs], cwd=folder, stderr=subprocess.PIPE)
     try:
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(PATIENCE):  # noqa: ASYNC100 - what is done inside checks
             yield Command(process)
     finally:
         if process.poll() is None:

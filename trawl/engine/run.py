@@ -68,9 +68,9 @@ async def run_plan(plan: Plan) -> Ended:
             watching.cancel_scope.cancel()
     finally:
         reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
-        await _closing("the spider", partial(_closed, plan.spider, reason))
-        await _closing("the transport", plan.transport.aclose)
-        await _closing("the frontier", plan.frontier.aclose)
+        await _closing("the spider", partial(_closed, plan.spider, reason))  # noqa: ASYNC102 - shielded and limited
+        await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102
+        await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
     stats = parts.crawl.stats
     stats.set("finish_reason", reason)
     stats.set("elapsed_seconds", parts.crawl.elapsed)
@@ -130,7 +130,7 @@ class _Writing:
         self._scopes: list[trio.CancelScope] = []
         self.error: FeedError | None = None
 
-    async def write(self, sink: ItemSink, *, task_status: trio.TaskStatus[None]) -> None:
+    async def write(self, sink: ItemSink, *, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128
         """Run one sink's writer; if it fails, the crawl ends with ``feed_error``."""
         with trio.CancelScope(shield=True) as scope:
             self._scopes.append(scope)

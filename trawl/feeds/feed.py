@@ -213,7 +213,7 @@ class Feed:
                 self._outgoing = memoryview(opening + self._format.closing)
                 await self._send(blocking)
         except FeedError:
-            await blocking.run(self.close)
+            await blocking.run(self.close)  # noqa: ASYNC120 - a cancel then says more than the error
             raise
         await blocking.run(self._remove if is_unwanted else self.close)
 
@@ -248,7 +248,7 @@ class Feed:
             try:
                 taken = await blocking.run(self._target.write, self._outgoing_at, self._outgoing)
             except (OSError, ValueError) as error:  # ValueError: a stream that someone closed
-                await blocking.run(self._restore)
+                await blocking.run(self._restore)  # noqa: ASYNC120 - a cancel then says more than the error
                 raise self._failure(error) from error
             self._outgoing_at += taken
             self._outgoing = self._outgoing[taken:]

@@ -142,7 +142,7 @@ class Feeds:
         finally:
             self._is_closed = True
             self._room.set()
-            await self._finish_in_haste()
+            await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
     async def aclose(self) -> None:
         """Write the rest and the end of what is open still, and close it, in ``CLOSE_GRACE``. Always a checkpoint."""
@@ -178,7 +178,7 @@ class Feeds:
             await feed.flush(self._blocking)
         except FeedError:
             self._unfinished.remove(feed)
-            await self._blocking.run(feed.close)
+            await self._blocking.run(feed.close)  # noqa: ASYNC120 - a cancel then says more than the error
             raise
 
     async def _finish_one(self) -> None:

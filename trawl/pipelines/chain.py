@@ -123,7 +123,7 @@ class Pipelines:
                 opened.append(stage)
             yield
         finally:
-            await _close(opened, spider)
+            await _close(opened, spider)  # noqa: ASYNC102 - shielded and limited
 
 
 async def _close(stages: list[_Stage], spider: object) -> None:

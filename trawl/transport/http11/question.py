@@ -124,7 +124,7 @@ class Question:
                 if not is_chunked and left < 0:
                     raise StreamsError(Failure.REQUEST, "Too much data for declared Content-Length")
                 if piece:
-                    yield waiting + (chunk(piece) if is_chunked else piece)
+                    yield waiting + (chunk(piece) if is_chunked else piece)  # noqa: ASYNC119 - its reader closes it
                     waiting = b""
         if not is_chunked and left > 0:
             raise StreamsError(Failure.REQUEST, "Too little data for declared Content-Length")

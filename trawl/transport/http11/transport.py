@@ -100,7 +100,7 @@ class Http11Transport:
         try:
             site = self._pool.site(url[:end] if end > 0 else url)
         except DownloadError:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()  # noqa: ASYNC120 - always a checkpoint
             raise
         message = message_of(request, site, self._defaults)
         connection = self._pool.take(site, outcome.started_at)
