@@ -10,7 +10,7 @@ by one number. docs/explanation/rampup.md tells it at length.
   refused one: to 0.95 of it, and further with each further incident of the same window, so that a limit that dropped
   tenfold is met within one window. It never falls below 0.95 of what the server gave good answers to between the
   latest incidents: between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery
-  rate of BBR, draft-ietf-ccwg-bbr).
+  rate of BBR, draft-ietf-ccwg-bbr). Nor is the refused rate that is remembered lowered past it.
 - *Closing in* (4.2, 4.4): each window below the target moves the rate along
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
   near, and slowly past it, because limits move.
@@ -145,13 +145,13 @@ class Ramp:
     )
 
     def __init__(self, policy: Rampup, *, delay: float, delay_per_slot: float, concurrency: float) -> None:
-        self.policy = policy
-        self.delay = delay
-        self.delay_per_slot = delay_per_slot
-        self.concurrency = concurrency
-        self.floor = 0.0
-        self.has_fallen_back = False
-        self.sends = 0
+        self.policy: Rampup = policy
+        self.delay: float = delay
+        self.delay_per_slot: float = delay_per_slot
+        self.concurrency: float = concurrency
+        self.floor: float = 0.0
+        self.has_fallen_back: bool = False
+        self.sends: int = 0
         self.refused: float | None = None
         self._fallen_to = 0.0
         self._quiet = 0
@@ -301,10 +301,11 @@ class Ramp:
         if rate == math.inf:
             return
         self._falls += 1
-        lower = max(rate * _FALLS[min(self._falls, len(_FALLS)) - 1], min(rate, self._borne()) * _FALLS[0])
+        borne = self._borne()
+        lower = max(rate * _FALLS[min(self._falls, len(_FALLS)) - 1], min(rate, borne) * _FALLS[0])
         stretch = self.rate / lower if self.rate < math.inf else 1.0
         if self._falls == 1 or self._falls >= _IS_LOWER or self.refused is None:
-            self.refused = rate
+            self.refused = rate if self.refused is None else max(rate, min(self.refused, borne))
         self._fallen_to = lower
         self._quiet = 0
         self.delay = max(self.delay * stretch, 1.0 / lower)
