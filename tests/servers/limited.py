@@ -19,7 +19,7 @@ from tests.servers.nginx import Hit, Nginx
 from trawl.crawl import CrawlResult, crawl_with
 from trawl.settings import Layer, load
 
-__all__ = ["HTTP", "SEED", "SERVER", "Case", "Numbered", "Run", "crawl_all", "write_page"]
+__all__ = ["CASES", "HTTP", "SEED", "SERVER", "WINDOWS", "Case", "Numbered", "Run", "crawl_all", "write_page"]
 
 HTTP = """
     map $host $five { default ""; ~^five $host; }
@@ -66,6 +66,26 @@ class Case:
     def allowed(self) -> float:
         """Requests a second that the server allows."""
         return 50.0 if self.name.startswith("fifty") else 5.0
+
+
+WINDOWS = {"five-rampup": 5.0, "fifty-rampup": 2.0}
+"""Of the crawls with rampup; in seconds."""
+
+FULL_SPEED = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
+
+
+def ramping(name: str, *, pages: int, delay: float) -> Case:
+    """A crawl with rampup, from a delay in seconds."""
+    scopes = {f"{name}.localhost": {"rampup": {"window": WINDOWS[name]}, "delay": delay, "delay_per_slot": delay}}
+    return Case(name=name, pages=pages, settings={"THROTTLING_SCOPES": scopes})
+
+
+CASES = [
+    ramping("five-rampup", pages=450, delay=0.3),
+    ramping("fifty-rampup", pages=2200, delay=1.0),
+    *(Case(name=f"{name}-plain", pages=100, settings=FULL_SPEED) for name in ("five", "fifty")),
+]
+"""What is crawled: with rampup from below, and from full speed without."""
 
 
 @attrs.frozen(kw_only=True)

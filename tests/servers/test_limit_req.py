@@ -12,29 +12,12 @@ from collections.abc import Mapping
 import pytest
 import trio
 
-from tests.servers.limited import HTTP, SERVER, Case, Run, crawl_all, write_page
+from tests.servers.limited import CASES, HTTP, SERVER, WINDOWS, Run, crawl_all, write_page
 from tests.servers.nginx import running
 
 pytestmark = pytest.mark.servers
 
-WINDOWS = {"five-rampup": 5.0, "fifty-rampup": 2.0}
-"""Seconds."""
-
 MOST_WINDOWS = 40
-FULL_SPEED = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
-
-
-def ramping(name: str, *, pages: int, delay: float) -> Case:
-    """A crawl with rampup, from a delay in seconds."""
-    scopes = {f"{name}.localhost": {"rampup": {"window": WINDOWS[name]}, "delay": delay, "delay_per_slot": delay}}
-    return Case(name=name, pages=pages, settings={"THROTTLING_SCOPES": scopes})
-
-
-CASES = [
-    ramping("five-rampup", pages=450, delay=0.3),
-    ramping("fifty-rampup", pages=2200, delay=1.0),
-    *(Case(name=f"{name}-plain", pages=100, settings=FULL_SPEED) for name in ("five", "fifty")),
-]
 NAMES = [case.name for case in CASES]
 
 
