@@ -91,7 +91,7 @@ class Logs:
         self._console = console
         self._handler: logging.Handler | None = None
         self._levels: dict[str, int] = {}
-        self.is_debug = False
+        self.is_debug: bool = False
 
     def __enter__(self) -> Logs:
         self._levels = {name: logging.getLogger(name).level for name in ("", *_CHATTY)}

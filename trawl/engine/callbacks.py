@@ -48,7 +48,7 @@ class Shields:
 
     def __init__(self) -> None:
         self._open: set[trio.CancelScope] = set()
-        self.is_cancelled = False
+        self.is_cancelled: bool = False
 
     def shielded(self) -> _Shield:
         """Protect what is awaited inside from every cancel scope but :meth:`cancel`: a context manager."""

@@ -79,8 +79,8 @@ class Crawl:
         self.spider = spider
         self.settings = settings
         self.stats = stats
-        self.started_at = trio.current_time()
-        self.cancel_scope = trio.CancelScope()
+        self.started_at: float = trio.current_time()
+        self.cancel_scope: trio.CancelScope = trio.CancelScope()
         self._state = state
         self._address_of = address_of
         self._when_cancelled: list[Callable[[], None]] = []
@@ -91,7 +91,7 @@ class Crawl:
         self._frontier = frontier
         self._throttle = throttle
         self._direct = direct
-        self.throttling = ThrottlingHandle(throttle)
+        self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
 
     @property
     def elapsed(self) -> float:

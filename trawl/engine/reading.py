@@ -48,7 +48,7 @@ class Reading:
         self._permits = 0
         self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
         self._scope = trio.CancelScope()
-        self.has_failed = False
+        self.has_failed: bool = False
 
     def allow(self, pending: int, places: float) -> None:
         """Let as many be read as there are free ``places``, unless ``pending`` are too many already."""

@@ -87,7 +87,7 @@ class Sending:
             self._recorder(entry, outcome, now)
         self._places.give_back(entry)
         self._chooser.give_back(entry, now)
-        if self._chooser.has_ready or self._state.is_reading:
+        if self._chooser.has_ready() or self._state.is_reading:
             self._state.pulse.beat()
         else:
             self._state.pulse.beat_before(self._chooser.next_event(now))

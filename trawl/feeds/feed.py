@@ -51,9 +51,9 @@ class Feed:
     def __init__(self, options: FeedOptions, target: Target, feed_format: Format | None = None) -> None:
         """A feed that begins at position 0 of ``target``; see :meth:`locate` for one that goes on."""
         self.uri: str = options.uri
-        self.position = 0
+        self.position: int = 0
         self.records: int = 0
-        self.pending_bytes = 0
+        self.pending_bytes: int = 0
         self._options = options
         self._format = feed_format or make_format(options)
         self._target = target

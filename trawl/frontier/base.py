@@ -65,14 +65,14 @@ class Record:
         share: float = 0.0,
         amounts: Amounts = (),
     ) -> None:
-        self.request = request
-        self.scopes = scopes
-        self.origin = origin
-        self.fingerprint = fingerprint
-        self.not_before = not_before
-        self.share = share
-        self.amounts = amounts
-        self.order = 0
+        self.request: Request = request
+        self.scopes: Scopes = scopes
+        self.origin: str = origin
+        self.fingerprint: bytes | None = fingerprint
+        self.not_before: float = not_before
+        self.share: float = share
+        self.amounts: Amounts = amounts
+        self.order: int = 0
 
     def lane_key(self) -> LaneKey:
         """The lane it belongs to; amounts that no quota counts stay out."""

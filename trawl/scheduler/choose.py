@@ -80,17 +80,21 @@ class Chooser:
         depth_first: bool = False,
         vet: Callable[[Entry], str | None] | None = None,
     ) -> None:
-        self.places = places
-        self.pending = self.pending_direct = self.in_flight = self.grants = self.looks = 0
+        self.places: float = places
+        self.pending: int = 0
+        self.pending_direct: int = 0
+        self.in_flight: int = 0
+        self.grants: int = 0
+        self.looks: int = 0
         self._scope_of = scope_of
         self._vet = vet
         self._sign = -1 if depth_first else 1
         self._next_order = count(1).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
-        self.board = Board()
+        self.board: Board = Board()
         self.lanes: dict[LaneId, Lane] = {}
-        self.later = Later()
+        self.later: Later = Later()
         self.closed: dict[str, OriginGate] = {}
 
     # -- requests come and go
@@ -223,7 +227,6 @@ class Chooser:
             return inf
         return min(self.board.next_timer(), self.later.next_at())
 
-    @property
     def has_ready(self) -> bool:
         """Whether a lane may be waiting to be looked at now; False is certain."""
         return bool(self.board.ready)

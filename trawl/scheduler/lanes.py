@@ -131,27 +131,27 @@ class Entry:
         lease: Any = None,
         waiter: Any = None,
     ) -> None:
-        self.request = request
-        self.scopes = scopes
-        self.origin = origin
-        self.priority = priority
-        self.is_direct = is_direct or passes_gate
-        self.is_exempt = is_exempt
-        self.passes_gate = passes_gate
-        self.share = share
-        self.amounts = amounts
-        self.order = order
-        self.lease = lease
-        self.waiter = waiter
+        self.request: Any = request
+        self.scopes: tuple[tuple[str, float | None], ...] = scopes
+        self.origin: str = origin
+        self.priority: int = priority
+        self.is_direct: bool = is_direct or passes_gate
+        self.is_exempt: bool = is_exempt
+        self.passes_gate: bool = passes_gate
+        self.share: float | None = share
+        self.amounts: Amounts = amounts
+        self.order: int | None = order
+        self.lease: Any = lease
+        self.waiter: Any = waiter
         self.lane: Lane | None = None
         self.slots: tuple[int, ...] = ()
         self.steps: tuple[int, ...] = ()
-        self.granted_at = -inf
+        self.granted_at: float = -inf
         self.sent_at: float | None = None
-        self.not_before = 0.0
-        self.is_pending = False
-        self.is_vetted = False
-        self.is_in_flight = False
+        self.not_before: float = 0.0
+        self.is_pending: bool = False
+        self.is_vetted: bool = False
+        self.is_in_flight: bool = False
 
     def amount(self, index: int) -> float:
         """What it is expected to use of its scope number ``index``; 1.0 where none is named."""
@@ -218,17 +218,17 @@ class Lane:
     )
 
     def __init__(self, id: LaneId, scopes: tuple[Scope, ...]) -> None:
-        self.id = id
-        self.scopes = scopes
-        self.origin = id[1]
-        self.kind = id[2]
+        self.id: LaneId = id
+        self.scopes: tuple[Scope, ...] = scopes
+        self.origin: str = id[1]
+        self.kind: int = id[2]
         self.queue: list[tuple[int, float, int, Entry]] = []
-        self.turn = 0
-        self.version = 0
+        self.turn: int = 0
+        self.version: int = 0
         self.where: str | Room | OriginGate | None = None
         self.bases: list[int] | None = None
-        self.is_claiming = False
-        self.is_starving = False
+        self.is_claiming: bool = False
+        self.is_starving: bool = False
 
     @property
     def page_lane(self) -> PageLane:

@@ -74,7 +74,7 @@ class Bucket:
 
     def __init__(self, limit: RateLimit) -> None:
         self.limit: RateLimit = limit
-        self.rate = limit.rate
+        self.rate: float = limit.rate
         self._tokens = float(limit.burst)
         self._at = 0.0
         self._changes = list(reversed(limit.changes))

@@ -33,7 +33,7 @@ class Watchdog(trio.abc.Instrument):
     """
 
     def __init__(self, guard: Guard) -> None:
-        self.is_stuck = False
+        self.is_stuck: bool = False
         self._guard = guard
         self._turns = 0
 

@@ -63,7 +63,7 @@ class Watch:
         self.given: set[str] = set()
         self.first_items: float | None = None
         self.first_latency: float = 0.0
-        self.items = 0
+        self.items: int = 0
 
     def begin(self, policy: ScopePolicy, now: float) -> None:
         """Start a period."""

@@ -28,7 +28,7 @@ from trawl.throttling.scope import CONFIGURED, Scope
 
 __all__ = ["Kind", "ScopePolicy"]
 
-logger = logging.getLogger("trawl.throttling")
+logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -137,30 +137,30 @@ class ScopePolicy:
     )
 
     def __init__(self, kind: Kind, now: float = 0.0) -> None:
-        self.made_at = now
-        self.last_latency = 0.0
-        self.robots = 0.0
+        self.made_at: float = now
+        self.last_latency: float = 0.0
+        self.robots: float = 0.0
         self.manager: Any = None
-        self.requests = 0
-        self.sends = 0
-        self.first_sent = math.inf
-        self.triggers = 0
-        self.steps = 0
-        self.hints = 0
-        self.last_hint = ""
+        self.requests: int = 0
+        self.sends: int = 0
+        self.first_sent: float = math.inf
+        self.triggers: int = 0
+        self.steps: int = 0
+        self.hints: int = 0
+        self.last_hint: str = ""
         self.limited: dict[str, float] | None = None
-        self.seen_at = math.inf
-        self.seen_limit = ""
-        self.seen_until = math.inf
+        self.seen_at: float = math.inf
+        self.seen_limit: str = ""
+        self.seen_until: float = math.inf
         self.watch: Any = None
-        self.armed = math.inf
-        self.has_answered = False
+        self.armed: float = math.inf
+        self.has_answered: bool = False
         self.adopt(kind)
         self.start_afresh()
 
     def adopt(self, kind: Kind) -> None:
         """Take over what a scope of ``kind`` starts with."""
-        self.kind = kind
+        self.kind: Kind = kind
         self.auto: float | None = kind.autothrottle.first_delay if kind.autothrottle is not None else None
         self.ramp: Ramp | None = None
         if kind.rampup is not None:
@@ -172,12 +172,12 @@ class ScopePolicy:
     def start_afresh(self) -> None:
         """Forget triggers and how far it backed off."""
         self.standing: Standing | None = None
-        self.trigger_source = ""
-        self.stepped_at = -math.inf
-        self.triggered_at = -math.inf
-        self.good_at = -math.inf
-        self.trouble_since = math.inf
-        self.is_in_doubt = False
+        self.trigger_source: str = ""
+        self.stepped_at: float = -math.inf
+        self.triggered_at: float = -math.inf
+        self.good_at: float = -math.inf
+        self.trouble_since: float = math.inf
+        self.is_in_doubt: bool = False
 
     # -- what is in force
 

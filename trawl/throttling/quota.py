@@ -36,10 +36,10 @@ class Quota:
     __slots__ = ("_charges", "_ends_at", "_is_awaited", "_spent", "quota", "refills", "reserved", "sliding", "window")
 
     def __init__(self, quota: float, window: float, *, sliding: bool = False) -> None:
-        self.quota = quota
-        self.window = window
-        self.sliding = sliding
-        self.reserved = 0.0
+        self.quota: float = quota
+        self.window: float = window
+        self.sliding: bool = sliding
+        self.reserved: float = 0.0
         self.refills: int = 0
         self._spent = 0.0
         self._ends_at = -inf

@@ -100,8 +100,8 @@ class Scope:
         self.unsent: int = 0
         self.step: int = 0
         self.grants: int = 0
-        self.last_sent = -inf
-        self.held_until = -inf
+        self.last_sent: float = -inf
+        self.held_until: float = -inf
         self.hold_reason: Reason | None = None
         self.delay_limit: LimitName = "delay"
         self.delay_source: str = CONFIGURED

@@ -85,6 +85,13 @@ class ResponseParser:
         "version",
     )
 
+    has_excess: bool
+    has_head: bool
+    has_started: bool
+    is_complete: bool
+    is_invited: bool
+    is_keepable: bool
+
     def __init__(self) -> None:
         self._parser: Any = None
         self._reset(is_head=False)
@@ -108,8 +115,8 @@ class ResponseParser:
         self.fields: list[tuple[bytes, bytes]] = []
         self.trailers: list[tuple[bytes, bytes]] = []
         self.length: int | None = None
-        self.status = 0
-        self.version = "1.1"
+        self.status: int = 0
+        self.version: str = "1.1"
         self.has_head = self.has_started = self.is_invited = False
         self.is_complete = self.has_excess = self.is_keepable = False
 
