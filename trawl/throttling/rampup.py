@@ -15,8 +15,8 @@ by one number. docs/explanation/rampup.md tells it at length.
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
   near, and slowly past it, because limits move.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
-- *Fallen back*: a window had triggers and no good answer. That is an outage, not a limit: what fell in it comes back, and
-  backing off moves the scope from there until it is over.
+- *Fallen back*: a window had triggers and no good answer. That is an outage, not a limit: what fell in it comes back,
+  and backing off moves the scope from there until it is over.
 
 Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
 rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
