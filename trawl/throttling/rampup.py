@@ -11,7 +11,7 @@ by one number. docs/explanation/rampup.md tells it at length.
   tenfold is met within one window. It never falls below 0.95 of what the server gave good answers to between the
   latest incidents: between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery
   rate of BBR, draft-ietf-ccwg-bbr). Nor is the refused rate that is remembered lowered past it.
-- *Closing in* (4.2, 4.4): each window below the target moves the rate along
+- *Closing in* (4.2, 4.4, 4.5): each window below the target moves the rate along
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
   near, and slowly past it, because limits move.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
