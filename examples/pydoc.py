@@ -67,10 +67,10 @@ class Pydoc(trawl.Spider):
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, object] | trawl.Request]:
         """One record a page of a module, and a request for each module it names."""
-        kind, _, module = (response.css("title::text").get() or "").removeprefix("Pydoc: ").rpartition(" ")
+        kind, _, _ = (response.css("title::text").get() or "").removeprefix("Pydoc: ").rpartition(" ")
         if kind in ("module", "package", "built-in module"):  # neither the index nor "Error - dbm.gnu.html"
             yield {
-                "module": module,
+                "module": response.url.rpartition("/")[2].removesuffix(".html"),  # _io says that it is io
                 "summary": summary(response),
                 "classes": response.css("tr.title-decor a::attr(name)").getall(),
                 "functions": [name[1:] for name in response.css('a[name^="-"]::attr(name)').getall()],
