@@ -125,6 +125,6 @@ async def test_a_free_host_is_as_fast_beside_100_throttled_hosts_as_alone(nginx:
         for throttled, times in took.items():
             times.append(await crawled(nginx, throttled=throttled))
     alone = median(took[0])
-    assert alone == pytest.approx(PAGES * LATENCY / SLOTS, rel=0.1)
-    assert median(took[15]) <= 1.05 * alone
-    assert median(took[100]) <= 1.05 * alone
+    assert alone < 1.5 * PAGES * LATENCY / SLOTS, "slow by itself: the rest proves nothing"
+    assert median(took[15]) <= 1.05 * alone, took
+    assert median(took[100]) <= 1.05 * alone, took

@@ -118,7 +118,8 @@ async def test_the_second_signal_ends_the_crawl_at_once(tmp_path: Path, first: s
         command.signal(signal.SIGINT)
         assert await command.status() == 130
         assert trio.current_time() - begun < AT_ONCE
-        assert sorted(urls(tmp_path / "out.jsonl")) == [f"{server.url}/{n}" for n in range(3)]
+        answered = {f"{server.url}{path}" for path in server.asked[:3]}  # connections race: which three is not said
+        assert set(urls(tmp_path / "out.jsonl")) == answered
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
