@@ -15,6 +15,7 @@ from trawl.throttling import Reason
         (Reason("a.example", "delay", 10.4, "configuration"), "a.example delay 0.4 s (configuration)"),
         (Reason("a.example", "delay", 10.0266, "configuration"), "a.example delay 0.03 s (configuration)"),
         (Reason("a.example", "quota", 86410.4, "configuration"), "a.example quota 86400 s (configuration)"),
+        (Reason("", "not_before", 12.0, "the request's own delay"), "the request's own delay 2 s"),
         (
             Reason("b.example", "hint", 22.0, "Retry-After: 12, 429 of /x"),
             "b.example hint 12 s (Retry-After: 12, 429 of /x)",

@@ -61,8 +61,9 @@ class Reason:
         if not self.limit:
             return f"{self.scope} may go"
         left = "" if self.until == math.inf else f" {_seconds(self.until - now)} s"
-        source = f" ({self.source})" if self.source else ""
-        return f"{self.scope} {_WORDS.get(self.limit, self.limit)}{left}{source}".lstrip()
+        words = _WORDS.get(self.limit, self.limit)
+        source = "" if self.source in ("", words) else f" ({self.source})"
+        return f"{self.scope} {words}{left}{source}".lstrip()
 
 
 def _seconds(left: float) -> str:
