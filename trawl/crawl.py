@@ -260,33 +260,33 @@ async def crawl_with(
     feeds = await open_feeds(
         settings.of(FeedsSettings), blocking, spider_name=instance.name, started_utc=wall.anchor_utc, stats=stats
     )
-    plan = Plan(
-        spider=instance,
-        settings=settings,
-        stats=stats,
-        engine=settings.of(EngineSettings),
-        scheduler=settings.of(SchedulerSettings),
-        throttling=throttling,
-        robots=settings.of(RobotsSettings),
-        user_agent=middleware.user_agent,
-        transport=transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts),
-        middleware=build(
-            middleware,
-            rng=random.Random(f"{seed}:middleware"),
-            now_utc=lambda: wall.to_utc(trio.current_time()),
-            handled_statuses=frozenset(instance.handle_httpstatus_list),
-        ),
-        frontier=frontier or MemoryFrontier(depth_first=settings.of(SchedulerSettings).depth_first),
-        pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
-        sinks=[*([] if feeds.is_empty else [feeds]), *sinks],
-        collected=[] if collect else None,
-        watchers=[*([_heed_signals] if handle_signals else []), *watchers],
-        recorder=recorder,
-        wall=wall,
-        seed=seed,
-        address_of=whereabouts.address_of,
-    )
-    async with feeds:
+    async with feeds:  # closed also where a part can't be made
+        plan = Plan(
+            spider=instance,
+            settings=settings,
+            stats=stats,
+            engine=settings.of(EngineSettings),
+            scheduler=settings.of(SchedulerSettings),
+            throttling=throttling,
+            robots=settings.of(RobotsSettings),
+            user_agent=middleware.user_agent,
+            transport=transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts),
+            middleware=build(
+                middleware,
+                rng=random.Random(f"{seed}:middleware"),
+                now_utc=lambda: wall.to_utc(trio.current_time()),
+                handled_statuses=frozenset(instance.handle_httpstatus_list),
+            ),
+            frontier=frontier or MemoryFrontier(depth_first=settings.of(SchedulerSettings).depth_first),
+            pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
+            sinks=[*([] if feeds.is_empty else [feeds]), *sinks],
+            collected=[] if collect else None,
+            watchers=[*([_heed_signals] if handle_signals else []), *watchers],
+            recorder=recorder,
+            wall=wall,
+            seed=seed,
+            address_of=whereabouts.address_of,
+        )
         ended = await _alone(run_plan(plan))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
 

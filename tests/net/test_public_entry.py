@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -137,6 +139,19 @@ class WrongStart(trawl.Spider):
 def test_what_is_wrong_is_said_before_anything_is_sent(settings: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         trawl.run(Titles, settings, url="http://127.0.0.1:1/")
+
+
+def test_a_part_that_cannot_be_made_leaves_no_feed_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*args: object, **kwargs: object) -> None:
+        raise SettingsError("no middleware")
+
+    monkeypatch.setattr(sys.modules["trawl.crawl"], "build", failing)  # `trawl.crawl` itself is the function
+    feed = tmp_path / "out.jsonl"
+    with pytest.raises(SettingsError, match="no middleware") as refused:
+        trawl.run(Titles, {"FEEDS": {str(feed): {}}}, url="http://127.0.0.1:1/")
+    assert refused.traceback  # which holds on to every frame, so nothing is closed by being forgotten
+    with feed.open("a") as again:  # a feed that is open is locked
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 async def test_run_says_what_to_use_inside_trio() -> None:
