@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from statistics import median
 
 import pytest
 import trio
@@ -20,7 +19,6 @@ from trawl.settings import Layer, load
 
 pytestmark = pytest.mark.servers
 
-ROUNDS = 3
 PAGES = 60
 SLOTS = 4
 LATENCY = 0.2
@@ -118,13 +116,12 @@ async def crawled(nginx: Nginx, *, throttled: int) -> float:
     return host.took
 
 
-async def test_a_free_host_is_as_fast_beside_100_throttled_hosts_as_alone(nginx: Nginx) -> None:
-    """The free host's row of "Fairness and cost", on a real wire. In turn, and medians: machines are noisy."""
-    took: dict[int, list[float]] = {0: [], 15: [], 100: []}
-    for _ in range(ROUNDS):
-        for throttled, times in took.items():
-            times.append(await crawled(nginx, throttled=throttled))
-    alone = median(took[0])
-    assert alone < 1.5 * PAGES * LATENCY / SLOTS, "slow by itself: the rest proves nothing"
-    assert median(took[15]) <= 1.05 * alone, took
-    assert median(took[100]) <= 1.05 * alone, took
+async def test_a_free_host_is_not_held_by_15_or_100_throttled_hosts(nginx: Nginx) -> None:
+    """The free host's row of "Fairness and cost", on a real wire: nothing waits in its way.
+
+    One that waited its turn behind the others would take their seconds, many times its own. How near it comes to its
+    time alone is measured in ``benchmarks/free_host.py``; on the virtual clock the two are held to be equal.
+    """
+    alone = await crawled(nginx, throttled=0)
+    for throttled in (15, 100):
+        assert await crawled(nginx, throttled=throttled) < 1.5 * alone
