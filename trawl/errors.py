@@ -6,6 +6,7 @@
       UsageError                     the user's input can't be used; the command exits with status 2
         SettingsError                a setting: unknown name, wrong type, out of range
         FeedError                    a feed that can't be opened or written
+      JobError                       a job's directory: in use, damaged, full, not writable; exit status 1
       SpiderLoadError                the spider's file can't be found, read or run; the command exits with status 1
       DownloadError                  a request got no whole response
         ConnectFailed                no connection: refused, unreachable, reset while connecting
@@ -17,6 +18,8 @@
         ResponseBroken               closed early, wrong length, not HTTP, endless headers
         BodyTooLarge                 more than DOWNLOAD_MAXSIZE, before or after decompression
         UnsupportedScheme            a URL that this transport does not fetch
+        AddressRefused               a host at an address that the crawl may not connect to
+        RequestInvalid               a request that can't be written as HTTP
       HttpError                      a whole response whose status the spider does not handle
       IgnoreRequest                  drop this request (raised by users in middleware and errbacks)
       DropItem                       drop this item (raised by users in pipelines)
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "AddressRefused",
     "BodyTooLarge",
     "CloseSpider",
     "ConnectFailed",
@@ -43,8 +47,10 @@ __all__ = [
     "FeedError",
     "HttpError",
     "IgnoreRequest",
+    "JobError",
     "NameNotResolved",
     "ReadTimeout",
+    "RequestInvalid",
     "ResponseBroken",
     "SettingsError",
     "SpiderLoadError",
@@ -100,6 +106,21 @@ class FeedError(UsageError):
     def __init__(self, sentence: str, uri: str = "") -> None:
         super().__init__(sentence)
         self.uri = uri
+
+
+class JobError(TrawlError):
+    """A job can't be opened, read or written: in use by another process, damaged, of a newer version, the disk full.
+
+    Nothing that the job holds was overwritten. The crawl that meets it ends; the job can be resumed once its cause is
+    gone.
+
+    Attributes:
+        directory: The job's directory.
+    """
+
+    def __init__(self, sentence: str, directory: str = "") -> None:
+        super().__init__(sentence)
+        self.directory = directory
 
 
 class SpiderLoadError(TrawlError):
@@ -165,6 +186,18 @@ class BodyTooLarge(DownloadError):
 
 class UnsupportedScheme(DownloadError):
     """The URL's scheme is not one that is fetched."""
+
+    is_retryable = False
+
+
+class AddressRefused(DownloadError):
+    """The host is at a private address, and nobody but a page sends us there: see ``ALLOW_PRIVATE_ADDRESSES``."""
+
+    is_retryable = False
+
+
+class RequestInvalid(DownloadError):
+    """The request can't be written as HTTP: its ``Host`` is no host, say. Nothing was sent."""
 
     is_retryable = False
 

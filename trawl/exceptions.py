@@ -1,6 +1,7 @@
 """The errors a user meets: the public face of :mod:`trawl.errors`."""
 
 from trawl.errors import (
+    AddressRefused,
     BodyTooLarge,
     CloseSpider,
     ConnectFailed,
@@ -11,8 +12,10 @@ from trawl.errors import (
     FeedError,
     HttpError,
     IgnoreRequest,
+    JobError,
     NameNotResolved,
     ReadTimeout,
+    RequestInvalid,
     ResponseBroken,
     SettingsError,
     SpiderLoadError,
@@ -23,6 +26,7 @@ from trawl.errors import (
 )
 
 __all__ = [
+    "AddressRefused",
     "BodyTooLarge",
     "CloseSpider",
     "ConnectFailed",
@@ -33,8 +37,10 @@ __all__ = [
     "FeedError",
     "HttpError",
     "IgnoreRequest",
+    "JobError",
     "NameNotResolved",
     "ReadTimeout",
+    "RequestInvalid",
     "ResponseBroken",
     "SettingsError",
     "SpiderLoadError",

@@ -12,18 +12,36 @@ The life of a record::
 
 A lease is not a promise that the request is sent: heads of lanes are leased ahead, so that a decision never awaits.
 Everything a crawl must not lose at a kill goes through one call, so that a backend can make it one transaction.
+
+A frontier of a job keeps items too, in an *outbox*: those of a request become part of it in the step that acknowledges
+the request, each under the next position. Whoever writes the feeds reads the outbox on from the position that the feeds
+have reached, and says so (:class:`JobStore`). A kill between the two repeats nothing: what the feeds hold beyond the
+position that is stored is cut away first.
+
+A call that is cancelled has either done nothing or all it was to do; one that returns is on disk, where there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import attrs
 
 from trawl.http import Request
 
-__all__ = ["Amounts", "Frontier", "FrontierStatistics", "LaneKey", "Record", "Scopes", "SortKey"]
+__all__ = [
+    "Amounts",
+    "Frontier",
+    "FrontierStatistics",
+    "JobStore",
+    "LaneKey",
+    "OutboxItem",
+    "Record",
+    "Scopes",
+    "SortKey",
+]
 
 Scopes: TypeAlias = "tuple[tuple[str, float | None], ...]"
 """Scope ids, sorted, each with its expected amount (None: not named, counts 1.0)."""
@@ -51,9 +69,10 @@ class Record:
         amounts: The amounts it names of scopes with a quota; empty where it names none. Requests of different amounts
             are in different lanes, so that one that fits passes one that does not (F11).
         order: Given by the frontier when it is pushed or replaced: later is larger.
+        stored: The frontier's own: the record as it writes it.
     """
 
-    __slots__ = ("amounts", "fingerprint", "not_before", "order", "origin", "request", "scopes", "share")
+    __slots__ = ("amounts", "fingerprint", "not_before", "order", "origin", "request", "scopes", "share", "stored")
 
     def __init__(
         self,
@@ -73,6 +92,7 @@ class Record:
         self.share: float = share
         self.amounts: Amounts = amounts
         self.order: int = 0
+        self.stored: object = None
 
     def lane_key(self) -> LaneKey:
         """The lane it belongs to; amounts that no quota counts stay out."""
@@ -113,16 +133,49 @@ class Frontier(Protocol):
         """Forget claims whose requests were not pushed after all."""
         ...
 
+    def refusal(self, record: Record) -> str | None:
+        """Why ``record`` can't be stored, naming the part that can't and what to do; None when it can.
+
+        Asked of every record before it is pushed or replaces another. Costs no I/O.
+        """
+        ...
+
     async def push_many(self, records: Sequence[Record]) -> None:
-        """Store ``records``, whose fingerprints are claimed, in this order."""
+        """Store ``records``, whose fingerprints are claimed, in this order; their claims become lasting with it.
+
+        Raises:
+            ValueError: :meth:`refusal` has a reason against one of them; none is stored.
+        """
         ...
 
     async def lease_many(self, lane: LaneKey, most: int) -> list[Record]:
         """Take up to ``most`` of a lane's records, best first. Each is the caller's until one of the calls below."""
         ...
 
-    async def acknowledge(self, lease: Record, outputs: Sequence[Record] = ()) -> None:
-        """End a lease, and store the requests that came of it, in one step."""
+    async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
+        """Take items of a request whose callback still runs, so that memory need not hold them all (C4).
+
+        They come into the outbox when the lease is acknowledged, before the items given then, and are gone if it is
+        given back or the process ends before.
+        """
+        ...
+
+    async def acknowledge(
+        self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
+    ) -> None:
+        """End a lease, and store what came of it, in one step: requests, their claims, and items for the outbox.
+
+        Args:
+            lease: What has ended.
+            outputs: Requests that came of it.
+            items: Items that came of it, encoded; only with a job.
+            failure: Why it counts as failed, in a sentence: a job keeps the request, so that it can be queued again.
+                None: it has not failed.
+
+        Raises:
+            ValueError: :meth:`refusal` has a reason against an output, or there are items and no outbox; nothing was
+                done.
+        """
         ...
 
     async def replace(self, lease: Record, record: Record) -> None:
@@ -158,4 +211,90 @@ class Frontier(Protocol):
 
     async def aclose(self) -> None:
         """Give up what is open. Nothing that was acknowledged is lost."""
+        ...
+
+
+@attrs.frozen
+class OutboxItem:
+    """An item of an acknowledged request, waiting to be written to the feeds.
+
+    Attributes:
+        position: Its place in the outbox: 1 for the first of the job, without gaps.
+        item: The item, encoded as it was given.
+    """
+
+    position: int
+    item: bytes
+
+
+class JobStore(Protocol):
+    """What a job keeps on disk besides its frontier, in the same transactions as the frontier's steps.
+
+    The frontier and this are two views of one database. Whoever wants something to survive the process *keeps* it under
+    a name; it is written with the next transaction, whatever that is for, and is read again when the job is opened.
+
+    ::
+
+        job = await open_job(directory, blocking)                          trawl.frontier.job; takes the lock
+        frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.sqlite
+        ...                                       the crawl; frontier.aclose() commits and leaves the job open
+        await job.aclose()                        last of all
+
+        job.kept["throttle"]                      what the last process kept, read when the job was opened
+        job.before_commit(save)                   save() is called just before each transaction; what it keeps is in it
+        job.keep("throttle", blob)                written with the next transaction
+        job.keep("feeds", positions); job.outbox_done(17)      both or neither survive a kill
+
+    Attributes:
+        directory: The job's directory.
+        kept: What was kept under each name, up to date.
+        is_new: The job has just been made: nothing was kept or stored before.
+        outbox_end: The position of the last item that is in the outbox for good; 0 when there was none.
+        outbox_start: The position that :meth:`outbox_done` last told: the items after it are still to be written.
+    """
+
+    directory: Path
+    is_new: bool
+
+    @property
+    def kept(self) -> Mapping[str, bytes]:
+        """What was kept under each name, up to date."""
+        ...
+
+    @property
+    def outbox_end(self) -> int:
+        """The position of the last item that is in the outbox for good; 0 when there was none."""
+        ...
+
+    @property
+    def outbox_start(self) -> int:
+        """The position that :meth:`outbox_done` last told."""
+        ...
+
+    def keep(self, name: str, blob: bytes | None) -> None:
+        """Have ``blob`` written under ``name`` with the next transaction; None forgets the name. Waits for nothing."""
+        ...
+
+    def before_commit(self, hook: Callable[[], None]) -> None:
+        """Have ``hook`` called just before each transaction, in Trio's thread; it may call :meth:`keep`.
+
+        The acknowledgements that the transaction holds are all from before the call. The hook must be quick and must
+        not fail: a transaction comes with every few pages.
+        """
+        ...
+
+    async def commit(self) -> None:
+        """Have everything kept so far written; on disk when it returns. A checkpoint."""
+        ...
+
+    async def outbox_after(self, position: int, most: int) -> Sequence[OutboxItem]:
+        """Up to ``most`` items after ``position``, in order; none when there is none yet. A checkpoint."""
+        ...
+
+    def outbox_done(self, position: int) -> None:
+        """The items up to ``position`` are written: forget them, with the next transaction. Waits for nothing."""
+        ...
+
+    async def aclose(self) -> None:
+        """Write what was kept, and give the job free for the next process. A checkpoint."""
         ...

@@ -44,6 +44,10 @@ class MemoryFrontier:
         """Forget claims whose requests were not pushed after all."""
         self._seen.difference_update(fingerprints)
 
+    def refusal(self, record: Record) -> str | None:
+        """None: memory takes everything."""
+        return None
+
     async def push_many(self, records: Sequence[Record]) -> None:
         """Store ``records`` in this order."""
         for record in records:
@@ -62,8 +66,24 @@ class MemoryFrontier:
         self._leased += len(leases)
         return leases
 
-    async def acknowledge(self, lease: Record, outputs: Sequence[Record] = ()) -> None:
-        """End a lease, and store the requests that came of it."""
+    async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
+        """Refuse: without a job, items go to the feeds at once.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("a frontier in memory has no outbox for items")
+
+    async def acknowledge(
+        self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
+    ) -> None:
+        """End a lease, and store the requests that came of it; a failure is not remembered.
+
+        Raises:
+            ValueError: There are items: without a job they go to the feeds at once.
+        """
+        if items:
+            raise ValueError("a frontier in memory has no outbox for items")
         self._leased -= 1
         await self.push_many(outputs)
 
