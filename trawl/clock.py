@@ -38,3 +38,11 @@ class WallClock:
     def to_run(self, time_utc: datetime) -> float:
         """The instant on the run clock, in seconds, of an aware wall time."""
         return self.anchor_at + (time_utc - self.anchor_utc).total_seconds()
+
+    def to_epoch(self, at: float) -> float:
+        """The wall time of an instant of the run clock, as seconds since 1970, for what is stored; infinities stay."""
+        return at - self.anchor_at + self.anchor_utc.timestamp()
+
+    def from_epoch(self, epoch: float) -> float:
+        """The instant on the run clock of a wall time in seconds since 1970; infinities stay."""
+        return epoch - self.anchor_utc.timestamp() + self.anchor_at

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 from typing import TYPE_CHECKING
 
 from trawl.throttling.backoff import Standing
@@ -25,7 +26,7 @@ from trawl.throttling.signals import Signal
 if TYPE_CHECKING:
     from trawl.http import Outcome
 
-__all__ = ["adjust", "correct", "good", "step_at_start", "trigger"]
+__all__ = ["adjust", "correct", "good", "lengthened", "step_at_start", "trigger"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
@@ -141,6 +142,14 @@ def _obey(scope: Scope, policy: ScopePolicy, signal: Signal, now: float, what: s
     policy.hints += 1
     policy.last_hint = source
     scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
+
+
+def lengthened(scope: Scope, policy: ScopePolicy, seed: int | str) -> float:
+    """What a hold that a header asks for is multiplied by: jitter lengthens it, never shortens (B06, R10)."""
+    spread = policy.kind.backoff.jitter[1] - 1.0
+    if spread <= 0.0:
+        return 1.0
+    return 1.0 + spread * random.Random(f"{seed}:{scope.id}:hint {policy.hints}").random()
 
 
 def step_at_start(scope: Scope, policy: ScopePolicy, signal: Signal, now: float) -> None:

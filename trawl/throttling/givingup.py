@@ -7,6 +7,7 @@ Some of them may wait for a time of their own meanwhile, so a scope stays listed
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,15 @@ class GivenUp:
         self._at_utc[id] = utc.timestamp()
         if len(self._at_utc) > _MOST:
             del self._at_utc[next(iter(self._at_utc))]
+
+    @property
+    def at_utc(self) -> Mapping[str, float]:
+        """When which scope was given up, in epoch seconds."""
+        return self._at_utc
+
+    def take_up(self, at_utc: Mapping[str, float]) -> None:
+        """Go on refusing what was pending when these scopes were given up in an earlier run."""
+        self._at_utc.update(at_utc)
 
     def admit(self, request: Request, charges: Charges, utc: datetime) -> None:
         """Mark a request that comes after its scope was given up."""

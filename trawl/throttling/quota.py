@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 
+from trawl.throttling.state import QuotaState
+
 __all__ = ["Quota"]
 
 _SLACK = 1e-9  # three amounts of 0.1 are 0.30000000000000004, and fit a quota of 0.3
@@ -119,6 +121,29 @@ class Quota:
         """Set what is left in the window that runs, as the server reports it."""
         self._pass_time(now)
         self.correct(self.quota - max(0.0, min(remaining, self.quota)) - self._spent, now)
+
+    def state(self, now: float) -> QuotaState | None:
+        """What is spent at ``now``, on the run clock; None: nothing. What is reserved was never sent."""
+        self._pass_time(now)
+        if not self._spent:
+            return None
+        return QuotaState(spent=self._spent, ends_at=self._ends_at, charges=tuple(self._charges))
+
+    def take_up(self, state: QuotaState, now: float) -> None:
+        """Count what an earlier run has spent; instants are on the run clock. A window that is over by now counts not.
+
+        Where the window slides now and did not before, or the reverse, what was spent counts from where it is known.
+        """
+        latest = now + self.window  # a clock that was set back makes no window longer
+        if not self.sliding:
+            ends_at = state.ends_at if not state.charges else state.charges[0][0] + self.window
+            self._ends_at, self._spent = min(ends_at, latest), state.spent
+        else:
+            charges = state.charges or ((state.ends_at - self.window, state.spent),)
+            self._charges.extend([(min(at, now), amount) for at, amount in charges])
+            self._spent = sum([amount for _, amount in self._charges])
+        self._pass_time(now)
+        self.refills += 1
 
     def _unreserve(self, amount: float) -> None:
         left = self.reserved - amount

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from trawl.throttling.configuration import check_target
+from trawl.throttling.state import Learned
 
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
@@ -185,6 +186,32 @@ class Ramp:
         if self.delay_per_slot > 0.0:
             most = min(most, self.concurrency / self.delay_per_slot)
         return most
+
+    def learned(self, configured: tuple[float, float, float]) -> Learned:
+        """What it found out under the limits it began with, to be stored; the window that runs is left out."""
+        return Learned(
+            delay=self.delay,
+            delay_per_slot=self.delay_per_slot,
+            concurrency=self.concurrency,
+            refused=self.refused,
+            fallen_to=self._fallen_to,
+            quiet=self._quiet,
+            cost=self._cost,
+            has_fallen_back=self.has_fallen_back,
+            configured=configured,
+        )
+
+    def take_up(self, learned: Learned) -> None:
+        """Go on from what was found out; a new window begins with the next answer."""
+        self.delay = max(learned.delay, min(self.delay, self.policy.min_delay))
+        self.delay_per_slot = learned.delay_per_slot
+        self.concurrency = max(1.0, min(learned.concurrency, max(self.policy.most, self.concurrency)))
+        self.refused = learned.refused
+        self._fallen_to = learned.fallen_to
+        self._quiet = learned.quiet
+        self._cost = learned.cost
+        self.has_fallen_back = learned.has_fallen_back
+        self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
 
     def answered(self, now: float, *, busy: float, is_trigger: bool) -> None:
         """Count an answer.

@@ -267,6 +267,23 @@ class Scope:
         if self.quota is not None:
             self.quota.set_remaining(remaining, now)
 
+    # -- for a job that goes on in another process
+
+    def resting(self, now: float) -> tuple[float, ...]:
+        """When the slots that still rest at ``now`` last sent."""
+        rest = self.delay_per_slot * self.jitter[1]
+        if rest <= 0.0 or self._slots is None:
+            return ()
+        return tuple([at for at in self._slots.sent_at if at + rest > now])
+
+    def take_up(self, sent_at: float, slots: tuple[float, ...] = ()) -> None:
+        """Count the sends of an earlier run: the latest, and those of slots that rest; instants on the run clock."""
+        self.last_sent = max(self.last_sent, sent_at)
+        if slots and not self.in_flight:
+            self._slots = Slots()
+            for at in slots:
+                self._slots.open(is_busy=False, sent_at=at)
+
     # -- inside
 
     def _factor(self) -> float:

@@ -44,6 +44,11 @@ class Slots:
             self._offer(len(self._busy))
         return len(self._busy)
 
+    @property
+    def sent_at(self) -> tuple[float, ...]:
+        """When each slot last sent, by its number."""
+        return tuple(self._sent_at)
+
     def ready_at(self, most: float, rest: float) -> float:
         """The instant at which a slot will have rested, if no busy one is given back before; ``-inf`` for at once."""
         self._arrange(most, rest)

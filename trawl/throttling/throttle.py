@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 from collections.abc import Callable
 from datetime import datetime
 from heapq import heappop, heappush
@@ -26,27 +25,27 @@ from trawl.throttling.asking import Asking, is_trigger
 from trawl.throttling.charging import AddressOf, Charging
 from trawl.throttling.excuse import judge
 from trawl.throttling.explain import Reason, ScopeReport
-from trawl.throttling.feedback import adjust, correct, good, step_at_start, trigger
+from trawl.throttling.feedback import adjust, correct, good, lengthened, step_at_start, trigger
 from trawl.throttling.givingup import GivenUp
 from trawl.throttling.kinds import Kinds
 from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden, manager_of
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.report import account, reports_of
+from trawl.throttling.resume import Restored, state_of
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import Charges
 from trawl.throttling.sent import Sent
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.signals import Signal, signals_of
+from trawl.throttling.state import ThrottleState
 from trawl.throttling.table import Table
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.http import Outcome, Request, Response
-
 __all__ = ["Sent", "Throttle"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
-
 
 
 class Throttle:
@@ -96,6 +95,7 @@ class Throttle:
         self._armings = 0
         self._crawl_delays: dict[str, float] = {}
         self._given_up = GivenUp()
+        self._restored: Restored | None = None
         most = float(settings.concurrent_requests) or math.inf
         self.alarms: Alarms = Alarms(settings, most=most if concurrent_requests is None else concurrent_requests)
 
@@ -108,8 +108,11 @@ class Throttle:
     def scope(self, id: str, now: float) -> Scope:
         """The scope of this id, made on demand (E17, E19, E20)."""
         scope, is_new = self._table.made(id, now)
-        if is_new and self._crawl_delays:
-            self._slow_down(scope, now)
+        if is_new:
+            if self._restored is not None and self._restored.take_up(scope, now):
+                self._arm(scope)
+            if self._crawl_delays:
+                self._slow_down(scope, now)
         return scope
 
     def scopes_of_nowait(self, request: Request) -> Charges | None:
@@ -239,7 +242,7 @@ class Throttle:
         if is_own and policy.ramp is not None and entry.sent_at is not None:
             policy.ramp.answered(now, busy=now - entry.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
-            factor = self._lengthened(scope) if signal.delay else 1.0
+            factor = lengthened(scope, policy, self._seed) if signal.delay else 1.0
             trigger(scope, policy, signal, outcome, now, step=step, granted_at=entry.granted_at, factor=factor)
             has_moved = True
         elif is_own and outcome.response is not None:
@@ -254,14 +257,6 @@ class Throttle:
             self._moved(scope, now)
         elif policy.standing is not None or policy.ramp is not None:
             self._arm(scope)
-
-    def _lengthened(self, scope: Scope) -> float:
-        """What a hold that a header asks for is multiplied by: jitter lengthens it, never shortens (B06, R10)."""
-        policy: ScopePolicy = scope.policy
-        spread = policy.kind.backoff.jitter[1] - 1.0
-        if spread <= 0.0:
-            return 1.0
-        return 1.0 + spread * random.Random(f"{self._seed}:{scope.id}:hint {policy.hints}").random()
 
     # -- time
 
@@ -353,7 +348,16 @@ class Throttle:
         if policy.apply(scope):
             self._moved(scope, now)
 
-    # -- what people ask and change
+    # -- what is stored, what people ask and change
+
+    def state(self, now: float, next_in: float | None = None) -> ThrottleState:
+        """What was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
+        return state_of(self._table, self._restored, self._given_up.at_utc, self._wall, now, next_in)
+
+    def restore(self, state: ThrottleState, now: float) -> None:
+        """Go on from the state of an earlier run; call it before the first scope is made."""
+        self._restored = Restored(state, now, self._wall.from_epoch)
+        self._given_up.take_up(state.given_up)
 
     def waiting_direct(self, count: int) -> None:
         """Say how many direct fetches wait now (F10)."""
@@ -383,8 +387,7 @@ class Throttle:
 
     def why(self, scope_id: str, now: float, amount: float = 1.0) -> Reason:
         """Why a request of ``amount`` would wait for this scope now; limit "" if it would not."""
-        scope = self.scope(scope_id, now)
-        return scope.reason(now, amount)
+        return self.scope(scope_id, now).reason(now, amount)
 
     def why_idle(self, scope_id: str, now: float) -> Reason | None:
         """Why a request for a scope in which nothing is pending would wait; None: it would not, or there is none."""

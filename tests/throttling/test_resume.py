@@ -1,0 +1,221 @@
+"""What a throttle knows goes on in another process (P8, R11, R16): stored as wall time, taken up by the scopes."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.throttling.driving import START_UTC, answer, entry_of, throttle_of
+from trawl.clock import WallClock
+from trawl.http import Request
+from trawl.throttling import Throttle
+from trawl.throttling.state import ThrottleState
+
+A = "a.example"
+URL = "http://a.example/"
+
+
+def stored(throttle: Throttle, now: float, next_in: float | None = None) -> ThrottleState:
+    """The state as it comes back from where it is stored."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(throttle.state(now, next_in)), type=ThrottleState)
+
+
+def resumed(state: ThrottleState, down: float, at: float, **settings: Any) -> Throttle:
+    """A throttle of a process whose clock begins at 1000, ``down`` seconds after the instant ``at`` of the first."""
+    throttle = throttle_of(**settings)
+    throttle._wall = WallClock(START_UTC + timedelta(seconds=at + down), 1000.0)
+    throttle._now = 1000.0
+    throttle.restore(state, 1000.0)
+    return throttle
+
+
+def refused(throttle: Throttle, now: float, **headers: str) -> None:
+    """Send once, and be refused at once."""
+    entry = entry_of(throttle, Request(URL), now)
+    answer(throttle, entry, now, 429, headers)
+
+
+def test_r16_the_spacing_counts_from_the_last_send_of_the_earlier_run() -> None:
+    throttle = throttle_of(download_delay=5.0)
+    answer(throttle, entry_of(throttle, Request(URL), 100.0), 100.5)
+    scope = resumed(stored(throttle, 101.0), 1.0, 101.0, download_delay=5.0).scope(A, 1000.0)
+    assert scope.gate(1000.0) == pytest.approx(1003.0)
+
+
+def test_time_in_which_nothing_ran_ends_the_spacing() -> None:
+    throttle = throttle_of(download_delay=5.0)
+    answer(throttle, entry_of(throttle, Request(URL), 100.0), 100.5)
+    scope = resumed(stored(throttle, 101.0), 60.0, 101.0, download_delay=5.0).scope(A, 1000.0)
+    assert scope.gate(1000.0) <= 1000.0
+
+
+def test_r16_after_a_kill_a_scope_is_taken_to_have_sent_until_the_next_state_was_due() -> None:
+    throttle = throttle_of(download_delay=5.0)
+    answer(throttle, entry_of(throttle, Request(URL), 100.0), 100.5)
+    again = resumed(stored(throttle, 104.0, next_in=2.0), 2.5, 104.0, download_delay=5.0)
+    assert again.scope(A, 1000.0).gate(1000.0) == pytest.approx(1000.0 - 0.5 + 5.0)
+    assert again.scope("unknown.example", 1000.0).gate(1000.0) == pytest.approx(1000.0 - 0.5 + 5.0)
+    later = resumed(stored(throttle, 101.0, next_in=2.0), 2.5, 101.0, download_delay=5.0)
+    assert later.scope(A, 1000.0).gate(1000.0) == pytest.approx(1001.5)  # it could not send before 105
+
+
+def test_slots_that_rest_go_on_resting() -> None:
+    settings = {"concurrent_requests_per_domain": 2, "download_delay_per_slot": 10.0}
+    throttle = throttle_of(**settings)
+    for at in (100.0, 103.0):
+        answer(throttle, entry_of(throttle, Request(URL), at), at + 1.0)
+    scope = resumed(stored(throttle, 105.0), 1.0, 105.0, **settings).scope(A, 1000.0)
+    assert scope.gate(1000.0) == pytest.approx(1004.0)
+    killed = resumed(stored(throttle, 109.0, next_in=2.0), 2.0, 109.0, **settings).scope(A, 1000.0)
+    assert killed.gate(1000.0) == pytest.approx(1010.0)  # both may have sent at 110 or later
+
+
+def test_p8_a_backoff_is_kept_and_eases_while_nothing_runs() -> None:
+    throttle = throttle_of(download_delay=1.0)
+    for at in (0.0, 10.0, 20.0):
+        refused(throttle, at)
+    answer(throttle, entry_of(throttle, Request(URL), 60.0), 60.0)
+    assert throttle.scope(A, 60.0).delay == 8.0
+    state = stored(throttle, 60.0)
+    soon = resumed(state, 5.0, 60.0, download_delay=1.0).scope(A, 1000.0)
+    assert (soon.delay, soon.delay_limit) == (8.0, "backoff")
+    assert "429" in soon.delay_source
+    assert resumed(state, 40.0, 60.0, download_delay=1.0).scope(A, 1000.0).delay == 4.0  # a window since the trigger
+    assert resumed(state, 7200.0, 60.0, download_delay=1.0).scope(A, 1000.0).delay == 1.0
+
+
+def test_without_a_good_answer_a_backoff_stays_whatever_time_passes_and_time_down_is_no_trouble() -> None:
+    throttle = throttle_of(download_delay=1.0)
+    refused(throttle, 0.0)
+    again = resumed(stored(throttle, 100.0), 100_000.0, 100.0, download_delay=1.0)
+    scope = again.scope(A, 1000.0)
+    assert scope.delay == 2.0
+    assert again.next_change(1000.0) == pytest.approx(1800.0)  # B20: 900 s of trouble, 100 of them gone
+    pending = entry_of(throttle_of(), Request(URL))
+    assert again.refused(pending, 1801.0) is None
+    assert again.tick(1801.0)
+    assert again.refused(pending, 1801.0) == "refused"
+
+
+def test_scopes_that_were_given_up_stay_so_for_what_was_pending() -> None:
+    throttle = throttle_of()
+    refused(throttle, 0.0)
+    throttle.tick(901.0)
+    again = resumed(stored(throttle, 902.0), 5.0, 902.0)
+    assert again.refused(entry_of(throttle_of(), Request(URL)), 1000.0) == "refused"
+    assert again.refused(entry_of(again, Request(URL)), 1000.0) is None  # admitted afterwards
+
+
+def test_a_hold_is_kept_with_its_reason_and_a_clock_that_was_set_back_makes_it_no_longer() -> None:
+    throttle = throttle_of()
+    refused(throttle, 0.0, **{"Retry-After": "30"})
+    state = stored(throttle, 10.0)
+    reason = resumed(state, 5.0, 10.0).scope(A, 1000.0).reason(1000.0)
+    assert reason.limit == "hint"
+    assert reason.until == pytest.approx(1015.0)
+    assert "Retry-After" in reason.source
+    assert resumed(state, -500.0, 10.0).scope(A, 1000.0).gate(1000.0) == pytest.approx(1020.0)
+    assert resumed(state, 25.0, 10.0).scope(A, 1000.0).reason(1000.0).limit != "hint"
+
+
+@pytest.mark.parametrize("sliding", [False, True])
+@pytest.mark.parametrize("was_sliding", [False, True])
+def test_p8_a_quota_stays_spent_until_its_window_ends(sliding: bool, was_sliding: bool) -> None:
+    def settings(*, sliding: bool) -> dict[str, Any]:
+        quota = {"quota": 3, "window": 60.0, "sliding": sliding, "delay": 0.0, "concurrency": 9}
+        return {"throttling_scopes": {A: quota}}
+
+    throttle = throttle_of(**settings(sliding=was_sliding))
+    for _ in range(3):
+        answer(throttle, entry_of(throttle, Request(URL), 10.0), 10.0)
+    state = stored(throttle, 20.0)
+    scope = resumed(state, 5.0, 20.0, **settings(sliding=sliding)).scope(A, 1000.0)
+    assert scope.gate(1000.0) == pytest.approx(1045.0)
+    assert scope.reason(1000.0).limit == "quota"
+    over = resumed(state, 51.0, 20.0, **settings(sliding=sliding)).scope(A, 1000.0)
+    assert over.gate(1000.0) <= 1000.0
+    assert resumed(state, -900.0, 20.0, **settings(sliding=sliding)).scope(A, 1000.0).gate(1000.0) <= 1060.0
+
+
+def test_a_quota_that_is_no_longer_configured_is_forgotten() -> None:
+    throttle = throttle_of(throttling_scopes={A: {"quota": 1}})
+    answer(throttle, entry_of(throttle, Request(URL), 0.0), 0.0)
+    assert resumed(stored(throttle, 1.0), 1.0, 1.0).scope(A, 1000.0).quota is None
+
+
+def test_r11_what_autothrottle_and_rampup_learned_is_kept() -> None:
+    auto = {"autothrottle_enabled": True}
+    throttle = throttle_of(**auto)
+    throttle.scope(A, 0.0).policy.auto = 2.5
+    state = stored(throttle, 1.0)
+    assert resumed(state, 1.0, 1.0, **auto).scope(A, 1000.0).delay == 2.5
+    capped = resumed(state, 1.0, 1.0, **auto, autothrottle_max_delay=2.0, autothrottle_start_delay=1.0)
+    assert capped.scope(A, 1000.0).delay == 2.0
+    assert resumed(state, 1.0, 1.0).scope(A, 1000.0).policy.auto is None  # switched off meanwhile
+
+    ramp = {"throttling_scopes": {A: {"rampup": True, "delay": 1.0}}}
+    throttle = throttle_of(**ramp)
+    policy = throttle.scope(A, 0.0).policy
+    policy.ramp.delay, policy.ramp.refused = 0.3, 4.0
+    policy.apply(throttle.scope(A, 0.0))
+    state = stored(throttle, 1.0)
+    again = resumed(state, 1.0, 1.0, **ramp).scope(A, 1000.0)
+    assert (again.delay, again.policy.ramp.refused) == (0.3, 4.0)
+    other = {"throttling_scopes": {A: {"rampup": True, "delay": 3.0}}}
+    assert resumed(state, 1.0, 1.0, **other).scope(A, 1000.0).delay == 3.0  # found out under other limits
+
+
+def test_a_host_that_once_answered_is_known_to_have_done_so() -> None:
+    throttle = throttle_of()
+    answer(throttle, entry_of(throttle, Request(URL), 0.0), 0.0)
+    state = stored(throttle, 100.0)
+    assert (state.scopes, state.answered) == ({}, (A,))
+    again = resumed(state, 1.0, 100.0)
+    assert again.scope(A, 1000.0).policy.has_answered
+    assert not again.scope("other.example", 1000.0).policy.has_answered
+
+
+def test_what_no_scope_took_up_is_stored_again() -> None:
+    throttle = throttle_of(download_delay=1.0)
+    refused(throttle, 0.0)
+    answer(throttle, entry_of(throttle, Request("http://b.example/"), 0.0), 0.0)
+    state = stored(throttle, 50.0)
+    again = stored(resumed(state, 1.0, 50.0, download_delay=1.0), 1000.0)
+    assert (again.scopes, again.answered) == (state.scopes, state.answered)
+    second = resumed(state, 1.0, 50.0, download_delay=1.0)
+    second.scope(A, 1000.0)
+    assert list(stored(second, 1000.0).scopes) == [A]
+
+
+@given(
+    spent_at=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=6).map(sorted),
+    stop=st.floats(50.0, 60.0),
+    down=st.floats(0.0, 100.0),
+    sliding=st.booleans(),
+)
+def test_r16_a_stop_never_lets_a_quota_through_earlier(
+    spent_at: list[float], stop: float, down: float, sliding: bool
+) -> None:
+    settings = {"throttling_scopes": {A: {"quota": 4, "window": 30.0, "sliding": sliding, "delay": 0.0}}}
+    throttle = throttle_of(**settings)
+    for at in spent_at:
+        if throttle.scope(A, at).gate(at) <= at:
+            answer(throttle, entry_of(throttle, Request(URL), at), at)
+    state = stored(throttle, stop)
+    again = resumed(state, down, stop, **settings).scope(A, 1000.0)
+    at = stop + down
+    expected = max(at, throttle.scope(A, at).gate(at))
+    assert max(1000.0, again.gate(1000.0)) == pytest.approx(1000.0 + expected - at, abs=1e-5)
+
+
+def test_nothing_of_an_idle_scope_is_stored() -> None:
+    throttle = throttle_of()
+    throttle.scope(A, 0.0)
+    state = stored(throttle, 0.0)
+    assert (state.scopes, state.answered, state.unknown_until) == ({}, (), -math.inf)

@@ -1,0 +1,151 @@
+"""What a throttle knows, as a value that can be stored: for a job that goes on in another process.
+
+Instants are seconds of wall time (epoch), because the run clock ends with its process; ``inf`` and ``-inf`` stay what
+they are. Durations are seconds. Only what was learned or spent is here: limits come from the settings, which may have
+changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import msgspec
+
+__all__ = ["Learned", "PaceState", "QuotaState", "ScopeState", "ThrottleState", "TroubleState"]
+
+
+class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What rampup found out, under limits that were configured alike.
+
+    Attributes:
+        delay: The delay, in seconds.
+        delay_per_slot: The delay per slot, in seconds.
+        concurrency: The slots.
+        refused: The last refused rate, in requests a second; None where none was.
+        fallen_to: The rate that it fell to then.
+        quiet: Windows since.
+        cost: Answers that the fall cost.
+        has_fallen_back: Whether backoff moves the scope.
+        configured: Delay, delay per slot and concurrency that it began with: under others, nothing of this holds.
+    """
+
+    delay: float
+    delay_per_slot: float
+    concurrency: float
+    refused: float | None = None
+    fallen_to: float = 0.0
+    quiet: int = 0
+    cost: int = 0
+    has_fallen_back: bool = False
+    configured: tuple[float, float, float] = (0.0, 0.0, inf)
+
+
+class QuotaState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was spent of a quota.
+
+    Attributes:
+        spent: How much, in the window that ran.
+        ends_at: When a window that does not slide ends.
+        charges: When what was spent, where it slides.
+    """
+
+    spent: float
+    ends_at: float = -inf
+    charges: tuple[tuple[float, float], ...] = ()
+
+
+class TroubleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a scope has backed off, as :class:`trawl.throttling.backoff.Standing` has it.
+
+    Attributes:
+        delay: The standing delay, in seconds.
+        concurrency: The slots while backing off.
+        full: The slots that it returns to.
+        cut_from: The slots that were in use when the first of them were taken away.
+        steps: Steps taken up and not taken back.
+        quiet_from: When the window began.
+        has_good: Whether there was a good answer since the last trigger.
+        good_at: When the first of them came.
+        eased_at: When it last took a step back.
+        refused: The delay that was refused after a step back, in seconds.
+    """
+
+    delay: float
+    concurrency: float
+    full: float
+    cut_from: float = inf
+    steps: int = 0
+    quiet_from: float = -inf
+    has_good: bool = True
+    good_at: float = -inf
+    eased_at: float = -inf
+    refused: float | None = None
+
+
+class PaceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When a scope sent, and until when it is held.
+
+    Attributes:
+        sent_at: The latest send.
+        slots: The latest send of each slot that still rests.
+        held_until: No send before this.
+        held_for: The same as seconds from the instant of the state: a clock that was set back must not lengthen it.
+        held_limit: Which limit that is.
+        held_source: Where it comes from.
+    """
+
+    sent_at: float = -inf
+    slots: tuple[float, ...] = ()
+    held_until: float = -inf
+    held_for: float = 0.0
+    held_limit: str = "hint"
+    held_source: str = ""
+
+
+class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One scope.
+
+    Attributes:
+        pace: When it sent, and until when it is held.
+        quota: What was spent; None: nothing.
+        trouble: How far it has backed off; None: not at all.
+        trouble_for: Seconds of trouble without a good answer, while the crawl ran; ``inf``: there is none.
+        trigger_source: What the last trigger was, in words.
+        good_at: The last good answer.
+        has_answered: Whether anything was ever answered.
+        is_in_doubt: Whether a request was refused since, that is not known for a bad page.
+        auto: The delay that AutoThrottle had found, in seconds.
+        last_latency: The last latency it saw, in seconds.
+        learned: What rampup had found.
+    """
+
+    pace: PaceState | None = None
+    quota: QuotaState | None = None
+    trouble: TroubleState | None = None
+    trouble_for: float = inf
+    trigger_source: str = ""
+    good_at: float = -inf
+    has_answered: bool = False
+    is_in_doubt: bool = False
+    auto: float | None = None
+    last_latency: float = 0.0
+    learned: Learned | None = None
+
+
+class ThrottleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole throttle.
+
+    Attributes:
+        at: When this was so.
+        unknown_until: Until when there may have been sends that this does not know of, because the process was killed
+            before the next state was stored; ``-inf``: it is the last word.
+        scopes: What is worth knowing, by scope.
+        answered: Scopes of which only that is worth knowing, that they once answered.
+        given_up: When scopes were given up.
+    """
+
+    at: float
+    unknown_until: float = -inf
+    scopes: dict[str, ScopeState] = {}
+    answered: tuple[str, ...] = ()
+    given_up: dict[str, float] = {}
