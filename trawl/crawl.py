@@ -11,14 +11,16 @@ import random
 import signal
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import attrs
 import trio
 
+from trawl.addresses import MOST_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.clock import WallClock
 from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
@@ -26,6 +28,7 @@ from trawl.engine.callbacks import culprits
 from trawl.errors import FeedError
 from trawl.feeds import FeedsSettings, open_feeds
 from trawl.frontier import Frontier, MemoryFrontier
+from trawl.http import normalize_url
 from trawl.middleware import MiddlewareSettings, build
 from trawl.observe import Stats
 from trawl.pipelines import Pipelines, PipelinesSettings
@@ -257,6 +260,7 @@ async def crawl_with(
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     stats = Stats()
     middleware = settings.of(MiddlewareSettings)
+    guard = _guard(settings, instance, is_real=transport is None)
     feeds = await open_feeds(
         settings.of(FeedsSettings), blocking, spider_name=instance.name, started_utc=wall.anchor_utc, stats=stats
     )
@@ -270,7 +274,7 @@ async def crawl_with(
             throttling=throttling,
             robots=settings.of(RobotsSettings),
             user_agent=middleware.user_agent,
-            transport=transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts),
+            transport=transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts, guard),
             middleware=build(
                 middleware,
                 rng=random.Random(f"{seed}:middleware"),
@@ -286,6 +290,7 @@ async def crawl_with(
             wall=wall,
             seed=seed,
             address_of=whereabouts.address_of,
+            guard=guard,
         )
         ended = await _alone(run_plan(plan))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
@@ -302,10 +307,24 @@ async def _alone(running: Awaitable[Ended]) -> Ended:
     raise found[0]
 
 
-def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts) -> Transport:
+def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard:
+    """Says which addresses may be connected to; a wire that was handed in leads nowhere unless the settings say so.
+
+    Start URLs are looked at here too, because a crawl that is resumed may not read ``start()`` again.
+    """
+    allows = settings.of(TransportSettings).allow_private_addresses
+    guard = AddressGuard(True if allows is None and not is_real else allows)
+    given = spider.start_urls
+    for url in islice(given, MOST_NAMES) if isinstance(given, list | tuple) else ():
+        with suppress(ValueError, TypeError):  # a wrong one is told where it is asked for
+            guard.begin_at(normalize_url(url))
+    return guard
+
+
+def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts, guard: AddressGuard) -> Transport:
     """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
-    return Http11Transport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve)
+    return Http11Transport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
 
 
 def _made(spider: type[Spider], spider_args: Mapping[str, Any] | None) -> Spider:

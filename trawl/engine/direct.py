@@ -87,6 +87,8 @@ class DirectFetches:
         async with self._room:
             if answer.parent is not None:
                 request.depth = answer.parent.entry.request.depth
+            else:
+                self._intake.begin_at(request)
             entry = await self._intake.direct_entry(request, answer)
             answer.entry = entry
             self._waiting[answer] = None

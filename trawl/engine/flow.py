@@ -27,7 +27,7 @@ from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State
 from trawl.engine.succession import Succession
 from trawl.engine.turn import Turn, current_turn
-from trawl.errors import CloseSpider, ConnectFailed, HttpError, IgnoreRequest, TrawlError
+from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, HttpError, IgnoreRequest, TrawlError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
 from trawl.observe import Stats
 from trawl.scheduler import Entry
@@ -134,6 +134,9 @@ class Flow:
         outcome = Outcome(request, then=Drop(reason))
         if reason == "robots_unreachable":
             outcome = Outcome(request, error=ConnectFailed("robots.txt could not be read", url=request.url))
+        elif reason == "private_addresses_refused":
+            self._stats.inc(reason)
+            outcome = Outcome(request, error=AddressRefused("refused: its address is not public", url=request.url))
         turn = Turn(entry)
         turn.holds_places = False
         current_turn.set(turn)

@@ -78,6 +78,10 @@ class Intake:
         await self._frontier.release([lease])
         self._state.ended()
 
+    def begin_at(self, request: Request) -> None:
+        """Take note of a request that the user's own code makes, not that of a page."""
+        self._admission.begin_at(request)
+
     async def direct_entry(self, request: Request, waiter: Waiter, *, passes_gate: bool = False) -> Entry:
         """The core's entry for a request that never enters the frontier.
 
@@ -105,6 +109,7 @@ class Intake:
         for request in requests:
             if is_start:  # what a user starts from, and where that redirects to, is wanted by its name
                 request.meta.setdefault("allow_offsite", True)
+                self._admission.begin_at(request)
             refusal = self._admission.refusal(request, depth=depth)
             if refusal is not None:
                 self._stats.inc(refusal)

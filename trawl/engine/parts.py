@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import trio
 
+from trawl.addresses import AddressGuard
 from trawl.clock import WallClock
 from trawl.engine.callbacks import Shields
 from trawl.engine.crawl import Crawl, Watcher
@@ -62,6 +63,7 @@ class Plan:
         wall: Wall time read off the run clock.
         seed: All randomness of the run comes from it.
         address_of: Says the address of a host, for limits by address and for managers.
+        guard: Says which addresses may be connected to; None: all.
     """
 
     spider: Spider
@@ -83,6 +85,7 @@ class Plan:
     wall: WallClock
     seed: int
     address_of: AddressOf
+    guard: AddressGuard | None = None
 
 
 @attrs.define
@@ -182,7 +185,7 @@ def _core(plan: Plan) -> _Core:
 
 def _admission(plan: Plan) -> Admission:
     try:
-        return Admission(plan.scheduler, plan.spider.allowed_domains)
+        return Admission(plan.scheduler, plan.spider.allowed_domains, plan.guard)
     except ValueError as error:
         raise UsageError(f"{plan.spider.name}: {error}") from error
 

@@ -7,6 +7,8 @@ origins' do not. What comes back (RFC 9309, 2.3.1) decides:
 * 5xx or a broken answer allow nothing. The gate stays closed, robots.txt is asked for again after pauses that
   double, and after ``BACKOFF_GIVE_UP_AFTER`` seconds of that the gate opens on a verdict: what waits ends as
   ``robots_forbidden``, so that a host that refuses for ever does not hang the crawl.
+* An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends what waits with an
+  ``AddressRefused``.
 * An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more; then what waits ends
   with a ``ConnectFailed``.
 
@@ -25,7 +27,7 @@ import trio
 from trawl.engine.intake import Intake
 from trawl.engine.state import State
 from trawl.engine.turn import Turn
-from trawl.errors import ConnectFailed, ConnectTimeout, DownloadError
+from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError
 from trawl.frontier import Record
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
@@ -242,6 +244,9 @@ class RobotsGates:
         if not known.failures:
             known.failing_since = now
         known.failures += 1
+        if isinstance(outcome.error, AddressRefused):
+            self._give_up(origin, known, "private_addresses_refused", outcome)
+            return
         never_connected = not known.has_answered and isinstance(outcome.error, ConnectFailed | ConnectTimeout)
         if never_connected:
             pause = CONNECT_PAUSE * 2.0 ** (known.failures - 1)

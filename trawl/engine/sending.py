@@ -17,6 +17,7 @@ import trio
 from trawl.engine.places import Places
 from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
+from trawl.errors import AddressRefused
 from trawl.http import Outcome, Request
 from trawl.observe import Stats
 from trawl.scheduler import Chooser, Entry
@@ -66,7 +67,7 @@ class Sending:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
         turn.is_used = True
         outcome = await self._transport.send(request, partial(self._sent, turn))
-        self._count(outcome)
+        self._count(turn, outcome)
         try:
             if not self._throttle.heard_nowait(turn.entry, outcome, trio.current_time()):
                 await self._throttle.heard(turn.entry, outcome, trio.current_time())
@@ -100,7 +101,7 @@ class Sending:
             self._recorder(turn.entry, None, now)
         self._state.pulse.beat_before(self._chooser.next_event(now))  # from a send, spacing counts
 
-    def _count(self, outcome: Outcome) -> None:
+    def _count(self, turn: Turn, outcome: Outcome) -> None:
         response = outcome.response
         if response is not None:
             self._stats.inc("response_count")
@@ -109,3 +110,5 @@ class Sending:
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")
+            if isinstance(outcome.error, AddressRefused) and not turn.entry.passes_gate:  # robots.txt: see its pages
+                self._stats.inc("private_addresses_refused")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trawl.addresses import AddressGuard
 from trawl.http import FETCHED_SCHEMES, Request, host_of, normalize_url, scheme_of
 from trawl.scheduler.settings import SchedulerSettings
 
@@ -23,20 +24,24 @@ class Admission:
     Args:
         settings: Limits on depth and length.
         allowed_domains: Hosts that are these, or below these, are let in; none means all are.
+        guard: Says which addresses may be connected to; None: all.
 
     Raises:
         ValueError: An allowed domain is a URL, or has a port; the message names it.
     """
 
-    __slots__ = ("_allowed", "_depth_limit", "_hosts", "_length_limit")
+    __slots__ = ("_allowed", "_depth_limit", "_guard", "_hosts", "_length_limit")
 
-    def __init__(self, settings: SchedulerSettings, allowed_domains: Iterable[str] = ()) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, allowed_domains: Iterable[str] = (), guard: AddressGuard | None = None
+    ) -> None:
         if isinstance(allowed_domains, str):
             raise ValueError(f"allowed_domains is a list of domains, not one text: use [{allowed_domains!r}]")
         self._allowed = tuple([_domain(name) for name in allowed_domains or () if name])
         self._hosts: dict[str, bool] = {}
         self._depth_limit = settings.depth_limit
         self._length_limit = settings.urllength_limit
+        self._guard = guard
 
     def refusal(self, request: Request, *, depth: int) -> str | None:
         """Why a request found at ``depth`` is dropped, as the statistic that counts it; None when it is taken in."""
@@ -49,7 +54,14 @@ class Admission:
             return "depth_filtered"
         if self._allowed and self.is_offsite(request):
             return "offsite_filtered"
+        if self._guard is not None and self._guard.refuses_url(url):
+            return "private_addresses_refused"
         return None
+
+    def begin_at(self, request: Request) -> None:
+        """Take note of what the user starts from: such a request may say that private addresses are wanted."""
+        if self._guard is not None:
+            self._guard.begin_at(request.url)
 
     def is_offsite(self, request: Request) -> bool:
         """Whether a host lies outside the allowed domains; never with ``dont_filter`` or meta ``allow_offsite``."""

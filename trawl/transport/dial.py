@@ -16,7 +16,9 @@ from typing import Any
 import attrs
 import trio
 
+from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
+from trawl.errors import AddressRefused
 
 __all__ = ["Address", "Resolve", "ThreadResolver", "dial", "interleaved"]
 
@@ -88,18 +90,39 @@ def interleaved(addresses: Sequence[Address]) -> list[Address]:
     return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
 
 
-async def dial(host: str, port: int, resolve: Resolve) -> trio.SocketStream:
+async def dial(host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None) -> trio.SocketStream:
     """A connection to ``host``; every address is tried. Cancelling closes what was opened. Always a checkpoint.
 
+    Args:
+        host: A name, or an address without brackets.
+        port: Where.
+        resolve: Looks names up.
+        guard: Says which addresses may be connected to; None: all.
+
     Raises:
+        AddressRefused: None of its addresses may be connected to.
         OSError: ``socket.gaierror`` if the name has no address, else the first address's refusal.
     """
     addresses = interleaved(await resolve(host, port))
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
+    if guard is not None:
+        addresses = _vetted(host, addresses, guard)
     if len(addresses) == 1:
         return await _connected(addresses[0])
     return await _race(addresses)
+
+
+def _vetted(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
+    """Those of ``addresses`` that may be connected to; no await between this and the connection."""
+    refused = guard.refused(host, [str(address.sockaddr[0]) for address in addresses])
+    if not refused:
+        return addresses
+    vetted = [address for address in addresses if str(address.sockaddr[0]) not in refused]
+    if not vetted:
+        address, kind = next(iter(refused.items()))
+        raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
+    return vetted
 
 
 async def _connected(address: Address) -> trio.SocketStream:

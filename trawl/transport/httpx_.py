@@ -20,6 +20,7 @@ import httpcore
 import httpx
 import trio
 
+from trawl.addresses import AddressGuard
 from trawl.errors import (
     ConnectFailed,
     ConnectTimeout,
@@ -83,13 +84,19 @@ class HttpxTransport:
         resolve: Looks names up; None: as the system does, in threads.
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names, made
             when the first ``https`` URL is asked for.
+        guard: Says which addresses may be connected to; None: all.
     """
 
     def __init__(
-        self, settings: TransportSettings, *, resolve: Resolve | None = None, ssl_context: ssl.SSLContext | None = None
+        self,
+        settings: TransportSettings,
+        *,
+        resolve: Resolve | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        guard: AddressGuard | None = None,
     ) -> None:
         self._settings = settings
-        self._backend = _Backend(resolve or ThreadResolver())
+        self._backend = _Backend(resolve or ThreadResolver(), guard)
         self._ssl_context = ssl_context
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
         self._accept_encoding = accept_encoding() if settings.compression_enabled else None
@@ -285,8 +292,9 @@ def _as_httpx(request: httpx.Request) -> Generator[None, None, None]:
 class _Backend(httpcore.AsyncNetworkBackend):
     """Opens our streams for httpcore."""
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, guard: AddressGuard | None) -> None:
         self._resolve = resolve
+        self._guard = guard
 
     async def connect_tcp(
         self,
@@ -299,7 +307,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
         deadline = trio.current_time() + (inf if timeout is None else timeout)
         try:
             with trio.fail_at(deadline):
-                stream = await dial(host, port, self._resolve)
+                stream = await dial(host, port, self._resolve, self._guard)
             peer: str = stream.socket.getpeername()[0]
         except trio.TooSlowError as error:
             raise httpcore.ConnectTimeout from error

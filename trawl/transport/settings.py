@@ -55,6 +55,13 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         bool,
         Meta(description="Refuse a server whose certificate is expired, another host's, or signed by nobody known."),
     ] = True
+    allow_private_addresses: Annotated[
+        bool | None,
+        Meta(
+            description="Whether hosts at loopback, private and link-local addresses are fetched, and at others that "
+            "are not public; None: if a start URL is there itself."
+        ),
+    ] = None
     download_keepalive_timeout: Annotated[
         float, Meta(ge=0, title="s", description="How long an idle connection is kept for the next request.")
     ] = 30.0

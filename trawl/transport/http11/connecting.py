@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 
+from trawl.addresses import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved
 from trawl.transport.dial import Resolve, ThreadResolver, dial
 from trawl.transport.http11.names import CachedResolver
@@ -24,27 +25,35 @@ class Connector:
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, asked when the first ``https``
             site is. Its list of ALPN protocols is set to HTTP/1.1, which is all we speak.
         verifies: Whether certificates are looked at, if there is no ``ssl_context``.
+        guard: Says which addresses may be connected to; None: all.
     """
 
     def __init__(
-        self, resolve: Resolve | None = None, ssl_context: ssl.SSLContext | None = None, *, verifies: bool = True
+        self,
+        resolve: Resolve | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        *,
+        verifies: bool = True,
+        guard: AddressGuard | None = None,
     ) -> None:
         self._resolve = CachedResolver(resolve or ThreadResolver())
         self._context = ssl_context
         self._has_alpn = False
         self._verifies = verifies
+        self._guard = guard
 
     async def __call__(self, site: Site) -> Wire:
         """A new connection to ``site``. Cancelling closes what was opened. Always a checkpoint.
 
         Raises:
             NameNotResolved: The name has no address.
+            AddressRefused: None of its addresses may be connected to.
             TLSFailed: The handshake failed or the certificate was refused.
             ConnectFailed: Nobody answered.
         """
         target = site.target
         try:
-            stream = await dial(target.host, target.port, self._resolve)
+            stream = await dial(target.host, target.port, self._resolve, self._guard)
         except socket.gaierror as error:
             raise NameNotResolved(f"the name {target.host!r} has no address ({words_of(error)})") from error
         except OSError as error:

@@ -12,6 +12,7 @@ import ssl
 
 import trio
 
+from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import Headers, Outcome, Request, Response
 from trawl.transport.base import OnSent
@@ -40,6 +41,7 @@ class Http11Transport:
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
         connect: Opens connections in place of the usual way.
         most_idle: Idle connections kept; None: as many as the limit for open files has room for.
+        guard: Says which addresses may be connected to; None: all.
     """
 
     def __init__(
@@ -50,11 +52,12 @@ class Http11Transport:
         ssl_context: ssl.SSLContext | None = None,
         connect: Connect | None = None,
         most_idle: int | None = None,
+        guard: AddressGuard | None = None,
     ) -> None:
         self._settings = settings
         self._limits = Limits.of(settings)
         self._connect: Connect = connect or Connector(
-            resolve, ssl_context, verifies=settings.download_verify_certificates
+            resolve, ssl_context, verifies=settings.download_verify_certificates, guard=guard
         )
         keepalive = settings.download_keepalive_timeout
         self._pool = Pool(keepalive=keepalive, most_idle=room_for_idle() if most_idle is None else most_idle)
