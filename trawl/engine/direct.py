@@ -4,9 +4,16 @@ A direct fetch is an entry of the same lanes as every page, so the same scopes h
 frontier, because a kill repeats the page whose callback asked. It ranks before pages (the callback that waits holds
 memory), and the bound on running callbacks does not stop it, or callbacks that wait for direct fetches would wait for
 ever.
+
+At most ``DIRECT_FETCHES_LIMIT`` of them wait for their turn or are on their way. Whoever asks for more waits to be let
+in, first come first served, rather than being refused: a task that fetches waits anyway, and an error would make the
+spider fail when it is busiest. One that is asked for on the way of another (by a middleware or a manager, for a token)
+is let in at once: the other one could not end before it.
 """
 
 from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import trio
 
@@ -18,10 +25,7 @@ from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
 from trawl.scheduler import Chooser, Entry
 
-__all__ = ["MOST_WAITING", "DirectFetches"]
-
-MOST_WAITING = 1000
-"""Direct fetches that wait or run at once; a further one waits to be counted among them."""
+__all__ = ["DirectFetches"]
 
 
 class Answer:
@@ -56,16 +60,24 @@ class Answer:
 
 
 class DirectFetches:
-    """The direct fetches of one crawl."""
+    """The direct fetches of one crawl.
+
+    Args:
+        intake: Makes their entries.
+        chooser: Where they wait for their turn.
+        gates: The gates of their origins.
+        state: Whether the crawl is ending.
+        most: So many wait or are on their way at once.
+    """
 
     __slots__ = ("_chooser", "_gates", "_intake", "_room", "_state", "_waiting")
 
-    def __init__(self, *, intake: Intake, chooser: Chooser, gates: RobotsGates, state: State) -> None:
+    def __init__(self, *, intake: Intake, chooser: Chooser, gates: RobotsGates, state: State, most: int) -> None:
         self._intake = intake
         self._chooser = chooser
         self._gates = gates
         self._state = state
-        self._room = trio.CapacityLimiter(MOST_WAITING)
+        self._room = trio.CapacityLimiter(most)
         self._waiting: dict[Answer, None] = {}
 
     async def fetch(self, request: Request) -> Response:
@@ -84,7 +96,7 @@ class DirectFetches:
         if not self._state.open and not self._state.is_ending:
             raise IgnoreRequest(f"{request!r}: the crawl has not begun, or is over")
         answer = Answer(current_turn.get())
-        async with self._room:
+        async with self._let_in(answer.parent):
             if answer.parent is not None:
                 request.depth = answer.parent.entry.request.depth
             else:
@@ -108,6 +120,10 @@ class DirectFetches:
             assert outcome.error is not None
             raise outcome.error
         return outcome.response
+
+    def _let_in(self, parent: Turn | None) -> AbstractAsyncContextManager[object]:
+        """What a fetch goes through that ``parent`` asks for: nothing, if that is a direct fetch itself."""
+        return nullcontext() if parent is not None and parent.entry.is_direct else self._room
 
     def give_up(self) -> None:
         """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""

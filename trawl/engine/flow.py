@@ -20,6 +20,7 @@ import trio
 
 from trawl.engine.callbacks import Callback, Shields, call, consume, culprits, named
 from trawl.engine.intake import Intake
+from trawl.engine.limits import CrawlLimits
 from trawl.engine.outlet import Outlet
 from trawl.engine.outputs import Outputs
 from trawl.engine.sending import Sending
@@ -70,11 +71,13 @@ class Flow:
         throttle: Told how many items a response gave.
         stats: Counts errors.
         state: Counts what is open.
+        limits: Counts pages and failed callbacks.
     """
 
     __slots__ = (
         "_fetch",
         "_intake",
+        "_limits",
         "_outlet",
         "_sending",
         "_shields",
@@ -100,6 +103,7 @@ class Flow:
         throttle: Throttle,
         stats: Stats,
         state: State,
+        limits: CrawlLimits,
     ) -> None:
         self._fetch = fetch
         self._sending = sending
@@ -112,6 +116,7 @@ class Flow:
         self._shields = shields
         self._stats = stats
         self._state = state
+        self._limits = limits
 
     async def run(self, turn: Turn) -> None:
         """Carry one turn to its end. If its own scope is cancelled, its lease is given back."""
@@ -119,10 +124,12 @@ class Flow:
         try:
             with turn.cancel_scope:
                 outcome = await self._outcome(turn)
+                self._limits.decided(turn, outcome)
                 self._sending.give_back(turn, outcome)
                 await self._act(turn, outcome)
                 turn.is_done = True
         finally:
+            self._limits.decided(turn, None)
             self._sending.give_back(turn)
             self._state.turn_ended()
         if not turn.is_done and turn.entry.waiter is None:
@@ -203,6 +210,9 @@ class Flow:
                 await self._run(request, request.errback, "", error, None, outputs)
             else:
                 self._unheard(error)
+        if outputs.is_cut:  # an item too many: a crawl that goes on later gives the whole page
+            turn.cancel_scope.cancel()
+            await trio.lowlevel.checkpoint()
         await self._intake.finish(turn.lease, outputs.requests, depth=depth + 1)
 
     async def _run(
@@ -239,6 +249,7 @@ class Flow:
             else:
                 self._stats.inc("spider_exceptions")
                 self._stats.inc(f"spider_exceptions/{type(leaf).__name__}")
+                self._limits.failed()
                 logger.error("%r: the callback failed", request, exc_info=leaf)
 
     def _unheard(self, error: Exception) -> None:

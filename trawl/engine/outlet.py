@@ -9,6 +9,7 @@ from typing import Protocol
 
 import trio
 
+from trawl.engine.limits import ItemLimit
 from trawl.errors import DropItem, FeedError
 from trawl.observe import Stats
 
@@ -75,9 +76,10 @@ class Outlet:
         sinks: Where finished items go, one after the other.
         collected: Keeps every finished item too, if given.
         stats: Counts ``item_scraped_count``, ``item_dropped_count`` and ``item_error_count``.
+        limit: Lets items through between the pipelines and the sinks; None: all.
     """
 
-    __slots__ = ("_collected", "_is_direct", "_processor", "_sinks", "_spider", "_stats")
+    __slots__ = ("_collected", "_is_direct", "_limit", "_processor", "_sinks", "_spider", "_stats")
 
     def __init__(
         self,
@@ -86,13 +88,15 @@ class Outlet:
         sinks: Sequence[ItemSink],
         collected: list[object] | None,
         stats: Stats,
+        limit: ItemLimit | None = None,
     ) -> None:
         self._processor = processor
         self._spider = spider
         self._sinks = tuple(sinks)
         self._collected = collected
         self._stats = stats
-        self._is_direct = processor.is_empty and len(self._sinks) <= 1
+        self._limit = limit
+        self._is_direct = processor.is_empty and len(self._sinks) <= 1 and limit is None
 
     def put_nowait(self, item: object) -> bool:
         """Take an item if that needs no waiting; False when it does."""
@@ -107,7 +111,14 @@ class Outlet:
         return True
 
     async def put(self, item: object) -> None:
-        """Take an item, waiting for the pipelines and for room in the sinks. A checkpoint."""
+        """Take an item, waiting for the pipelines and for room in the sinks. A checkpoint.
+
+        Raises:
+            Full: It is one more than the crawl is to deliver.
+        """
+        limit = self._limit
+        if limit is not None:
+            limit.check()  # the pipelines need not see what will not be delivered
         if not self._processor.is_empty:
             try:
                 item = await self._processor.process(item, self._spider)
@@ -119,6 +130,8 @@ class Outlet:
                 logger.exception("a pipeline failed on an item")
                 self._stats.inc("item_error_count")
                 return
+        if limit is not None:
+            limit.take()
         for sink in self._sinks:
             try:
                 await sink.put(item)

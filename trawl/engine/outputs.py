@@ -6,6 +6,7 @@ from typing import Protocol
 
 import trio
 
+from trawl.engine.limits import Full
 from trawl.engine.outlet import Outlet
 from trawl.http import Request
 from trawl.items import is_item
@@ -31,9 +32,10 @@ class Outputs:
     Attributes:
         requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
         items: How many items it gave so far.
+        is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
     """
 
-    __slots__ = ("_depth", "_outlet", "_store", "items", "requests")
+    __slots__ = ("_depth", "_outlet", "_store", "is_cut", "items", "requests")
 
     def __init__(self, outlet: Outlet, store: Store, depth: int) -> None:
         self._outlet = outlet
@@ -41,6 +43,7 @@ class Outputs:
         self._depth = depth
         self.requests: list[Request] = []
         self.items: int = 0
+        self.is_cut: bool = False
 
     def take_nowait(self, output: object) -> bool:
         """Take one output if that needs no waiting; False when it does.
@@ -66,11 +69,19 @@ class Outputs:
         return True
 
     async def take(self, output: object) -> None:
-        """Take one output, waiting for room. Always a checkpoint."""
+        """Take one output, waiting for room. Always a checkpoint.
+
+        Raises:
+            Full: It is an item more than the crawl is to deliver.
+        """
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
             full, self.requests = self.requests, [output]
             await self._store.push(full, depth=self._depth)
         else:
-            await self._outlet.put(output)
+            try:
+                await self._outlet.put(output)
+            except Full:
+                self.is_cut = True
+                raise
             self.items += 1

@@ -17,6 +17,7 @@ from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
 from trawl.engine.flow import Flow, StatusRule
 from trawl.engine.intake import Intake, page_entry
+from trawl.engine.limits import CrawlLimits
 from trawl.engine.outlet import ItemSink, Outlet, Processor
 from trawl.engine.places import Places
 from trawl.engine.reading import Reading
@@ -102,6 +103,7 @@ class Parts:
     direct: DirectFetches
     shields: Shields
     processor: Processor
+    limits: CrawlLimits
 
 
 @attrs.define
@@ -117,16 +119,19 @@ class _Core:
     chooser: Chooser
     heads: Heads
     intake: Intake
+    limits: CrawlLimits
 
 
 def assemble(plan: Plan) -> Parts:
     """The parts of a crawl, each given what it needs and nothing else. Starts nothing."""
     core = _core(plan)
     crawl, state, shields, intake = core.crawl, core.state, core.shields, core.intake
-    direct = DirectFetches(intake=intake, chooser=core.chooser, gates=core.gates, state=state)
+    direct = DirectFetches(
+        intake=intake, chooser=core.chooser, gates=core.gates, state=state, most=plan.engine.direct_fetches_limit
+    )
     crawl.bind(chooser=core.chooser, frontier=plan.frontier, throttle=core.throttle, direct=direct)
     processor = plan.pipelines(crawl)
-    outlet = Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats)
+    outlet = Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, core.limits.items)
     reading = Reading(spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state)
     dispatcher = Dispatcher(
         chooser=core.chooser,
@@ -138,7 +143,19 @@ def assemble(plan: Plan) -> Parts:
         reading=reading,
         state=state,
     )
-    return Parts(crawl, state, core.chooser, core.throttle, intake, dispatcher, reading, direct, shields, processor)
+    return Parts(
+        crawl=crawl,
+        state=state,
+        chooser=core.chooser,
+        throttle=core.throttle,
+        intake=intake,
+        dispatcher=dispatcher,
+        reading=reading,
+        direct=direct,
+        shields=shields,
+        processor=processor,
+        limits=core.limits,
+    )
 
 
 def _core(plan: Plan) -> _Core:
@@ -180,7 +197,8 @@ def _core(plan: Plan) -> _Core:
         origin_of=gates.origin_of,
     )
     gates.bind(chooser, intake)
-    return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake)
+    limits = CrawlLimits(plan.engine, state=state, chooser=chooser)
+    return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits)
 
 
 def _admission(plan: Plan) -> Admission:
@@ -198,6 +216,7 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:
         places=core.places,
         stats=plan.stats,
         state=core.state,
+        limits=core.limits,
         recorder=plan.recorder,
     )
     succession = Succession(
@@ -220,6 +239,7 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:
         throttle=core.throttle,
         stats=plan.stats,
         state=core.state,
+        limits=core.limits,
     )
 
 

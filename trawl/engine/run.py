@@ -25,6 +25,7 @@ import trio
 
 from trawl.engine.outlet import ItemSink
 from trawl.engine.parts import Parts, Plan, assemble
+from trawl.engine.watches import limit_watchers
 from trawl.errors import FeedError
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
@@ -57,12 +58,13 @@ class Ended:
 async def run_plan(plan: Plan) -> Ended:
     """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
     parts = assemble(plan)
+    watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits)]
     plan.spider.bind(parts.crawl)
     writing = _Writing(parts)
     parts.crawl.when_cancelled(writing.hurry)
     try:
         async with trio.open_nursery() as watching:
-            for watcher in plan.watchers:
+            for watcher in watchers:
                 watching.start_soon(watcher, parts.crawl)
             await _written(plan, parts, writing)
             watching.cancel_scope.cancel()

@@ -14,6 +14,7 @@ from functools import partial
 
 import trio
 
+from trawl.engine.limits import CrawlLimits
 from trawl.engine.places import Places
 from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
@@ -35,7 +36,7 @@ Recorder = Callable[[Entry, "Outcome | None", float], None]
 class Sending:
     """Sends granted requests, and gives their places back."""
 
-    __slots__ = ("_chooser", "_places", "_recorder", "_state", "_stats", "_throttle", "_transport")
+    __slots__ = ("_chooser", "_limits", "_places", "_recorder", "_state", "_stats", "_throttle", "_transport")
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Sending:
         places: Places,
         stats: Stats,
         state: State,
+        limits: CrawlLimits,
         recorder: Recorder | None = None,
     ) -> None:
         self._transport = transport
@@ -54,6 +56,7 @@ class Sending:
         self._places = places
         self._stats = stats
         self._state = state
+        self._limits = limits
         self._recorder = recorder
 
     async def send(self, request: Request) -> Outcome:
@@ -67,6 +70,8 @@ class Sending:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
         turn.is_used = True
         outcome = await self._transport.send(request, partial(self._sent, turn))
+        if outcome.response is not None:
+            self._limits.answered(turn)
         self._count(turn, outcome)
         try:
             if not self._throttle.heard_nowait(turn.entry, outcome, trio.current_time()):

@@ -28,6 +28,59 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             description="Callbacks that run at once; at this many no further page is sent, direct fetches are.",
         ),
     ] = 100
+    direct_fetches_limit: Annotated[
+        int,
+        Meta(
+            ge=1,
+            title="fetches",
+            description="Direct fetches that wait or are on their way at once; who asks for more waits to be let in.",
+        ),
+    ] = 1000
+    closespider_itemcount: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="items",
+            description="The crawl ends when so many items have come out of the pipelines; not one more is delivered. "
+            "0: no limit.",
+        ),
+    ] = 0
+    closespider_pagecount: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="pages",
+            description="The crawl ends when so many pages have come; none is sent beyond. A page is a whole response "
+            "of any status, direct fetches included; redirects, tries that are repeated and robots.txt are none. "
+            "0: no limit.",
+        ),
+    ] = 0
+    closespider_errorcount: Annotated[
+        int, Meta(ge=0, title="errors", description="The crawl ends when so many callbacks have failed. 0: no limit.")
+    ] = 0
+    closespider_timeout: Annotated[
+        float, Meta(ge=0, title="s", description="The crawl ends so long after it began. 0: no limit.")
+    ] = 0.0
+    closespider_timeout_no_item: Annotated[
+        float,
+        Meta(ge=0, title="s", description="The crawl ends when no item was delivered for so long. 0: no limit."),
+    ] = 0.0
+    memusage_limit_mb: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="MiB",
+            description="The crawl ends with `memusage_exceeded` when its process holds more memory than this. "
+            "0: no limit.",
+        ),
+    ] = 0.0
+    memusage_warning_mb: Annotated[
+        float,
+        Meta(ge=0, title="MiB", description="A warning is logged once when its process holds more. 0: none."),
+    ] = 0.0
+    memusage_check_interval_seconds: Annotated[
+        float, Meta(gt=0, title="s", description="How often the memory is measured, where one of its limits is set.")
+    ] = 60.0
     httperror_allow_all: Annotated[
         bool, Meta(description="Every response goes to the callback, whatever its status.")
     ] = False

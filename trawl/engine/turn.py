@@ -33,16 +33,20 @@ class Turn:
         cancel_scope: The task's own: cancelling it ends this request and no other.
         is_used: The transport was asked: one turn is one send.
         holds_places: Its places are taken.
+        is_counted: Its response was counted as a page.
+        is_decided: Whether it was one is known.
         is_done: It ended by itself, its outputs are stored.
     """
 
-    __slots__ = ("cancel_scope", "entry", "holds_places", "is_done", "is_used")
+    __slots__ = ("cancel_scope", "entry", "holds_places", "is_counted", "is_decided", "is_done", "is_used")
 
     def __init__(self, entry: Entry) -> None:
         self.entry: Entry = entry
         self.cancel_scope: trio.CancelScope = trio.CancelScope()
         self.is_used: bool = False
         self.holds_places: bool = True
+        self.is_counted: bool = False
+        self.is_decided: bool = False
         self.is_done: bool = False
 
     @property

@@ -1,0 +1,132 @@
+"""What ends a crawl before it has seen everything: counts of pages, items and errors, and clocks.
+
+Theory of operation. A count that is looked at after the fact overshoots by what is on its way. So pages are counted
+before they are sent: no more requests are in flight than pages are missing, and a response takes its page before it
+gives its place back. If it turns out to be a redirect, or is to be tried again, the page is given back. Items are
+counted between the pipelines and the feeds, in the step that lets them through; a callback that comes with one item
+too many is cut off, and its page goes back to the frontier, so that a crawl that goes on later lacks nothing.
+
+Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's name.
+"""
+
+from __future__ import annotations
+
+import math
+
+import trio
+
+from trawl.engine.settings import EngineSettings
+from trawl.engine.state import State
+from trawl.engine.turn import Turn
+from trawl.errors import CloseSpider
+from trawl.http import Outcome, Replace
+from trawl.scheduler import Chooser
+
+__all__ = ["CrawlLimits", "Full", "ItemLimit"]
+
+
+class Full(CloseSpider):
+    """No further item is let through: who gives one is cut off, and its page given back."""
+
+
+class ItemLimit:
+    """How many items may still be delivered.
+
+    Args:
+        most: Items of the whole crawl.
+        state: Told when the last one is let through.
+
+    Attributes:
+        latest_at: The instant of the latest item on the run clock, in seconds; ``-inf`` before the first.
+    """
+
+    __slots__ = ("_left", "_state", "latest_at")
+
+    def __init__(self, most: float, state: State) -> None:
+        self._left = most
+        self._state = state
+        self.latest_at: float = -math.inf
+
+    def check(self) -> None:
+        """Cut off who gives an item when all were delivered.
+
+        Raises:
+            Full: They were.
+        """
+        if self._left <= 0:
+            raise Full("closespider_itemcount")
+
+    def take(self) -> None:
+        """Let one item through.
+
+        Raises:
+            Full: All were delivered.
+        """
+        self.check()
+        self._left -= 1
+        self.latest_at = trio.current_time()
+        if self._left <= 0:
+            self._state.end("closespider_itemcount")
+
+
+class CrawlLimits:
+    """What one crawl has used of the pages, items and errors that it may use.
+
+    Args:
+        settings: The limits; 0 is none.
+        state: Told when one is reached.
+        chooser: Never has more places than pages are missing.
+
+    Attributes:
+        items: Lets items through; None where nothing is to be known of them.
+    """
+
+    __slots__ = ("_chooser", "_errors", "_pages", "_places", "_state", "items")
+
+    def __init__(self, settings: EngineSettings, *, state: State, chooser: Chooser) -> None:
+        self._state = state
+        self._chooser = chooser
+        self._places = chooser.places
+        self._pages: float = settings.closespider_pagecount or math.inf
+        self._errors: float = settings.closespider_errorcount or math.inf
+        self.items: ItemLimit | None = None
+        if settings.closespider_itemcount or settings.closespider_timeout_no_item:
+            self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
+        self._take_pages(0)
+
+    def answered(self, turn: Turn) -> None:
+        """Count a whole response as a page until it is known for something else; before its place is given back."""
+        if not turn.is_counted and not turn.entry.passes_gate:
+            turn.is_counted = True
+            self._take_pages(1)
+
+    def decided(self, turn: Turn, outcome: Outcome | None) -> None:
+        """Say what became of a turn: a page, or none after all. Safe to call twice.
+
+        A page is a whole response, of any status, that is neither a redirect nor to be tried again. What a cache, or a
+        middleware in place of the wire, answers is one too; robots.txt is not.
+
+        Args:
+            turn: The turn.
+            outcome: What its middleware made of it; None: it was cut off.
+        """
+        if turn.is_decided:
+            return
+        turn.is_decided = True
+        if outcome is not None and outcome.response is not None and not isinstance(outcome.then, Replace):
+            self.answered(turn)
+            if self._pages <= 0 and turn.is_counted:
+                self._state.end("closespider_pagecount")
+        elif turn.is_counted:
+            self._take_pages(-1)
+            self._state.pulse.beat()
+
+    def failed(self) -> None:
+        """Count a callback that failed."""
+        self._errors -= 1
+        if self._errors <= 0:
+            self._state.end("closespider_errorcount")
+
+    def _take_pages(self, n: int) -> None:
+        self._pages -= n
+        self._chooser.places = min(self._places, max(0.0, self._pages))

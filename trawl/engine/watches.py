@@ -1,0 +1,81 @@
+"""The limits that no event reaches: time that passes, items that do not come, memory that grows.
+
+Each is one task beside the crawl that sleeps until it could be reached, ends the crawl as the first Ctrl-C does, and is
+cancelled with the others that watch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from trawl.engine.crawl import Crawl, Watcher
+from trawl.engine.limits import CrawlLimits, ItemLimit
+from trawl.engine.memory import MEBIBYTE, held_bytes
+from trawl.engine.settings import EngineSettings
+from trawl.errors import SettingsError
+
+__all__ = ["limit_watchers"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
+Measure = Callable[[], "int | None"]
+"""Gives the memory of the process in bytes, or None where it can't be told."""
+
+
+def limit_watchers(
+    settings: EngineSettings, limits: CrawlLimits, measure: Measure = held_bytes
+) -> list[Watcher]:
+    """The tasks that hold a crawl to those limits that are set.
+
+    Raises:
+        SettingsError: The memory is limited, and this system does not tell how much there is in use.
+    """
+    watchers: list[Watcher] = []
+    if settings.closespider_timeout:
+        watchers.append(partial(_until, settings.closespider_timeout))
+    if settings.closespider_timeout_no_item and limits.items is not None:
+        watchers.append(partial(_while_items_come, settings.closespider_timeout_no_item, limits.items))
+    if settings.memusage_limit_mb or settings.memusage_warning_mb:
+        if measure() is None:
+            name = "MEMUSAGE_LIMIT_MB" if settings.memusage_limit_mb else "MEMUSAGE_WARNING_MB"
+            raise SettingsError(f"{name}: this system does not tell how much memory a process holds", name)
+        watchers.append(partial(_while_memory_lasts, settings, measure))
+    return watchers
+
+
+async def _until(timeout: float, crawl: Crawl) -> None:
+    await trio.sleep_until(crawl.started_at + timeout)
+    crawl.shutdown("closespider_timeout")
+
+
+async def _while_items_come(timeout: float, items: ItemLimit, crawl: Crawl) -> None:
+    until = crawl.started_at + timeout
+    while until > trio.current_time():
+        await trio.sleep_until(until)
+        until = max(items.latest_at, crawl.started_at) + timeout
+    crawl.shutdown("closespider_timeout_no_item")
+
+
+async def _while_memory_lasts(settings: EngineSettings, measure: Measure, crawl: Crawl) -> None:
+    """Measure now and then. Reading a figure of the kernel's takes microseconds: it needs no thread."""
+    limit, warning = settings.memusage_limit_mb, settings.memusage_warning_mb
+    crawl.stats.set("memusage/startup", measure() or 0)
+    has_warned = False
+    while True:
+        held = measure() or 0
+        crawl.stats.max("memusage/max", held)
+        held_mb = held / MEBIBYTE
+        if limit and held_mb > limit:
+            logger.error("memory: %.0f MiB held, MEMUSAGE_LIMIT_MB is %g: the crawl ends", held_mb, limit)
+            crawl.stats.set("memusage/limit_reached", 1)
+            crawl.shutdown("memusage_exceeded")
+            return
+        if warning and held_mb > warning and not has_warned:
+            logger.warning("memory: %.0f MiB held, MEMUSAGE_WARNING_MB is %g", held_mb, warning)
+            crawl.stats.set("memusage/warning_reached", 1)
+            has_warned = True
+        await trio.sleep(settings.memusage_check_interval_seconds)
