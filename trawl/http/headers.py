@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, TypeVar, overload
 
 __all__ = ["HeaderValue", "Headers", "HeadersInput"]
@@ -15,6 +15,19 @@ HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
 """What headers are made from: a mapping (a value may be a list of values) or an iterable of pairs."""
 
 _T = TypeVar("_T")
+
+_COMMON = """
+Accept-Ranges Access-Control-Allow-Origin Age Alt-Svc Cache-Control CF-Cache-Status CF-RAY Connection Content-Encoding
+Content-Language Content-Length Content-Security-Policy Content-Type Date ETag Expires Keep-Alive Last-Modified Link
+Location P3P Pragma Referrer-Policy Retry-After Server Set-Cookie Strict-Transport-Security Transfer-Encoding Vary Via
+X-Cache X-Content-Type-Options X-Frame-Options X-Powered-By X-Request-ID X-XSS-Protection
+"""
+"""Names that most responses have."""
+
+_KNOWN: dict[bytes, tuple[str, str]] = {
+    written.encode(): (written, name.lower()) for name in _COMMON.split() for written in (name, name.lower())
+}
+"""A name on the wire, as it is written and as it is looked up: half of what reading a response's fields takes."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
 _FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.5, and what no text may hold
@@ -57,13 +70,16 @@ class Headers(MutableMapping[str, str]):
         headers = cls.__new__(cls)
         kept: dict[str, list[str]] = {}
         for raw_name, raw_value in fields:
-            name = raw_name.decode("latin-1")
-            key = name.lower()
-            field = kept.get(key)
-            if field is None:
-                kept[key] = [name, raw_value.decode("latin-1")]
+            known = _KNOWN.get(raw_name)
+            if known is None:
+                name = raw_name.decode("latin-1")
+                key = name.lower()
             else:
-                field.append(raw_value.decode("latin-1"))
+                name, key = known
+            if key in kept:
+                kept[key].append(raw_value.decode("latin-1"))
+            else:
+                kept[key] = [name, raw_value.decode("latin-1")]
         headers._fields = kept
         return headers
 
@@ -116,6 +132,26 @@ class Headers(MutableMapping[str, str]):
             if key not in fields:
                 fields[key] = field.copy()
 
+    def lines(self, defaults: Headers | None = None, *, without: Container[str] = ()) -> str:
+        """Return the fields as lines of the wire, each with its line end (RFC 9112, 5).
+
+        Args:
+            defaults: Fields that follow unless these have them, or are set to None.
+            without: Names, in lower case, that are left out.
+        """
+        fields = self._fields
+        if defaults is not None:
+            more = {key: field for key, field in defaults._fields.items() if key not in fields}
+            fields = {**fields, **more} if more else fields
+        return "".join(
+            [
+                f"{field[0]}: {value}\r\n"
+                for key, field in fields.items()
+                if key not in without
+                for value in field[1:]
+            ]
+        )
+
     def __delitem__(self, name: str) -> None:
         del self._fields[name.lower()]
 
@@ -131,6 +167,10 @@ class Headers(MutableMapping[str, str]):
     def items_list(self) -> list[tuple[str, str]]:
         """Return all fields, one pair a value: in the order of the names' first use, then of the values."""
         return [(field[0], value) for field in self._fields.values() for value in field[1:]]
+
+    def as_set(self) -> list[list[str]]:
+        """Return each field as it was set: its name, then its values; one that was set to None has none."""
+        return [field.copy() for field in self._fields.values()]
 
     def copy(self) -> Headers:
         """Return headers that can be changed without changing these."""

@@ -12,13 +12,16 @@ from trawl.http.form import Fields, encode_form
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.url import join_url, normalize_url
 
-__all__ = ["Callback", "Cookies", "Request", "RequestOptions"]
+__all__ = ["Callback", "Cookies", "Extras", "Request", "RequestOptions"]
 
 Callback = Callable[..., Any]
 """Gets the response (an errback: the error) and ``cb_kwargs``; def, generator, async def or async generator."""
 
 Cookies = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """Names and values, or one mapping a cookie with ``name``, ``value`` and, if wanted, ``domain`` and ``path``."""
+
+Extras = tuple[Headers | None, Any, dict[str, Any] | None, dict[str, Any] | None]
+"""A request's headers, cookies, meta and cb_kwargs; None for what was never set or asked for."""
 
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 9.1: a token
 
@@ -163,6 +166,22 @@ class Request:
         request.headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
         return request
 
+    @classmethod
+    def from_curl(cls, curl_command: str, ignore_unknown_options: bool = True, **options: Any) -> Self:
+        """Make a request of a curl command, as "Copy as cURL" in a browser gives it.
+
+        Args:
+            curl_command: For a POSIX shell; it begins with ``curl``.
+            ignore_unknown_options: Warn of options that are not understood, in place of refusing them.
+            options: As :class:`Request` takes them; stronger than the command.
+
+        Raises:
+            ValueError: it is no curl command, or has an option that is not understood and may not be ignored.
+        """
+        from trawl.http.curl import options_of_curl  # noqa: PLC0415 - few programs need it, and it brings argparse
+
+        return cls(**{**options_of_curl(curl_command, ignore_unknown_options=ignore_unknown_options), **options})
+
     @property
     def headers(self) -> Headers:
         """The request's own headers; defaults are added on the way to the wire."""
@@ -209,6 +228,10 @@ class Request:
         if self._cookies is None:
             self._cookies = {}
         return self._cookies
+
+    def extras(self) -> Extras:
+        """The headers, cookies, meta and cb_kwargs themselves; makes none where there is none, as reading them would."""
+        return self._headers, self._cookies, self._meta, self._cb_kwargs
 
     def replace(self, **changes: Unpack[_Changes]) -> Self:
         """Return a request like this one but for ``changes``; headers, meta and cb_kwargs are copies.

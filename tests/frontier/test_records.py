@@ -1,0 +1,133 @@
+"""A record comes back from its bytes as it was, or is refused when it is scheduled."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trawl.clock import WallClock
+from trawl.frontier import Record
+from trawl.frontier.records import RecordCodec, StoredRecord, pack, unpack
+from trawl.http import Request
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+class MySpider:
+    def parse(self, response: object) -> None: ...
+
+    def failed(self, error: object) -> None: ...
+
+
+SPIDER = MySpider()
+
+
+def codec(at: float = 0.0, now_utc: datetime = NOON) -> RecordCodec:
+    return RecordCodec(SPIDER, WallClock.started(at, now_utc))
+
+
+def record(not_before: float = 0.0, **options: Any) -> Record:
+    request = Request("http://a.example/x?q=1", **options)
+    return Record(request, (("a.example", None), ("b", 2.5)), "http://a.example", b"f" * 16, not_before)
+
+
+def there_and_back(given: Record) -> Record:
+    return codec().decode(codec().encode(given, 0.0), 0.0)
+
+
+def test_every_part_of_a_request_comes_back() -> None:
+    original = record(
+        callback=SPIDER.parse,
+        errback=SPIDER.failed,
+        method="POST",
+        headers=[("X-Two", "a"), ("X-Two", "b"), ("Accept", None)],
+        body=b"\x00\xff",
+        cookies=[{"name": "n", "value": 1, "domain": "a.example"}],
+        meta={"cookiejar": 1, "chain": ("x", 2), 3: None},
+        cb_kwargs={"page": {"n": 1}},
+        priority=-7,
+        dont_filter=True,
+    )
+    original.request.depth = 4
+    original.share, original.amounts = 0.5, (None, 2.5)
+    again = there_and_back(original)
+    for name in ("url", "method", "body", "cookies", "meta", "cb_kwargs", "priority", "dont_filter", "depth"):
+        assert getattr(again.request, name) == getattr(original.request, name), name
+    assert again.request.callback == SPIDER.parse
+    assert again.request.errback == SPIDER.failed
+    assert again.request.headers.items_list() == original.request.headers.items_list()
+    assert again.request.headers.setdefault("Accept", "*/*") is None  # a default that is refused stays refused
+    assert (again.scopes, again.origin, again.fingerprint) == (original.scopes, original.origin, original.fingerprint)
+    assert (again.share, again.amounts, again.lane_key()) == (0.5, (None, 2.5), original.lane_key())
+
+
+def test_a_bare_request_comes_back_bare() -> None:
+    again = there_and_back(record())
+    assert again.request.extras() == (None, None, None, None)
+    assert again.request.callback is None
+    assert again.not_before == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"meta": {"item": object()}}, r"^meta\['item'\] is of type object, which a job can't store: put plain"),
+        ({"cb_kwargs": {"a": [print]}}, r"^cb_kwargs\['a'\]\[0\] is of type builtin_function"),
+        ({"cookies": {"n": object()}}, r"^cookies\['n'\] is of type object"),
+        ({"callback": lambda response: None}, "^the callback .*<lambda> is no method of the spider"),
+        ({"errback": print}, "^the errback print is no method of the spider"),
+        ({"priority": 2**64}, "^priority 18446744073709551616 can't be stored"),
+    ],
+    ids=["meta", "cb_kwargs", "cookies", "callback", "errback", "priority"],
+)
+def test_what_can_not_be_stored_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        codec().encode(record(**options), 0.0)
+
+
+def test_a_request_of_a_users_own_class_is_refused() -> None:
+    class Mine(Request):
+        pass
+
+    with pytest.raises(ValueError, match=r"^a Mine can't be stored in a job"):
+        codec().encode(Record(Mine("http://a.example/"), (), "http://a.example"), 0.0)
+
+
+@given(st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.floats(-1e6, 1e6))
+def test_p10_a_time_to_wait_for_is_kept_in_wall_time_and_never_grows(wait: float, away: float, step: float) -> None:
+    blob = codec(at=50.0).encode(record(not_before=50.0 + wait), 50.0)
+    later = codec(at=7.0, now_utc=NOON + timedelta(seconds=away + step))  # another process, the clock set meanwhile
+    left = later.decode(blob, 7.0).not_before - 7.0
+    if step == 0.0:
+        assert max(left, 0.0) == pytest.approx(max(wait - away, 0.0), abs=1e-3)
+    assert left <= wait + 1e-6
+
+
+def test_a_time_that_has_passed_is_not_stored() -> None:
+    assert codec().decode(codec().encode(record(not_before=5.0), 9.0), 0.0).not_before == 0.0
+
+
+def test_a_callback_that_the_spider_has_no_more_is_an_error_with_its_name() -> None:
+    class Newer:
+        pass
+
+    blob = codec().encode(record(callback=SPIDER.parse), 0.0)
+    with pytest.raises(LookupError, match="the spider Newer has no method 'parse'"):
+        RecordCodec(Newer(), WallClock.started(0.0)).decode(blob, 0.0)
+
+
+@pytest.mark.parametrize("blob", [b"", b"\xc1", b"\x90", b"\x93\x01\x02\x03", b"cos\nsystem\n(S'id'\ntR."])
+def test_bytes_that_are_no_record_are_an_error_and_nothing_more(blob: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        codec().decode(blob, 0.0)
+
+
+def test_what_is_stored_is_read_through_the_checks_of_a_request() -> None:
+    stored = unpack(codec().encode(record(headers={"A": "b"}), 0.0))
+    evil = {**{name: getattr(stored, name) for name in StoredRecord.__struct_fields__}, "headers": [["A", "b\r\nC: d"]]}
+    with pytest.raises(ValueError, match="control character"):
+        codec().decode(pack(StoredRecord(**evil)), 0.0)

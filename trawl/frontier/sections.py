@@ -1,0 +1,62 @@
+"""What a job keeps beside its requests: named values, each with the version of its form.
+
+A job outlives the release that made it. A section that this release can't read, because it is damaged or of another
+version, is left out with a warning: what was learned of a host is learned again. What must not be lost (requests,
+items) is not kept here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Generic, TypeVar
+
+import msgspec
+
+from trawl.frontier.base import JobStore
+
+__all__ = ["Section"]
+
+logger: logging.Logger = logging.getLogger("trawl.frontier")
+
+T = TypeVar("T")
+
+
+class Section(Generic[T]):
+    """One named value of a job.
+
+    Args:
+        name: The name that it is kept under.
+        kind: Its type; anything that msgspec reads.
+        version: Of its form: raised when an older release would misread it, or this one what an older one wrote.
+    """
+
+    __slots__ = ("_decoder", "kind", "name", "version")
+
+    def __init__(self, name: str, kind: type[T], version: int = 1) -> None:
+        self.name: str = name
+        self.kind: type[T] = kind
+        self.version: int = version
+        self._decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+
+    def encode(self, value: T) -> bytes:
+        """The value as it is stored."""
+        return msgspec.msgpack.encode((self.version, value))
+
+    def keep(self, job: JobStore, value: T) -> None:
+        """Have the value written with the next transaction."""
+        job.keep(self.name, self.encode(value))
+
+    def read(self, job: JobStore) -> T | None:
+        """What was kept; None where nothing was, or nothing that can be read."""
+        blob = job.kept.get(self.name)
+        if blob is None:
+            return None
+        try:
+            version, value = self._decoder.decode(blob)
+            if version == self.version:
+                return msgspec.msgpack.decode(value, type=self.kind)
+            reason = f"it is of version {version}, and this release reads {self.version}"
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            reason = f"it can't be read: {error}"
+        logger.warning("job %s: what it kept as %r is left out: %s", job.directory, self.name, reason)
+        return None
