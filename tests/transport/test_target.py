@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from trawl.errors import RequestInvalid
 from trawl.http import Request
 from trawl.transport.target import Target, wire_fields
 
@@ -33,6 +34,20 @@ def test_host_comes_first_and_the_requests_fields_in_their_order() -> None:
 
 def test_a_request_may_name_another_host() -> None:
     assert fields_of(Request("http://127.0.0.1/", headers={"host": "b.example"})) == [(b"Host", b"b.example")]
+
+
+@pytest.mark.parametrize("host", ["a.example", "a.example:8080", "[::1]", "[::1]:81", "xn--bcher-kva.example", "a_b:"])
+def test_a_host_field_that_is_a_host_is_sent(host: str) -> None:
+    assert fields_of(Request("http://127.0.0.1/", headers={"Host": host})) == [(b"Host", host.encode())]
+
+
+@pytest.mark.parametrize(
+    "host", ["b\u00fccher.example", "\u4e2d.example", "a b", "a.example/", "me@a.example", "a:b:c", "::1"]
+)
+def test_a_host_field_that_is_no_host_is_an_error_of_the_request(host: str) -> None:
+    with pytest.raises(RequestInvalid, match="its Host field") as caught:
+        fields_of(Request("http://127.0.0.1/", headers={"Host": host}))
+    assert not caught.value.is_retryable
 
 
 def test_lengths_are_ours_to_say() -> None:

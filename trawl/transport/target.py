@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from urllib.parse import unquote_to_bytes
 
 import attrs
 
+from trawl.errors import RequestInvalid
 from trawl.http import Request
 
 __all__ = ["Target", "wire_fields"]
@@ -14,6 +16,7 @@ __all__ = ["Target", "wire_fields"]
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host"})
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(:[0-9]*)?")  # RFC 9112, 3.2
 _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 
 
@@ -55,13 +58,19 @@ def wire_fields(request: Request, target: Target, accept_encoding: str | None) -
 
     ``Host`` comes first (RFC 9110, 7.2). Lengths are ours to say: what the request has of them is left out. The URL's
     user info becomes ``Authorization: Basic`` (RFC 7617) unless the request has a field of that name.
+
+    Raises:
+        RequestInvalid: The request's own ``Host`` is no host and port.
     """
     headers = request.headers.copy()
     if accept_encoding is not None:
         headers.setdefault("Accept-Encoding", accept_encoding)
     if target.user_info:
         headers.setdefault("Authorization", "Basic " + _basic(target.user_info))
-    fields = [(b"Host", (headers.get("Host") or target.authority).encode("latin-1"))]
+    host = headers.get("Host") or target.authority
+    if not _HOST.fullmatch(host):
+        raise RequestInvalid(f"its Host field {host!r} is no host and port in ASCII")
+    fields = [(b"Host", host.encode("ascii"))]
     fields += [field for field in headers.to_wire() if field[0].lower().decode("latin-1") not in _FRAMING]
     if request.body or request.method in _BODY_EXPECTED:
         fields.append((b"Content-Length", str(len(request.body)).encode()))
