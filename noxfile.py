@@ -102,9 +102,5 @@ def typing_legacy(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """The benchmarks, against the peers, in one run."""
-    scripts = sorted(Path("benchmarks").glob("*.py"))
-    if not scripts:
-        session.skip("there is no benchmark yet")
     install(session, "bench")
-    for script in scripts:
-        session.run("python", str(script), *session.posargs)
+    session.run("python", "-m", "benchmarks", *session.posargs)

@@ -1,0 +1,1 @@
+"""How fast, against its peers and its own goals: ``python -m benchmarks``."""

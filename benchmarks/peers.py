@@ -1,0 +1,75 @@
+"""The peers, each from the package index in a virtual environment of its own, made when it is first needed.
+
+They are kept below ``~/.cache/trawl-benchmarks``, or where ``TRAWL_BENCHMARKS_CACHE`` says; to have newer ones, delete
+the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PEERS", "peer_python", "run_script", "version_of"]
+
+ROOT = Path(__file__).parent.parent
+PEERS = {"scrapy": "scrapy>=2.19,<3", "crawlee": "crawlee[parsel]>=1.11"}
+"""What pip is asked for, by the name of the environment."""
+
+CHILD_WITHIN = 600.0
+"""Seconds that a script may take."""
+
+
+def cache() -> Path:
+    """Where the environments are."""
+    given = os.environ.get("TRAWL_BENCHMARKS_CACHE")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "trawl-benchmarks"
+
+
+def peer_python(name: str) -> str:
+    """The Python of a peer's environment; ``trawl`` is this one.
+
+    Raises:
+        subprocess.CalledProcessError: It could not be installed.
+    """
+    if name not in PEERS:
+        return sys.executable
+    folder = cache() / name
+    python, done = folder / "bin" / "python", folder / "installed"
+    if not done.exists():
+        print(f"making an environment for {name} in {folder}", file=sys.stderr, flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", PEERS[name]], check=True)
+        done.touch()
+    return str(python)
+
+
+def version_of(name: str) -> str:
+    """The version of a peer."""
+    script = f"import importlib.metadata as m; print(m.version({name!r}))"
+    return subprocess.run([peer_python(name), "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def run_script(peer: str, script: str, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
+    """Run a script of this folder with a peer's Python; what its last line says.
+
+    Raises:
+        RuntimeError: It failed; with what it said.
+    """
+    # Only our own environment sees the package: a peer runs by its script alone.
+    more = {"PYTHONPATH": str(ROOT)} if peer not in PEERS else {}
+    child = subprocess.run(
+        [peer_python(peer), str(Path(__file__).parent / script), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=CHILD_WITHIN,
+        env={**os.environ, **more, **(environment or {})},
+    )
+    if child.returncode:
+        raise RuntimeError(f"{script} failed:\n{child.stderr[-2000:]}")
+    told: dict[str, Any] = json.loads(child.stdout.strip().splitlines()[-1])
+    return told

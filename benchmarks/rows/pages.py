@@ -1,0 +1,79 @@
+"""The linked pages, crawled by each crawler in a process of its own; the crawlers take turns, round by round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench import Bench
+from benchmarks.figures import Figure, median_of, ratio_of
+from benchmarks.peers import run_script
+from benchmarks.site import PAGES
+
+__all__ = ["against_peers", "over_tls"]
+
+Told = dict[str, Any]
+GOALS = {"scrapy": 16.0, "crawlee": 6.0, "bare": 0.5}
+NAMES = {"scrapy": "Scrapy", "crawlee": "Crawlee", "bare": "the bare loop"}
+
+
+def crawled(bench: Bench, peer: str, url: str, *options: str, environment: dict[str, str] | None = None) -> Told:
+    """One crawl; it has to have found every page."""
+    feed = Path(bench.folder, f"{peer}.jsonl")
+    script = "crawlers/bare.py" if peer == "bare" else f"crawlers/with_{peer}.py"
+    told = run_script(peer, script, url, str(feed), *options, environment=environment)
+    items = sum(1 for _ in feed.open(encoding="utf-8"))
+    if told["pages"] != PAGES or items != PAGES:
+        raise RuntimeError(f"{peer} took {told['pages']} pages and wrote {items} items; there are {PAGES}")
+    bench.say(f"  {peer}: {PAGES / told['seconds']:,.0f} pages/s, {told['own'] / PAGES * 1e6:,.0f} us its own a page")
+    return told
+
+
+def rates(told: list[Told]) -> list[float]:
+    """Pages a second, round by round."""
+    return [PAGES / one["seconds"] for one in told]
+
+
+def against_peers(bench: Bench) -> list[Figure]:
+    """Ours, Scrapy's, Crawlee's, and the bare loop's; what Trio did for a page of ours."""
+    url = bench.site.url()
+    told: dict[str, list[Told]] = {peer: [] for peer in ("trawl", *GOALS)}
+    for _ in range(bench.rounds):
+        for peer, rounds in told.items():
+            rounds.append(crawled(bench, peer, url))
+    ours = rates(told["trawl"])
+    own = [one["own"] / PAGES * 1e6 for one in told["trawl"]]
+    return [
+        median_of("trawl", ours, "pages/s"),
+        *(median_of(NAMES[peer], rates(told[peer]), "pages/s") for peer in GOALS),
+        *(ratio_of(f"against {NAMES[peer]}", ours, rates(told[peer]), least=goal) for peer, goal in GOALS.items()),
+        median_of("its process's own time", own, "us/page"),
+        *counted(bench, url),
+    ]
+
+
+def counted(bench: Bench, url: str) -> list[Figure]:
+    """What Trio does for a page: in a round of its own, because counting takes time."""
+    told = crawled(bench, "trawl", url, "--count")
+    return [
+        Figure(name="I/O waits", value=told["waits"] / PAGES, unit="a page"),
+        Figure(name="task steps", value=told["steps"] / PAGES, unit="a page"),
+    ]
+
+
+def over_tls(bench: Bench) -> list[Figure]:
+    """Ours over TLS against ours without, and against the bare loop over TLS."""
+    site = bench.site
+    trust = {"SSL_CERT_FILE": str(site.authority)}
+    plain, secure, bare = [], [], []
+    for _ in range(bench.rounds):
+        plain.append(crawled(bench, "trawl", site.url()))
+        secure.append(crawled(bench, "trawl", site.url(secure=True), environment=trust))
+        bare.append(crawled(bench, "bare", site.url(secure=True), "--authority", str(site.authority)))
+    return [
+        median_of("plain", rates(plain), "pages/s"),
+        median_of("TLS", rates(secure), "pages/s"),
+        median_of("the bare loop over TLS", rates(bare), "pages/s"),
+        ratio_of("TLS against plain", rates(secure), rates(plain), least=0.6),
+        ratio_of("TLS against the bare loop over TLS", rates(secure), rates(bare)),
+    ]

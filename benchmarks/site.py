@@ -1,0 +1,145 @@
+"""The pages that are crawled, and an nginx with one worker that serves them on loopback, plain and over TLS."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+PAGES = 5_000
+LINKS = 10
+SIZE = 5_500
+"""Bytes of a page, about."""
+
+START_WITHIN = 10.0
+"""Seconds."""
+
+SENTENCE = "The sea was quiet that morning, and the boats lay close to the shore with their nets half drawn. "
+
+CONFIGURATION = """
+daemon off; master_process off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off; keepalive_requests 100000000; keepalive_timeout 75s; types {{ text/html html; }}
+    sendfile on; tcp_nopush on; open_file_cache max=20000; open_file_cache_valid 1h;
+    ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/cert.pem; ssl_session_cache builtin:1000;
+    client_body_temp_path {folder}/b; proxy_temp_path {folder}/x; fastcgi_temp_path {folder}/f;
+    uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+    server {{
+        listen {plain} backlog=4096; listen {secure} ssl backlog=4096;
+        root {folder}/root;
+        location ~ ^/round/[0-9]+/(.*)$ {{ alias {folder}/root/five/$1; }}
+        location /small/ {{ try_files /small.html =404; }}
+        location /free/ {{ try_files /large.html =404; limit_rate 100k; sendfile_max_chunk 20k; }}
+    }}
+}}
+"""
+"""``/p/N.html`` has ten links, ``/round/R/N.html`` five, so that 40 rounds are 200,000 pages with a million links.
+
+A page below ``/free/`` comes in two pieces, the second 0.2 s (20 kB at 100 kB/s) after the first.
+"""
+
+
+@attrs.frozen
+class Site:
+    """A running nginx.
+
+    Attributes:
+        port: Of HTTP, at any loopback address.
+        secure_port: Of HTTPS.
+        authority: The file with the authority that has signed its certificate.
+        version: Of nginx.
+    """
+
+    port: int
+    secure_port: int
+    authority: Path
+    version: str
+
+    def url(self, path: str = "/p/0.html", *, secure: bool = False) -> str:
+        """The URL of a path."""
+        return f"https://127.0.0.1:{self.secure_port}{path}" if secure else f"http://127.0.0.1:{self.port}{path}"
+
+    def context(self) -> ssl.SSLContext:
+        """What trusts the site."""
+        return ssl.create_default_context(cafile=str(self.authority))
+
+
+def page(number: int, links: int = LINKS) -> str:
+    """Page ``number``: a title, links to ``links`` others, and text.
+
+    All can be reached from the first, which none links to: Scrapy does not count a start URL as seen.
+    """
+    targets = [(number * links + step) % PAGES or 1 for step in range(1, links + 1)]
+    anchors = "\n".join(f'<li><a href="{target}.html">To page {target}</a></li>' for target in targets)
+    head = f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Page {number}</title></head>\n'
+    start = f"{head}<body><h1>Page {number}</h1>\n<ul>\n{anchors}\n</ul>\n"
+    end = "</body></html>\n"
+    paragraph = f"<p>{SENTENCE * 4}</p>\n"
+    return start + paragraph * ((SIZE - len(start) - len(end)) // len(paragraph) + 1) + end
+
+
+def write_pages(root: Path) -> None:
+    """Write all pages below ``root``."""
+    for name, links in (("p", LINKS), ("five", 5)):
+        folder = root / name
+        folder.mkdir(parents=True)
+        for number in range(PAGES):
+            (folder / f"{number}.html").write_text(page(number, links), encoding="utf-8")
+    (root / "small.html").write_text("<title>a small page</title>", encoding="utf-8")
+    (root / "large.html").write_text("<title>a page</title>" + "x" * 21_000, encoding="utf-8")
+
+
+@contextmanager
+def serving() -> Iterator[Site]:
+    """An nginx with the pages, until the block ends."""
+    import trustme  # noqa: PLC0415 - only where a site is served
+
+    binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if binary is None:
+        raise SystemExit("nginx is not installed: apt-get install nginx-light")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # nginx may give its rights up
+        write_pages(folder / "root")
+        authority = trustme.CA()
+        certificate = authority.issue_cert("127.0.0.1", "localhost")
+        certificate.private_key_and_cert_chain_pem.write_to_path(f"{folder}/cert.pem")
+        authority.cert_pem.write_to_path(f"{folder}/authority.pem")
+        plain, secure = free_port(), free_port()
+        (folder / "conf").write_text(CONFIGURATION.format(folder=folder, plain=plain, secure=secure), encoding="utf-8")
+        said = subprocess.run([binary, "-v"], capture_output=True, text=True, check=True).stderr
+        version = said.strip().rpartition("/")[2]
+        command = [binary, "-e", f"{folder}/error.log", "-p", str(folder), "-c", f"{folder}/conf"]
+        with subprocess.Popen(command) as process:
+            try:
+                wait_for(plain, process)
+                yield Site(plain, secure, folder / "authority.pem", version)
+            finally:
+                process.terminate()
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return when the port is listened on; end the program if it is not."""
+    deadline = time.monotonic() + START_WITHIN
+    while process.poll() is None and time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise SystemExit("nginx did not start")
