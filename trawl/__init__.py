@@ -2,22 +2,28 @@
 
 from trawl.crawl import CrawlResult, OpenCrawl, crawl, open_crawl, run
 from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
-from trawl.http import Request, Response
+from trawl.http import FormRequest, Request, Response
 from trawl.items import Field, Item
+from trawl.links import Link, LinkExtractor
 from trawl.selectors import Selector
-from trawl.spiders import Spider
+from trawl.spiders import CrawlSpider, Rule, Spider
 
 __all__ = [
     "CloseSpider",
     "CrawlResult",
+    "CrawlSpider",
     "DropItem",
     "Field",
+    "FormRequest",
     "HttpError",
     "IgnoreRequest",
     "Item",
+    "Link",
+    "LinkExtractor",
     "OpenCrawl",
     "Request",
     "Response",
+    "Rule",
     "Selector",
     "Spider",
     "__version__",

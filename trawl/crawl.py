@@ -35,7 +35,7 @@ from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
 from trawl.settings import Layer, Settings, ambient, load, of_spider
-from trawl.spiders import Spider
+from trawl.spiders import Crawler, Spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import Http11Transport, Transport, TransportSettings
 from trawl.transport.dial import Resolve, ThreadResolver
@@ -256,7 +256,8 @@ async def crawl_with(
     whereabouts = Whereabouts(resolve or ThreadResolver(blocking))
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
-    instance = _made(spider, spider_args)
+    stats = Stats()
+    instance = _made(spider, spider_args, Crawler(settings, stats, spider))
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     stats = Stats()
     middleware = settings.of(MiddlewareSettings)
@@ -327,8 +328,8 @@ def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts, g
     return Http11Transport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
 
 
-def _made(spider: type[Spider], spider_args: Mapping[str, Any] | None) -> Spider:
-    instance = spider(**spider_args or {})
+def _made(spider: type[Spider], spider_args: Mapping[str, Any] | None, crawler: Crawler) -> Spider:
+    instance = spider.from_crawler(crawler, **spider_args or {})
     instance.check()
     return instance
 

@@ -200,7 +200,7 @@ class Flow:
             meta["depth"] = depth
             meta["download_latency"] = response.latency
             if self._statuses.is_handled(request, response.status):
-                await self._run(request, request.callback, "parse", response, request.cb_kwargs, outputs)
+                await self._run(request, request.callback, "_parse", response, request.cb_kwargs, outputs)
                 self._throttle.items(request, outputs.items, trio.current_time())
             else:
                 error = HttpError(response)

@@ -1,7 +1,9 @@
 """What goes over the wire and comes back: requests, responses, headers, URLs, outcomes. Pure: no I/O, no Trio."""
 
 from trawl.http.fingerprint import fingerprint
+from trawl.http.form_request import FormRequest
 from trawl.http.headers import Headers
+from trawl.http.kinds import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
 from trawl.http.outcome import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.http.request import Request
 from trawl.http.response import Response
@@ -20,17 +22,24 @@ __all__ = [
     "FETCHED_SCHEMES",
     "Drop",
     "Fetch",
+    "FormRequest",
     "Headers",
+    "HtmlResponse",
+    "JsonRequest",
+    "JsonResponse",
     "Middleware",
     "Outcome",
     "Replace",
     "Request",
     "Response",
+    "TextResponse",
+    "XmlResponse",
     "canonicalize_url",
     "fingerprint",
     "host_of",
     "host_scope",
     "join_url",
+    "kind_of",
     "normalize_url",
     "origin_of",
     "scheme_of",

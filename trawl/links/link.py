@@ -7,9 +7,10 @@ import attrs
 __all__ = ["Link"]
 
 
-@attrs.frozen
+# Not frozen: a rule's process_links, as many spiders have it, writes `link.url = ...` on the links it is given.
+@attrs.define(unsafe_hash=True)
 class Link:
-    """A link found on a page; ``response.follow`` takes it.
+    """A link found on a page; ``response.follow`` takes it. Two are equal when all of their parts are.
 
     Attributes:
         url: Where it leads, absolute.

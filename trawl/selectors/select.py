@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from cssselect import SelectorError
 from parsel import Selector, SelectorList
+from parsel.csstranslator import HTMLTranslator
 
-__all__ = ["Selector", "SelectorList", "SelectorType", "select"]
+__all__ = ["Selector", "SelectorList", "SelectorType", "css_to_xpath", "select"]
 
 SelectorType = Literal["html", "xml", "json", "text"]
 """How a text is read: as browsers read HTML, as XML that is repaired, as JSON (JMESPath), or not at all."""
@@ -23,3 +25,15 @@ def select(text: str, type: SelectorType = "html", base_url: str | None = None) 
         base_url: What the document's own URL is said to be.
     """
     return Selector(text=text, type=type, base_url=base_url)
+
+
+def css_to_xpath(query: str) -> str:
+    """Return the XPath query that finds what a CSS query finds, with ``::text`` and ``::attr(name)``.
+
+    Raises:
+        ValueError: ``query`` is not CSS.
+    """
+    try:
+        return str(HTMLTranslator().css_to_xpath(query))
+    except SelectorError as error:
+        raise ValueError(f"{query!r} is not CSS: {error}") from error

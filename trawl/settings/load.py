@@ -22,6 +22,7 @@ from trawl.settings.foreign import why_ignored
 from trawl.settings.sections import SECTIONS, Definition, known
 from trawl.settings.text import from_text
 from trawl.settings.values import Settings
+from trawl.spiders import CustomSettings, Spider
 
 __all__ = ["Layer", "ambient", "assignments", "load", "of_environment", "of_project", "of_spider"]
 
@@ -104,7 +105,9 @@ def of_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def of_spider(spider: object) -> Layer:
-    """``custom_settings`` of a spider class or spider; its ``user_agent`` stands for ``USER_AGENT``, but is weaker.
+    """What a spider class, or spider, sets: ``custom_settings``, or what its ``update_settings`` writes.
+
+    Its ``user_agent`` stands for ``USER_AGENT``, but is weaker.
 
     Raises:
         SettingsError: They are not a mapping.
@@ -112,6 +115,10 @@ def of_spider(spider: object) -> Layer:
     custom = getattr(spider, "custom_settings", None) or {}
     if not isinstance(custom, Mapping):
         raise SettingsError(f"custom_settings must be a mapping, not {type(custom).__name__}", "custom_settings")
+    kind = spider if isinstance(spider, type) else type(spider)
+    if issubclass(kind, Spider) and kind.update_settings.__func__ is not Spider.update_settings.__func__:  # type: ignore[attr-defined]
+        custom = CustomSettings()
+        kind.update_settings(custom)
     user_agent = getattr(spider, "user_agent", None)
     return Layer("custom_settings", custom if user_agent is None else {"USER_AGENT": user_agent, **custom})
 

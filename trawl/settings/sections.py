@@ -21,6 +21,7 @@ from trawl.pipelines import PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
 from trawl.settings.wording import members_of, range_words, type_words, without_meta
+from trawl.spiders import SpidersSettings
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import TransportSettings
 
@@ -47,6 +48,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("Transport", TransportSettings),
     Section("Middleware", MiddlewareSettings),
     Section("robots.txt", RobotsSettings),
+    Section("Spiders", SpidersSettings),
     Section("Pipelines", PipelinesSettings),
     Section("Feeds", FeedsSettings),
     Section("Log and progress", ObserveSettings),

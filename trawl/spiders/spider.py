@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Self
 
 from trawl.errors import UsageError
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
+from trawl.spiders.crawler import Crawler
+from trawl.spiders.custom import CustomSettings
+from trawl.spiders.outputs import ItemT, Outputs
 from trawl.spiders.running import RunningCrawl
 
-__all__ = ["Spider"]
+__all__ = ["Spider", "check_urls"]
 
 
-class Spider:
+class Spider(Generic[ItemT]):
     """Subclass it, give it a name and start URLs, and write ``parse``.
+
+    ``Spider[Quote]`` is a spider whose items are quotes: a type checker, and ``trawl check``, hold its callbacks to
+    that. A plain ``Spider`` has items of any kind.
 
     A callback is a function, a generator, an async function or an async generator. It takes a response (and the
     request's ``cb_kwargs``) and yields or returns requests, items (dict, dataclass, attrs, pydantic, msgspec) or None.
@@ -27,6 +33,7 @@ class Spider:
         custom_settings: Settings of this spider; weaker than the command line's, stronger than all others.
         handle_httpstatus_list: Statuses outside 2xx that go to the callback in place of the errback.
         download_delay: Seconds, stronger than any ``DOWNLOAD_DELAY``; None leaves the setting.
+        crawler: The crawl under Scrapy's name, for its settings and statistics; there after ``__init__``.
 
     Args:
         name: Replaces the class's name for this run.
@@ -42,6 +49,7 @@ class Spider:
     custom_settings: ClassVar[Mapping[str, Any] | None] = None
     handle_httpstatus_list: Iterable[int] = ()
     download_delay: float | None = None
+    crawler: Crawler
 
     def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         if name is not None:
@@ -50,6 +58,28 @@ class Spider:
             raise ValueError(f"{type(self).__name__} has no name: give the class an attribute `name`")
         self.__dict__.update(kwargs)
         self._crawl: RunningCrawl | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        """Make the spider for a crawl. Override it to look at ``crawler.settings`` first; call ``super()``'s.
+
+        Args:
+            crawler: The crawl to be, with its settings and statistics.
+            args: For the constructor.
+            kwargs: For the constructor: what ``-a key=value`` gives.
+        """
+        spider = cls(*args, **kwargs)
+        spider.crawler = crawler
+        crawler.spider = spider
+        return spider
+
+    @classmethod
+    def update_settings(cls, settings: CustomSettings) -> None:
+        """Write the spider's own settings: by default those in ``custom_settings``.
+
+        Override it where they depend on something; what is written has the strength of ``custom_settings``.
+        """
+        settings.setdict(cls.custom_settings or {})
 
     @property
     def crawl(self) -> RunningCrawl:
@@ -72,6 +102,8 @@ class Spider:
         if getattr(self, "_crawl", None) is not None:
             raise RuntimeError(f"{self!r} runs, or ran, in another crawl: make a new spider for each")
         self._crawl = crawl
+        if (crawler := getattr(self, "crawler", None)) is not None:
+            crawler.engine.bind(crawl)
 
     def check(self) -> None:
         """Refuse what can't be crawled before anything is sent; called once, before the crawl begins.
@@ -87,22 +119,14 @@ class Spider:
             raise UsageError(f"{self.name}: handle_httpstatus_list is a list of statuses, not {statuses!r}")
         if type(self).start is not Spider.start:
             return
-        urls = self.start_urls
-        if isinstance(urls, str):
-            raise UsageError(f"{self.name}: start_urls is a list of URLs, not one text: use [{urls!r}]")
-        if not isinstance(urls, list | tuple):
-            return
-        for i, url in enumerate(urls):
-            try:
-                scheme = scheme_of(normalize_url(url))
-            except (TypeError, ValueError) as error:
-                raise UsageError(f"{self.name}: start_urls[{i}]: {error}") from error
-            if scheme not in FETCHED_SCHEMES:
-                raise UsageError(f"{self.name}: start_urls[{i}]: {url!r} is not fetched: only http and https are")
+        check_urls(self.name, "start_urls", self.start_urls)
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The crawl's settings by their upper-case names; typed values."""
+        crawler: Crawler | None = getattr(self, "crawler", None)
+        if crawler is not None and getattr(self, "_crawl", None) is None:
+            return crawler.settings
         return self.crawl.settings
 
     @property
@@ -110,7 +134,7 @@ class Spider:
         """The logger named after the spider."""
         return logging.getLogger(self.name)
 
-    async def start(self) -> AsyncIterator[Any]:
+    async def start(self) -> AsyncIterator[Request | ItemT | None]:
         """The first requests (items too), by default one request a start URL.
 
         Read under back-pressure: while nothing that is pending may be sent, and fewer than 10,000 requests are pending.
@@ -125,7 +149,11 @@ class Spider:
         for url in self.start_urls:
             yield Request(url)
 
-    def parse(self, response: Response, *args: Any, **kwargs: Any) -> Any:
+    def _parse(self, response: Response, **kwargs: Any) -> Any:
+        """What the engine calls for requests that name no callback: a kind of spider may do something before."""
+        return self.parse(response, **kwargs)
+
+    def parse(self, response: Response, *args: Any, **kwargs: Any) -> Outputs[ItemT]:
         """The callback of requests that name no other."""
         what = f"{type(self).__name__} has no parse()"
         raise NotImplementedError(f"{what}: the request for {response.url} names no callback")
@@ -151,3 +179,22 @@ class Spider:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def check_urls(name: str, attribute: str, urls: object) -> None:
+    """Refuse a list of start URLs with one in it that can't be fetched; what is no list or tuple is not looked at.
+
+    Raises:
+        UsageError: The sentence names the spider, the attribute and the entry.
+    """
+    if isinstance(urls, str):
+        raise UsageError(f"{name}: {attribute} is a list of URLs, not one text: use [{urls!r}]")
+    if not isinstance(urls, list | tuple):
+        return
+    for i, url in enumerate(urls):
+        try:
+            scheme = scheme_of(normalize_url(url))
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{name}: {attribute}[{i}]: {error}") from error
+        if scheme not in FETCHED_SCHEMES:
+            raise UsageError(f"{name}: {attribute}[{i}]: {url!r} is not fetched: only http and https are")

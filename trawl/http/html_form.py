@@ -1,0 +1,170 @@
+"""The form on a page, and what a browser would send of it (HTML, 4.10.21.4: constructing the entry list)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from trawl.selectors import Selector, css_to_xpath
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+__all__ = ["FormPage", "action_of", "clicked", "entries_of", "find_form", "method_of"]
+
+_BUTTONS = frozenset({"submit", "image"})
+_NOT_SENT = frozenset({"submit", "image", "reset", "button", "file"})
+
+
+class FormPage(Protocol):
+    """What a form needs to know of the page it is on."""
+
+    @property
+    def selector(self) -> Selector:
+        """The whole page, parsed."""
+        ...
+
+    @property
+    def base_url(self) -> str:
+        """What the form's action is relative to."""
+        ...
+
+
+def find_form(
+    page: FormPage,
+    *,
+    name: str | None = None,
+    id: str | None = None,
+    number: int = 0,
+    xpath: str | None = None,
+    css: str | None = None,
+) -> Element:
+    """Return a form of the page: by ``name``, else ``id``, else the one that a query finds or stands in, else the n-th.
+
+    A name or an id that no form has leads on to the next way, as Scrapy's users know it.
+
+    Raises:
+        ValueError: there is no form on the page, or none where the query looks.
+        IndexError: the page has fewer forms.
+    """
+    forms = _elements(page.selector, "//form")
+    if not forms:
+        raise ValueError(f"{page!r} has no form")
+    for attribute, wanted in (("name", name), ("id", id)):
+        found = next((form for form in forms if wanted is not None and form.get(attribute) == wanted), None)
+        if found is not None:
+            return found
+    query = css_to_xpath(css) if css is not None else xpath
+    if query is not None:
+        for start in _elements(page.selector, query)[:1]:
+            for element in (start, *start.iterancestors()):
+                if element.tag == "form":
+                    return element
+        raise ValueError(f"{page!r} has no form at {query!r}")
+    try:
+        return forms[number]
+    except IndexError:
+        raise IndexError(f"{page!r} has {len(forms)} forms: there is no form number {number}") from None
+
+
+def entries_of(form: Element) -> Iterator[tuple[str, str]]:
+    """Return the names and values that the form holds, in the order of the page, without its buttons.
+
+    What is disabled, unchecked or has no name is left out; files too, because there are none.
+    """
+    for control in _controls(form):
+        name = control.get("name")
+        if not name or _is_disabled(control):
+            continue
+        if control.tag == "select":
+            yield from ((name, value) for value in _selected(control))
+        elif control.tag == "textarea":
+            yield name, _text(control).removeprefix("\r").removeprefix("\n")  # the first line end is no part of it
+        elif control.tag == "input":
+            kind = _type_of(control)
+            if kind in _NOT_SENT or (kind in {"checkbox", "radio"} and control.get("checked") is None):
+                continue
+            yield name, control.get("value", "on" if kind in {"checkbox", "radio"} else "")
+
+
+def clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element | None:
+    """Return the button that is clicked: the one with the ``wanted`` attributes, else the first; None without any.
+
+    ``{"nr": n}`` names the n-th control of the form, from 0.
+
+    Raises:
+        ValueError: no button, or several, have the wanted attributes.
+    """
+    buttons = [control for control in _controls(form) if _is_button(control)]
+    if wanted is None:
+        return next((button for button in buttons if not _is_disabled(button)), None)
+    if not buttons:
+        return None
+    if "nr" in wanted:
+        controls = [control for control in _controls(form) if control.get("name")]
+        number = int(wanted["nr"])
+        if 0 <= number < len(controls):
+            return controls[number]
+    attributes = {name: str(value) for name, value in wanted.items() if name != "nr"}
+    found = [
+        control for control in form.iter() if all(control.get(name) == value for name, value in attributes.items())
+    ]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} elements of the form have the clickdata {dict(wanted)!r}: there has to be one")
+    return found[0]
+
+
+def action_of(form: Element, button: Element | None) -> str:
+    """Return where the form is sent, as it is written; empty for the page itself."""
+    written = button.get("formaction") if button is not None else None
+    return (written or form.get("action") or "").strip()
+
+
+def method_of(form: Element, button: Element | None) -> str:
+    """Return ``POST`` where the form, or the button clicked, says so; else ``GET``."""
+    written = button.get("formmethod") if button is not None else None
+    return "POST" if (written or form.get("method") or "").strip().upper() == "POST" else "GET"
+
+
+def _elements(selector: Selector, query: str) -> list[Element]:
+    return [found.root for found in selector.xpath(query) if hasattr(found.root, "iterancestors")]
+
+
+def _controls(form: Element) -> Iterator[Element]:
+    """The controls inside the form, but for those of another, and those elsewhere that name it."""
+    own = form.get("id")
+    top = next(reversed([form, *form.iterancestors()]))
+    for control in top.iter("input", "button", "select", "textarea"):
+        named = control.get("form")
+        owner = named == own if named is not None else next(control.iterancestors("form"), None) is form
+        if owner:
+            yield control
+
+
+def _is_button(control: Element) -> bool:
+    if control.tag == "button":
+        return (control.get("type") or "submit").strip().lower() == "submit"
+    return control.tag == "input" and _type_of(control) in _BUTTONS
+
+
+def _type_of(control: Element) -> str:
+    return (control.get("type") or "text").strip().lower()
+
+
+def _is_disabled(control: Element) -> bool:
+    if control.get("disabled") is not None:
+        return True
+    return any(fieldset.get("disabled") is not None for fieldset in control.iterancestors("fieldset"))
+
+
+def _selected(select: Element) -> list[str]:
+    """The values of a select: what is selected, or the first option where one has to be (HTML, 4.10.7)."""
+    options = [option for option in select.iter("option") if option.get("disabled") is None]
+    chosen = [option for option in options if option.get("selected") is not None]
+    if select.get("multiple") is None:
+        chosen = chosen[-1:] or options[:1]
+    return [option.get("value", " ".join(_text(option).split())) for option in chosen]
+
+
+def _text(element: Element) -> str:
+    return str(element.xpath("string()"))

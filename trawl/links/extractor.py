@@ -1,0 +1,223 @@
+"""The links of a page that lead where one wants to go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from lxml import etree
+
+from trawl.http import Response, canonicalize_url, host_of, join_url, normalize_url, scheme_of
+from trawl.http.content import with_legacy_query
+from trawl.links.extensions import IGNORED_EXTENSIONS
+from trawl.links.link import Link
+from trawl.links.srcset import addresses_in
+from trawl.selectors import css_to_xpath
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+__all__ = ["LinkExtractor", "Patterns", "Texts"]
+
+Patterns = str | re.Pattern[str] | Iterable[str | re.Pattern[str]] | None
+"""A regular expression, compiled or not, or several."""
+
+Texts = str | Iterable[str] | None
+"""A text, or several."""
+
+_SCHEMES = frozenset({"http", "https", "file", "ftp"})
+_SPACE = " \t\n\r\f"
+_NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exslt.org/sets"}
+_TEXT = etree.XPath("string()", smart_strings=False)
+
+
+class LinkExtractor:
+    """Finds links: what it is told once holds for every page. Arguments and meaning are those of Scrapy's.
+
+    A domain matches with all that is below it, on any port unless it names one.
+    """
+
+    def __init__(  # noqa: PLR0917 - Scrapy's arguments, in its order
+        self,
+        allow: Patterns = (),
+        deny: Patterns = (),
+        allow_domains: Texts = (),
+        deny_domains: Texts = (),
+        restrict_xpaths: Texts = (),
+        tags: Texts = ("a", "area"),
+        attrs: Texts = ("href",),
+        canonicalize: bool = False,
+        unique: bool = True,
+        process_value: Callable[[str], str | None] | None = None,
+        deny_extensions: Texts = None,
+        restrict_css: Texts = (),
+        strip: bool = True,
+        restrict_text: Patterns = None,
+    ) -> None:
+        r"""Say which links are wanted.
+
+        Args:
+            allow: Only links whose URL one of these finds (searched, not matched); empty: all.
+            deny: No link whose URL one of these finds; stronger than ``allow``.
+            allow_domains: Only links to these.
+            deny_domains: No link to these.
+            restrict_xpaths: Look only inside what these find.
+            tags: The elements that are links.
+            attrs: Their attributes that hold addresses; ``srcset`` holds several.
+            canonicalize: Give URLs in canonical form: query sorted, no fragment.
+            unique: Each URL once a page.
+            process_value: Gets each address, made absolute, and returns it, another, or None to leave the link out:
+                ``javascript:open('/a')`` can be taken apart so.
+            deny_extensions: Endings of paths that are left out, without the dot; None: :data:`IGNORED_EXTENSIONS`.
+            restrict_css: Look only inside what these find.
+            strip: Take white space off the addresses.
+            restrict_text: Only links whose words one of these finds.
+
+        Raises:
+            ValueError: A regular expression, an XPath or a CSS query is wrong; the sentence names it.
+        """
+        queries = [*_texts(restrict_xpaths), *(css_to_xpath(query) for query in _texts(restrict_css))]
+        extensions = IGNORED_EXTENSIONS if deny_extensions is None else _texts(deny_extensions)
+        self._allow = _compiled("allow", allow)
+        self._deny = _compiled("deny", deny)
+        self._allow_domains = frozenset(name.lower() for name in _texts(allow_domains))
+        self._deny_domains = frozenset(name.lower() for name in _texts(deny_domains))
+        self._parts = tuple(_path(query) for query in queries)
+        self._tags = _texts(tags)
+        self._attributes = _texts(attrs)
+        self._canonicalize = canonicalize
+        self._unique = unique
+        self._process_value = process_value
+        self._endings = tuple(f".{extension}".lower() for extension in extensions)
+        self._strip = strip
+        self._words = _compiled("restrict_text", restrict_text)
+
+    def extract_links(self, response: Response) -> list[Link]:
+        """Return the wanted links of a page, in its order; part by part where it looks only inside some.
+
+        Links are relative to the page's ``<base href>``. A link that makes no URL, or one that is neither ``http``,
+        ``https``, ``ftp`` nor ``file``, is left out. The words of a link are those inside its element, as they stand.
+        """
+        links = []
+        seen: set[str] = set()
+        base = response.base_url
+        for root in self._roots(response):
+            for element, address in self._addresses(root, response):
+                url = self._url_of(address, base, response)
+                if url is None or not self._is_wanted(url):
+                    continue
+                key = url
+                if self._canonicalize:
+                    key = url = canonicalize_url(url)
+                if self._unique and key in seen:
+                    continue
+                text = str(_TEXT(element)) if len(element) else element.text or ""
+                if self._words and not _finds(self._words, text):
+                    continue
+                seen.add(key)
+                rel = element.get("rel")
+                nofollow = rel is not None and "nofollow" in rel.lower().replace(",", " ").split()
+                links.append(Link(url, text, "", nofollow))
+        return links
+
+    def matches(self, url: str) -> bool:
+        """Say whether ``url`` is let through by ``allow``, ``deny`` and the domains, as if it stood on a page."""
+        try:
+            url = normalize_url(url)
+        except ValueError:
+            return False
+        return self._is_at_home(url) and self._is_let_through(url)
+
+    def _roots(self, response: Response) -> Iterator[Element]:
+        root = response.selector.root
+        if not isinstance(root, etree._Element):  # else a page of JSON
+            return
+        if not self._parts:
+            yield root
+        for part in self._parts:
+            found: Any = part(root)
+            for element in found if isinstance(found, list) else ():
+                if isinstance(element, etree._Element):  # else a text or an attribute
+                    yield element
+
+    def _addresses(self, root: Element, response: Response) -> Iterator[tuple[Element, str]]:
+        attributes, strip = self._attributes, self._strip
+        tags = self._tags if response.selector.type == "html" else [f"{{*}}{tag}" for tag in self._tags]
+        for element in root.iter(*tags):
+            for attribute in attributes:
+                value = element.get(attribute)
+                if value is None:
+                    continue
+                for address in addresses_in(attribute, value):
+                    yield element, address.strip(_SPACE) if strip else address
+
+    def _url_of(self, address: str, base: str, response: Response) -> str | None:
+        """The URL that an address on the page makes; None if it makes none."""
+        try:
+            if self._process_value is not None:
+                value = self._process_value(urljoin(base, address))
+                if value is None:
+                    return None
+                address = value
+            if "?" in address and not address.isascii():
+                address = with_legacy_query(address, response.encoding)
+            return join_url(base, address)
+        except ValueError:
+            return None
+
+    def _is_wanted(self, url: str) -> bool:
+        if scheme_of(url) not in _SCHEMES or not self._is_let_through(url) or not self._is_at_home(url):
+            return False
+        return not (self._endings and _path_of(url).lower().endswith(self._endings))
+
+    def _is_let_through(self, url: str) -> bool:
+        return (not self._allow or _finds(self._allow, url)) and not (self._deny and _finds(self._deny, url))
+
+    def _is_at_home(self, url: str) -> bool:
+        if not self._allow_domains and not self._deny_domains:
+            return True
+        hosts = _hosts_of(url)
+        return (not self._allow_domains or _is_below(hosts, self._allow_domains)) and not _is_below(
+            hosts, self._deny_domains
+        )
+
+
+def _texts(given: Texts) -> tuple[str, ...]:
+    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+def _compiled(name: str, patterns: Patterns) -> tuple[re.Pattern[str], ...]:
+    several = () if patterns is None else (patterns,) if isinstance(patterns, str | re.Pattern) else tuple(patterns)
+    try:
+        return tuple([re.compile(pattern) for pattern in several])
+    except re.error as error:
+        raise ValueError(f"{name}: {error.pattern!r} is no regular expression: {error}") from error
+
+
+def _path(query: str) -> etree.XPath:
+    try:
+        return etree.XPath(query, namespaces=_NAMESPACES)
+    except etree.XPathSyntaxError as error:
+        raise ValueError(f"restrict_xpaths: {query!r} is not XPath: {error}") from error
+
+
+def _finds(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
+    return any(pattern.search(text) for pattern in patterns)
+
+
+def _path_of(url: str) -> str:
+    """The path of a URL in normal form."""
+    return url.partition("#")[0].partition("?")[0]
+
+
+def _hosts_of(url: str) -> tuple[str, ...]:
+    """The host of a URL in normal form, without its port and, where it has one, with it."""
+    host = host_of(url)
+    port = url.partition("://")[2].partition("/")[0].rpartition(host)[2]
+    return (host, f"{host}{port}") if port else (host,)
+
+
+def _is_below(hosts: Iterable[str], domains: Iterable[str]) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for host in hosts for domain in domains)

@@ -1,0 +1,140 @@
+"""A spider that follows links by rules."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, Self
+
+from trawl.http import Request, Response, kind_of
+from trawl.links import Link
+from trawl.spiders.crawler import Crawler
+from trawl.spiders.outputs import ItemT
+from trawl.spiders.rules import BoundRule, Rule, bound_rules
+from trawl.spiders.spider import Spider
+
+__all__ = ["CrawlSpider"]
+
+
+class CrawlSpider(Spider[ItemT]):
+    """Follows the links that its rules choose, from page to page.
+
+    Start URLs go to :meth:`parse_start_url`, and are followed. A link that several rules want belongs to the first. The
+    callback of a rule may be of any of the four kinds; the links of its page are followed when it has ended.
+
+    The requests of a rule carry its number as ``meta["rule"]`` and the link's words as ``meta["link_text"]``; their
+    callback is a method of the spider, so that they can be stored.
+
+    Attributes:
+        rules: Which links are followed, and what becomes of their pages.
+    """
+
+    rules: Iterable[Rule] = ()
+    _follow_links: bool = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._compile_rules()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        """Make the spider for a crawl; ``CRAWLSPIDER_FOLLOW_LINKS`` says whether rules are followed at all."""
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        spider._follow_links = bool(crawler.settings.get("CRAWLSPIDER_FOLLOW_LINKS", True))
+        return spider
+
+    def parse_start_url(self, response: Response, **kwargs: Any) -> Any:
+        """The callback of start URLs, and of whatever names no other; their links are followed too."""
+        return ()
+
+    def process_results(self, response: Response, results: Any) -> Any:
+        """What a callback gave, on its way: override it to change or drop some. It gets them all as one list."""
+        return results
+
+    def parse_with_rules(
+        self,
+        response: Response,
+        callback: Any,
+        cb_kwargs: Mapping[str, Any] | None = None,
+        follow: bool = True,
+    ) -> Iterator[Any] | AsyncIterator[Any]:
+        """What ``callback`` gives for a page, and then, with ``follow``, the requests for its links."""
+        result = callback(response, **(cb_kwargs or {})) if callback else None
+        if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
+            return self._later(response, result, follow)
+        return self._at_once(response, result, follow)
+
+    def _parse(self, response: Response, **kwargs: Any) -> Any:
+        return self.parse_with_rules(response, self.parse_start_url, kwargs)
+
+    def _compile_rules(self) -> None:
+        """Look up the names in the rules; again, if ``rules`` were changed after ``__init__``."""
+        self._rules: tuple[BoundRule, ...] = bound_rules(self, self.rules)
+
+    def _callback(self, response: Response, **cb_kwargs: Any) -> Any:
+        rule = self._rules[response.meta["rule"]]
+        return self.parse_with_rules(response, rule.callback, {**rule.cb_kwargs, **cb_kwargs}, rule.follow)
+
+    def _errback(self, error: Any) -> Any:
+        errback = self._rules[error.request.meta["rule"]].errback
+        if errback is not None:
+            return errback(error)
+        self.logger.info("%s", error)  # where no rule handles it, it is told once, as for any other request
+        return None
+
+    def _build_request(self, rule_index: int, link: Link) -> Request:
+        return Request(
+            link.url,
+            self._callback,
+            errback=self._errback if self._rules[rule_index].errback else None,
+            meta={"rule": rule_index, "link_text": link.text},
+        )
+
+    def _requests_to_follow(self, response: Response) -> Iterator[Request]:
+        if kind_of(response) != "html":
+            return
+        seen: set[Link] = set()
+        for index, rule in enumerate(self._rules):
+            links: Iterable[Link] = [link for link in rule.link_extractor.extract_links(response) if link not in seen]
+            if rule.process_links is not None:
+                links = rule.process_links(list(links)) or ()
+            for link in links:
+                seen.add(link)
+                request: Request | None = self._build_request(index, link)
+                if rule.process_request is not None and request is not None:
+                    request = rule.process_request(request, response)
+                if request is not None:
+                    yield request
+
+    @property
+    def _sees_results(self) -> bool:
+        return type(self).process_results is not CrawlSpider.process_results
+
+    def _at_once(self, response: Response, result: Any, follow: bool) -> Iterator[Any]:
+        if self._sees_results:
+            result = self.process_results(response, list(_each(result)))
+        yield from _each(result)
+        if follow and self._follow_links:
+            yield from self._requests_to_follow(response)
+
+    async def _later(self, response: Response, result: Any, follow: bool) -> AsyncIterator[Any]:
+        if inspect.isawaitable(result):
+            result = await result
+        if isinstance(result, AsyncIterable):
+            if self._sees_results:
+                result = [output async for output in result]
+            else:
+                async with aclosing(result) as outputs:  # type: ignore[type-var]
+                    async for output in outputs:
+                        yield output
+                result = None
+        for output in self._at_once(response, result, follow):
+            yield output
+
+
+def _each(result: Any) -> Iterable[Any]:
+    """What a callback returned, one by one."""
+    if result is None:
+        return ()
+    return result if isinstance(result, list | tuple | Iterator) else (result,)

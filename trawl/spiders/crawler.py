@@ -1,0 +1,84 @@
+"""The crawl under the name, and with the words, that Scrapy's spiders know it by: ``self.crawler``.
+
+A thin face of :class:`~trawl.spiders.RunningCrawl`, there before the crawl runs, because ``from_crawler`` is given it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trawl.errors import UsageError
+from trawl.http import Request, Response
+from trawl.observe import Stats
+from trawl.spiders.running import RunningCrawl
+
+__all__ = ["Crawler", "CrawlerEngine", "CrawlerSignals"]
+
+
+class CrawlerEngine:
+    """What spiders ask of Scrapy's engine: to end the crawl, and to fetch."""
+
+    __slots__ = ("_crawl",)
+
+    def __init__(self) -> None:
+        self._crawl: RunningCrawl | None = None
+
+    def bind(self, crawl: RunningCrawl) -> None:
+        """Name the crawl, once it runs."""
+        self._crawl = crawl
+
+    def close_spider(self, spider: object = None, reason: str = "cancelled") -> None:
+        """Send nothing new, let what is in flight end, and finish with ``reason``."""
+        self._running().shutdown(reason)
+
+    async def download(self, request: Request) -> Response:
+        """The response to ``request``, through the throttle. A checkpoint; errors are those of ``spider.fetch``."""
+        return await self._running().fetch(request)
+
+    async def download_async(self, request: Request) -> Response:
+        """The newer name of :meth:`download`. A checkpoint."""
+        return await self._running().fetch(request)
+
+    def _running(self) -> RunningCrawl:
+        if self._crawl is None:
+            raise RuntimeError("the crawl is not running yet: its engine is there from start() on")
+        return self._crawl
+
+
+class CrawlerSignals:
+    """Stands where Scrapy has its signals, to say what takes their place."""
+
+    __slots__ = ()
+
+    def connect(self, receiver: object = None, signal: object = None, **options: object) -> None:
+        """Refuse: there are no signals.
+
+        Raises:
+            UsageError: Always; the sentence says what to write instead.
+        """
+        raise UsageError(
+            "there are no signals: write closed(reason) in the spider for spider_closed, open_spider() in a pipeline"
+            " for spider_opened, process_item() for item_scraped; the guide 'Coming from Scrapy' has the whole list"
+        )
+
+
+class Crawler:
+    """A crawl as Scrapy's spiders see it: ``crawler.settings``, ``crawler.stats``, ``crawler.engine``.
+
+    Attributes:
+        settings: The settings by their upper-case names.
+        stats: The statistics, with Scrapy's methods (``inc_value``, ``get_value``, ...) too.
+        spidercls: The spider's class.
+        spider: The spider, once it is made.
+        engine: Ends the crawl, and fetches.
+        signals: There are none; says what takes their place.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], stats: Stats, spidercls: type[Any]) -> None:
+        self.settings: Mapping[str, Any] = settings
+        self.stats: Stats = stats
+        self.spidercls: type[Any] = spidercls
+        self.spider: Any = None
+        self.engine: CrawlerEngine = CrawlerEngine()
+        self.signals: CrawlerSignals = CrawlerSignals()
