@@ -22,7 +22,7 @@ from trawl.errors import (
     TLSFailed,
 )
 from trawl.http import Outcome, Request
-from trawl.transport import HttpxTransport, TransportSettings
+from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
 
 __all__ = ["clock"]
 
@@ -105,6 +105,35 @@ async def test_a_body_without_end_takes_no_more_memory_than_its_limit_c8(clock: 
             tracemalloc.stop()
         assert isinstance(outcome.error, BodyTooLarge)
         assert peak < 6 * MEGABYTE
+
+
+@pytest.mark.parametrize("transport", [Http11Transport, HttpxTransport])
+@pytest.mark.parametrize("coding", ["", "gzip", "br", "zstd"])
+async def test_a_body_may_be_cut_at_its_limit_in_place_of_being_an_error(
+    clock: MockClock, transport: type[Http11Transport | HttpxTransport], coding: str
+) -> None:
+    behaviour = bomb(coding) if coding else BEHAVIOURS["sends_for_ever"]
+    async with serving(behaviour) as server:
+        client = transport(LIMITS)
+        meta = {"download_maxsize": 100_001, "download_truncate": True}
+        outcome = await client.send(Request(server.url, meta=meta), lambda: None)
+        assert outcome.error is None
+        assert outcome.response is not None
+        assert outcome.response.flags == ["truncated"]
+        assert outcome.response.body == (bytes(100_001) if coding else b"a" * 100_001)
+        await client.aclose()
+        await server.all_gone()
+
+
+async def test_a_body_that_is_not_too_large_is_whole_though_it_might_be_cut(clock: MockClock) -> None:
+    async with serving(is_fine) as server:
+        client = Http11Transport(LIMITS)
+        outcome = await client.send(Request(server.url, meta={"download_truncate": True}), lambda: None)
+        assert outcome.response is not None
+        assert outcome.response.body == b"<title>fine</title>"
+        assert outcome.response.flags == []
+        await client.aclose()
+        await server.all_gone()
 
 
 async def test_what_came_too_much_is_never_the_next_response(clock: MockClock) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.robots import RobotsFile, RobotsSettings
+from trawl.robots import MAX_PARSED_BYTES, RobotsFile, RobotsSettings
 
 AGENT = "trawl/1.0 (+https://pypi.org/project/trawl-crawler/)"
 BASE = "https://a.example"
@@ -123,6 +123,19 @@ def test_what_comes_after_half_a_megabyte_is_not_read() -> None:
     body = b"User-agent: *\n" + b"# padding\n" * 60_000 + b"Disallow: /\n"
     assert len(body) > 512_000
     assert RobotsFile.parse(200, body, AGENT).allows(f"{BASE}/")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_rule_that_is_cut_in_the_middle_is_no_rule_rfc_9309_2_5(end: str) -> None:
+    start = f"User-agent: *{end}Disallow: /first{end}"
+    cut = "Disallow: /private"
+    padding = f"#{'x' * (MAX_PARSED_BYTES - len(start) - len(end) - len('Disallow: /') - 1)}{end}"
+    body = f"{start}{padding}{cut}{end}".encode()
+    assert body[:MAX_PARSED_BYTES].endswith(b"Disallow: /")
+    for came in (body, body[:MAX_PARSED_BYTES]):
+        robots = RobotsFile.parse(200, came, AGENT)
+        assert not robots.allows(f"{BASE}/first")
+        assert robots.allows(f"{BASE}/other")
 
 
 def test_sitemaps_are_told() -> None:

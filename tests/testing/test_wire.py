@@ -295,6 +295,9 @@ async def test_meta_goes_before_the_clients_limits(autojump_clock: MockClock) ->
     second = await client.get("http://a.example/", meta={"download_maxsize": 10})
     assert type(first.error) is DownloadTimeout
     assert type(second.error) is BodyTooLarge
+    cut = await client.get("http://a.example/", meta={"download_maxsize": 10, "download_truncate": True})
+    assert cut.response is not None
+    assert (cut.response.body, cut.response.flags) == (b"x" * 10, ["truncated"])
 
 
 @pytest.mark.parametrize(("read", "whole", "kind", "ended_at"), [(2, 30, ReadTimeout, 2), (9, 3, DownloadTimeout, 3)])

@@ -31,7 +31,7 @@ from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, Download
 from trawl.frontier import Record
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
-from trawl.robots import RobotsFile, RobotsSettings
+from trawl.robots import MAX_PARSED_BYTES, RobotsFile, RobotsSettings
 from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
 
@@ -189,7 +189,12 @@ class RobotsGates:
         request = Request(
             f"{origin}/robots.txt",
             priority=self._chooser.best_waiting(origin),
-            meta={"dont_retry": True, "dont_merge_cookies": True},
+            meta={
+                "dont_retry": True,
+                "dont_merge_cookies": True,
+                "download_maxsize": MAX_PARSED_BYTES,
+                "download_truncate": True,
+            },
         )
         answer = _Answer(partial(self._heard, origin))
         try:

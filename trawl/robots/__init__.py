@@ -1,7 +1,7 @@
 """What a robots.txt allows, and how long it is believed. Pure: the engine fetches, this decides."""
 
 from trawl.robots.agent import product_token
-from trawl.robots.file import RobotsFile
+from trawl.robots.file import MAX_PARSED_BYTES, RobotsFile
 from trawl.robots.settings import RobotsSettings
 
-__all__ = ["RobotsFile", "RobotsSettings", "product_token"]
+__all__ = ["MAX_PARSED_BYTES", "RobotsFile", "RobotsSettings", "product_token"]

@@ -29,7 +29,7 @@ from trawl.robots.settings import RobotsSettings
 __all__ = ["RobotsFile"]
 
 MAX_PARSED_BYTES = 512_000
-"""What is read of a file: RFC 9309, 2.5 asks for at least 500 KiB. The rest is ignored."""
+"""What is asked for and read of a file: RFC 9309, 2.5 wants at least 500 KiB. The rest is ignored."""
 
 _GROUP_LINE = re.compile(r"^\s*user[ -]?agent\s*[:\s]\s*([^#\s]*)", re.IGNORECASE)
 _PRODUCT = re.compile(r"[A-Za-z_-]+")
@@ -102,7 +102,9 @@ class RobotsFile:
 
 def _for_one_name(body: bytes, token: str) -> str:
     """The file as text, with its group names reduced to ours, ``*`` and not ours."""
-    text = body[:MAX_PARSED_BYTES].decode("utf-8-sig", "replace").replace("\x00", "")
+    if len(body) >= MAX_PARSED_BYTES:  # half of a rule is another rule: "Disallow: /" for "Disallow: /private"
+        body = body[: max(body.rfind(end, 0, MAX_PARSED_BYTES) for end in (b"\n", b"\r")) + 1]
+    text = body.decode("utf-8-sig", "replace").replace("\x00", "")
     return "\n".join([_renamed(line, token) for line in text.splitlines()])
 
 

@@ -26,6 +26,7 @@ class Patience:
         whole: Seconds for the whole exchange.
         keep_alive: Seconds that an idle connection is kept.
         most_bytes: The largest body.
+        truncates: Whether a larger one is cut there, and is no error.
     """
 
     connect: float = math.inf
@@ -33,6 +34,7 @@ class Patience:
     whole: float = 180.0
     keep_alive: float = math.inf
     most_bytes: float = math.inf
+    truncates: bool = False
 
     @classmethod
     def of(cls, settings: TransportSettings | None) -> Patience:
@@ -57,6 +59,7 @@ class Patience:
             self,
             whole=self.whole if timeout is None else float(timeout) or math.inf,
             most_bytes=self.most_bytes if most_bytes is None else float(most_bytes) or math.inf,
+            truncates=bool(request.meta_get("download_truncate")),
         )
 
     def cut(self, started_at: float, now: float) -> tuple[type[DownloadError], str, float]:

@@ -285,7 +285,8 @@ class SimulatedTransport:
         """How an answer ends that starts at ``now``: an error or None, its cause, and when."""
         patience = exchange.patience
         error, cause, until = answer.error, "the simulated server broke off", now + latency
-        if answer.error is None and len(answer.body) > patience.most_bytes and exchange.request.method != "HEAD":
+        is_too_large = len(answer.body) > patience.most_bytes and not patience.truncates
+        if answer.error is None and is_too_large and exchange.request.method != "HEAD":
             until = now + first_byte
             cause = f"the body of {len(answer.body)} bytes passes the limit of {patience.most_bytes}"
             error = BodyTooLarge
@@ -306,7 +307,10 @@ class SimulatedTransport:
         row.status = answer.status
         latency = first_byte_at - exchange.started_at
         body = b"" if request.method == "HEAD" else answer.body
-        response = Response(request.url, answer.status, headers, body, request, latency=latency, protocol="HTTP/1.1")
+        flags: tuple[str, ...] = ()
+        if len(body) > exchange.patience.most_bytes:
+            body, flags = body[: int(exchange.patience.most_bytes)], ("truncated",)
+        response = Response(request.url, answer.status, headers, body, request, flags, latency, protocol="HTTP/1.1")
         exchange.site.keep(exchange.origin, now)
         return Outcome(request, response, None, exchange.started_at, exchange.sent_at, first_byte_at, now)
 

@@ -214,10 +214,11 @@ class Body:
         """Take the next bytes.
 
         Raises:
-            BodyTooLarge: It passes the limit.
+            BodyTooLarge: It passes the limit; what came up to the limit is kept.
             ResponseBroken: A coding can't be undone.
         """
-        self._pieces += self._through(chunk, 0)
+        for piece in self._through(chunk, 0):
+            self._pieces.append(piece)  # one by one: what came before an error stays
 
     def finish(self) -> bytes:
         """The body, with every coding undone as far as it came."""
@@ -236,6 +237,8 @@ class Body:
             return
         self._counts[step] += len(chunk)
         if 0 < self._max_bytes < self._counts[step]:
+            if step == len(self._decoders):
+                yield chunk[: self._max_bytes - self._counts[step]]
             raise BodyTooLarge(f"its body passes {self._max_bytes} bytes{' once decompressed' if step else ''}")
         if step == len(self._decoders):
             yield chunk

@@ -27,12 +27,14 @@ class Limits:
         warn_bytes: A larger one is logged; 0 means none is.
         is_strict: Whether a body that ended early is an error.
         decodes: Whether compressed bodies are decompressed.
+        truncates: Whether a body that is too large is cut there, and is no error.
     """
 
     max_bytes: int
     warn_bytes: int
     is_strict: bool
     decodes: bool
+    truncates: bool = False
 
     @classmethod
     def of(cls, settings: TransportSettings) -> Limits:
@@ -48,13 +50,15 @@ class Limits:
         """These limits, with what ``request.meta`` says of them."""
         get = request.meta_get
         most, warn, strict = get("download_maxsize"), get("download_warnsize"), get("download_fail_on_dataloss")
-        if most is None and warn is None and strict is None:
+        truncates = bool(get("download_truncate"))
+        if most is None and warn is None and strict is None and not truncates:
             return self
         return Limits(
             int(_first(most, self.max_bytes)),
             int(_first(warn, self.warn_bytes)),
             bool(_first(strict, self.is_strict)),
             self.decodes,
+            truncates,
         )
 
     def body(self, codings: Sequence[str], length: int | None) -> Body:
@@ -68,7 +72,7 @@ class Limits:
             BodyTooLarge: That is too much.
             ResponseBroken: More codings than anybody needs.
         """
-        if length is not None and 0 < self.max_bytes < length:
+        if length is not None and 0 < self.max_bytes < length and not self.truncates:
             raise BodyTooLarge(f"its body of {length} bytes passes {self.max_bytes}")
         return Body(codings_of(codings) if self.decodes and codings else (), self.max_bytes)
 
@@ -83,6 +87,8 @@ class Limits:
         Raises:
             DownloadError: The loss, or that of a coding that did not come to its end, unless that is forgiven.
         """
+        if self.truncates and isinstance(loss, BodyTooLarge):
+            return body.finish(), ("truncated",)
         loss = loss or body.loss()
         if loss is not None and self.is_strict:
             raise loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any, Protocol
 
-from trawl.errors import DownloadError, ResponseBroken
+from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
 from trawl.http import Headers, Outcome, Request, Response
 from trawl.transport.limits import Limits
 from trawl.transport.settings import TransportSettings
@@ -105,9 +105,9 @@ class Reading:
                 if self._limits.is_strict:
                     raise
                 return ResponseBroken(str(error))
-        if refused is not None:
+        if refused is not None and not (self._limits.truncates and isinstance(refused, BodyTooLarge)):
             raise refused
-        return None
+        return refused
 
     def _excess(self, stream: Refusable) -> DownloadError | None:
         """Note that more came than the response's framing says; the connection is then dropped (RFC 9112, 6.3).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from trawl.errors import DownloadError, ResponseBroken
+from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
 from trawl.http import Headers, Outcome, Response
 from trawl.transport.decoding import Body
 from trawl.transport.http11.connection import Connection
@@ -30,7 +30,13 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
     headers = Headers.from_wire(parser.fields)
     length = parser.length if outcome.request.method != "HEAD" and parser.status not in {204, 304} else None
     body = limits.body(headers.getlist("content-encoding"), length)
-    loss = await _read_body(connection, body, limits, watch, broken)
+    loss: DownloadError | None
+    try:
+        loss = await _read_body(connection, body, limits, watch, broken)
+    except BodyTooLarge as error:
+        if not limits.truncates:
+            raise
+        loss = error
     if loss is None and parser.has_excess and length is not None:
         loss = ResponseBroken(f"more came than its Content-Length of {length} bytes")
     whole, flags = limits.whole(body, loss, outcome.request)
