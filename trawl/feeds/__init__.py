@@ -4,6 +4,7 @@ from trawl.feeds.base import End, Format, NotThisFormat
 from trawl.feeds.feed import Feed, FeedReport
 from trawl.feeds.formats import make_format
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, feed_options
+from trawl.feeds.outbox import Outbox, open_outbox
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 from trawl.feeds.targets import FileTarget, StreamTarget, Target
 from trawl.feeds.writer import Feeds, open_feeds
@@ -22,10 +23,12 @@ __all__ = [
     "FileTarget",
     "Format",
     "NotThisFormat",
+    "Outbox",
     "StreamTarget",
     "Target",
     "feed_entry",
     "feed_options",
     "make_format",
     "open_feeds",
+    "open_outbox",
 ]

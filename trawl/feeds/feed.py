@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -13,6 +13,7 @@ from trawl.errors import FeedError
 from trawl.feeds.base import End, Format, NotThisFormat
 from trawl.feeds.formats import make_format
 from trawl.feeds.options import FeedOptions
+from trawl.feeds.stored import Stored
 from trawl.feeds.targets import FileTarget, Target, open_standard_output, open_target
 from trawl.items import item_fields
 
@@ -68,18 +69,29 @@ class Feed:
         self._outgoing_records = 0
 
     @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The only fields that it can write from now on; None if any."""
+        return self._format.columns
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """The classes whose items it takes; all if empty."""
+        return self._options.item_classes
+
+    @property
     def report(self) -> FeedReport:
         """What was written so far."""
         return FeedReport(self.uri, self._format.name, self.records, self.position)
 
     # Opening. These block.
 
-    def locate(self, position: int | None = None) -> None:
+    def locate(self, position: int | None = None, columns: Sequence[str] | None = None) -> None:
         """Find where to go on in an existing file; nothing in it changes yet.
 
         Args:
             position: One that was recorded after a flush; None looks for the end of the last whole record, or takes 0
                 if the feed overwrites.
+            columns: Those that were recorded with it, for a file that does not name them itself.
 
         Raises:
             FeedError: The file can't be continued in this format, or is shorter than ``position``.
@@ -95,6 +107,8 @@ class Feed:
             elif not self._options.overwrite:
                 self._end = self._searched(target)
             if self._end.position:
+                if columns:
+                    self._format = self._format.settled(columns)
                 self._settle_as_in(target)
         except NotThisFormat as error:
             raise FeedError(f"feed {self.uri}: the file can't be continued: {error}", self.uri) from error
@@ -151,7 +165,20 @@ class Feed:
         classes = self._options.item_classes
         if classes and not isinstance(item, classes):
             return 0
-        row = item if type(item) is dict else item_fields(item)
+        return self._add(item if type(item) is dict else item_fields(item))
+
+    def add_stored(self, stored: Stored) -> int:
+        """Take an item out of a job's outbox, as :meth:`add` takes an item.
+
+        Raises:
+            ValueError: It is nested too deep to be written.
+        """
+        classes = self._options.item_classes
+        if classes and not stored.is_of(classes):
+            return 0
+        return self._add(stored.fields)
+
+    def _add(self, row: Mapping[str, object]) -> int:
         if self._options.fields is not None:
             row = {written: row[name] for name, written in self._options.fields if name in row}
         elif self._known is not None and not row.keys() <= self._known:
@@ -197,6 +224,18 @@ class Feed:
         if self._pending:
             self._compose()
             await self._send(blocking)
+
+    async def sync(self, blocking: Blocking) -> None:
+        """Have all that was flushed on the disk itself, so that its position may be recorded. A checkpoint.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        if isinstance(self._target, FileTarget):
+            try:
+                await blocking.run(self._target.sync)
+            except OSError as error:
+                raise self._failure(error) from error
 
     async def finish(self, blocking: Blocking) -> None:
         """Write all that was added and the end, and close. A checkpoint.

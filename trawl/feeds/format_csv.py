@@ -98,7 +98,7 @@ class CsvTable:
         return text.getvalue().encode("utf-8" if self.encoding == "utf-8-sig" else self.encoding, "replace")
 
     def _cell(self, value: object) -> str:
-        if type(value) is str:
+        if type(value) is str and value.isascii():
             return value
         if value is None:
             return ""

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -83,6 +84,14 @@ class FileTarget:
     def cut(self, position: int) -> None:
         """Cut away all from ``position`` on."""
         self._file.truncate(position)
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk itself, where the file system can say so."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
 
     def close(self) -> None:
         """Close the file, which also gives the lock back."""

@@ -69,6 +69,11 @@ class Feeds:
         return not self._feeds
 
     @property
+    def all(self) -> tuple[Feed, ...]:
+        """The feeds, in the order of the settings."""
+        return self._feeds
+
+    @property
     def reports(self) -> list[FeedReport]:
         """What was written to each feed so far."""
         return [feed.report for feed in self._feeds]
@@ -144,6 +149,17 @@ class Feeds:
             self._room.set()
             await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
+    async def finish(self) -> None:
+        """Write what was added and the feeds' ends, and close them: for who writes to them without :meth:`write`.
+
+        Raises:
+            FeedError: A feed can't be written.
+        """
+        await trio.lowlevel.checkpoint()
+        self.close()
+        while self._unfinished:
+            await self._finish_one()
+
     async def aclose(self) -> None:
         """Write the rest and the end of what is open still, and close it, in ``CLOSE_GRACE``. Always a checkpoint."""
         self.close()
@@ -214,6 +230,7 @@ async def open_feeds(
     started_utc: datetime,
     stats: Counts | None = None,
     positions: Mapping[str, int] | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
 ) -> Feeds:
     """The feeds that the settings name, each open and known to be writable. If one can't be, none is changed.
 
@@ -224,22 +241,25 @@ async def open_feeds(
         started_utc: What ``%(time)s`` in a path stands for.
         stats: Where ``feed_item_errors`` is counted.
         positions: By path, where to cut a feed and go on, as :attr:`Feeds.positions` told it.
+        columns: By path, the fields that such a feed can write, as :attr:`Feed.columns` told them.
 
     Raises:
         FeedError: A feed can't be opened or continued; one sentence that names it.
         SettingsError: Options of a feed that can't be.
     """
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
-    return Feeds(await blocking.run(_open_all, options, dict(positions or {})), blocking, stats)
+    return Feeds(await blocking.run(_open_all, options, dict(positions or {}), dict(columns or {})), blocking, stats)
 
 
-def _open_all(options: Sequence[FeedOptions], positions: Mapping[str, int]) -> list[Feed]:
+def _open_all(
+    options: Sequence[FeedOptions], positions: Mapping[str, int], columns: Mapping[str, Sequence[str]]
+) -> list[Feed]:
     feeds: list[Feed] = []
     try:
         for one in options:
             feeds.append(open_feed(one))
         for feed in feeds:
-            feed.locate(positions.get(feed.uri))
+            feed.locate(positions.get(feed.uri), columns.get(feed.uri))
     except BaseException:
         for feed in feeds:
             feed.abandon()

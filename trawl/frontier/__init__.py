@@ -12,6 +12,7 @@ from trawl.frontier.base import (
     SortKey,
 )
 from trawl.frontier.memory import MemoryFrontier
+from trawl.frontier.sections import Section
 
 __all__ = [
     "Amounts",
@@ -23,5 +24,6 @@ __all__ = [
     "OutboxItem",
     "Record",
     "Scopes",
+    "Section",
     "SortKey",
 ]

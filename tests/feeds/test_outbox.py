@@ -1,0 +1,233 @@
+"""C7: the items of a job are in its feeds exactly once, in order, whatever ends the process and when."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.feeds.fake_job import FakeJob
+from tests.feeds.fakes import READERS, ROWS, STARTED_UTC, FullDisk
+from trawl.blocking import InlineBlocking
+from trawl.errors import FeedError, JobError
+from trawl.feeds import FeedMapping, Feeds, FeedsSettings, Outbox, open_outbox
+from trawl.feeds.outbox import MOST_BEHIND
+from trawl.feeds.stored import to_stored
+from trawl.observe import Stats
+
+FORMATS = list(READERS)
+
+
+async def outbox_of(job: FakeJob, feeds: Mapping[Path, FeedMapping], **settings: Any) -> Outbox:
+    """The outbox of a job whose feeds are these."""
+    values = FeedsSettings(feeds={str(path): options for path, options in feeds.items()}, **settings)
+    return (await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC))[1]
+
+
+def give(job: FakeJob, outbox: Outbox, *items: object) -> None:
+    """Acknowledge a request with these items."""
+    encoded = [outbox.encode(item) for item in items]
+    job.give(*[one for one in encoded if one is not None])
+    outbox.acknowledged(len(items))
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Mortal(InlineBlocking):
+    """Blocking work until a kill: before the ``steps``-th step of it, or half-way through that one's write."""
+
+    def __init__(self, steps: int, *, is_half: bool = False) -> None:
+        self.steps = steps
+        self.is_half = is_half
+
+    async def run(self, function: Any, *args: Any) -> Any:  # type: ignore[override]  # mypy can't pass Ts on
+        await trio.lowlevel.checkpoint()
+        self.steps -= 1
+        if self.steps <= 0:
+            if self.is_half and self.steps == 0 and getattr(function, "__name__", "") == "write":
+                position, content = args
+                function(position, content[: len(content) // 2])
+            raise Killed
+        return function(*args)
+
+
+async def run_until_killed(job: FakeJob, path: Path, options: FeedMapping, blocking: InlineBlocking) -> bool:
+    """Give each row with an acknowledgement of its own, as far as the process comes; whether it came to the end."""
+    values = FeedsSettings(feeds={str(path): options})
+    try:
+        feeds, outbox = await open_outbox(values, blocking, job, spider_name="x", started_utc=STARTED_UTC)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(outbox.write)
+            for row in ROWS[len(job._items) :]:
+                give(job, outbox, row)
+                await trio.sleep(1.0)
+            outbox.close()
+    except BaseExceptionGroup as group:
+        if group.subgroup(Killed) is None:
+            raise
+        let_go(feeds)
+        return False
+    except Killed:
+        return False
+    return True
+
+
+def let_go(feeds: Feeds) -> None:
+    """What the system does for a process that was killed: its files are closed as they are."""
+    for feed in feeds.all:
+        feed.close()
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+async def test_c7_killed_at_any_write_each_item_is_in_the_file_once(
+    tmp_path: Path, autojump_clock: MockClock, name: str, overwrite: bool, is_half: bool
+) -> None:
+    options: FeedMapping = {"format": name, "overwrite": overwrite}
+    for steps in range(1, 40):
+        job, path = FakeJob(), tmp_path / f"{steps}"
+        if await run_until_killed(job, path, options, Mortal(steps, is_half=is_half)):
+            break
+        left = job.killed()
+        assert await run_until_killed(left, path, options, InlineBlocking())
+        assert READERS[name](path.read_bytes()) == ROWS
+    assert steps > 10
+
+
+async def test_what_was_in_the_file_before_the_job_stays_where_it_is_not_overwritten(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text('{"old": 1}\n{"hal', encoding="utf-8")
+    job = FakeJob()
+    outbox = await outbox_of(job, {path: {}})
+    give(job, outbox, {"a": 1})
+    outbox.close()
+    await outbox.write()
+    assert path.read_text(encoding="utf-8") == '{"old": 1}\n{"a":1}\n'
+
+
+async def test_a_file_that_was_shortened_is_refused_and_nothing_is_changed(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path, job = tmp_path / "out.jsonl", FakeJob()
+    outbox = await outbox_of(job, {path: {}})
+    give(job, outbox, {"a": 1})
+    outbox.close()
+    await outbox.write()
+    path.write_text("", encoding="utf-8")
+    with pytest.raises(FeedError, match=r"out.jsonl.*0 bytes, not the 8"):
+        await outbox_of(job.killed(), {path: {}})
+
+
+async def test_marks_that_cannot_be_read_are_an_error_not_a_second_copy(tmp_path: Path) -> None:
+    job = FakeJob()
+    job.keep("feeds", b"\xffgarbage")
+    with pytest.raises(JobError, match="can't be read"):
+        await outbox_of(job, {tmp_path / "out.jsonl": {}})
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+async def test_a_table_without_a_header_keeps_its_columns(tmp_path: Path, autojump_clock: MockClock) -> None:
+    path, job = tmp_path / "out.csv", FakeJob()
+    options: FeedMapping = {"item_export_kwargs": {"include_headers_line": False}}
+    for row in ({"a": 1, "b": 2}, {"b": 4, "a": 3}):
+        outbox = await outbox_of(job, {path: options})
+        give(job, outbox, row)
+        outbox.close()
+        await outbox.write()
+        job = job.killed()
+    assert path.read_bytes() == b"1,2\r\n3,4\r\n"
+
+
+@dataclasses.dataclass
+class Quote:
+    """An item of a class that one feed asks for."""
+
+    text: str
+
+
+async def test_feeds_of_one_class_get_its_items_only(tmp_path: Path, autojump_clock: MockClock) -> None:
+    job = FakeJob()
+    both, quotes = tmp_path / "all.jsonl", tmp_path / "quotes.csv"
+    outbox = await outbox_of(job, {both: {}, quotes: {"item_classes": [Quote]}})
+    give(job, outbox, Quote("q"), {"text": "dict"})
+    outbox.close()
+    await outbox.write()
+    assert both.read_text(encoding="utf-8").count("\n") == 2
+    assert quotes.read_bytes() == b"text\r\nq\r\n"
+
+
+async def test_a_feed_that_fails_is_told_to_who_acknowledges_and_the_next_run_goes_on(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path, job = tmp_path / "out.jsonl", FakeJob()
+    values = FeedsSettings(feeds={str(path): {}})
+    feeds, outbox = await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
+    feed = feeds.all[0]
+    feed._target.close()
+    feed._target = FullDisk(path, 20)
+    async with trio.open_nursery() as nursery:
+
+        async def write(*, task_status: trio.TaskStatus[None]) -> None:
+            with pytest.raises(FeedError, match="No space left"):
+                await outbox.write(task_status=task_status)
+
+        await nursery.start(write)
+        give(job, outbox, {"a": 1}, {"b": "x" * 30})
+    with pytest.raises(FeedError, match="No space left"):
+        await outbox.room()
+    again = await outbox_of(job.killed(), {path: {}})
+    again.close()
+    await again.write()
+    assert path.read_text(encoding="utf-8") == '{"a":1}\n{"b":"%s"}\n' % ("x" * 30)
+
+
+async def test_who_acknowledges_waits_for_feeds_that_are_far_behind(tmp_path: Path, autojump_clock: MockClock) -> None:
+    job = FakeJob()
+    outbox = await outbox_of(job, {tmp_path / "out.jsonl": {}})
+    give(job, outbox, *[{}] * (MOST_BEHIND + 1))
+    with trio.move_on_after(60) as waited:
+        await outbox.room()
+    assert waited.cancelled_caught
+    async with trio.open_nursery() as nursery:
+        await nursery.start(outbox.write)
+        await outbox.room()
+        outbox.close()
+    assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == MOST_BEHIND + 1
+
+
+async def test_items_that_cannot_be_written_are_counted_once_and_left_out(tmp_path: Path) -> None:
+    stats = Stats()
+    values = FeedsSettings(feeds={str(tmp_path / "out.jsonl"): {}})
+    feeds, outbox = await open_outbox(
+        values, InlineBlocking(), FakeJob(), spider_name="x", started_utc=STARTED_UTC, stats=stats
+    )
+    assert outbox.encode({"a": object()}) is None
+    assert stats.get("feed_item_errors") == 1
+    await feeds.aclose()
+
+
+async def test_feeds_that_a_later_run_is_not_given_are_told_of(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = FakeJob()
+    outbox = await outbox_of(job, {tmp_path / "out.jsonl": {}})
+    outbox.close()
+    await outbox.write()
+    job.give(to_stored({"a": 1}))
+    await job.commit()
+    with caplog.at_level(logging.WARNING):
+        outbox = await outbox_of(job.killed(), {})
+    assert outbox.is_empty
+    assert "out.jsonl is none of this run" in caplog.text
+    assert "1 items wait for a feed" in caplog.text

@@ -1,0 +1,255 @@
+"""The feeds of a job: items go through its outbox, and are in every feed exactly once, whatever ends the process.
+
+Theory of operation. ::
+
+    callback ends ──► one transaction: acknowledgement, requests, items ──► outbox, numbered
+                                                                               │ copied in order, in batches
+    recorded in one transaction: "all feeds have the items up to n;            ▼
+    feed a ends at byte x, feed b at byte y" ◄── the files are synced ◄── the feeds, flushed
+
+A kill at any point leaves files that hold at least what is recorded. The next process cuts each back to its recorded
+byte and copies from item n + 1 on: what was written twice is cut away once, and a half record with it. A file is synced
+before its position is recorded, so that it is true of a machine that lost its power too.
+
+Standard output, a pipe and a device can't be cut. There the items of a batch that was written and not recorded come
+twice after a kill, and never get lost.
+
+Without a job none of this is in the way: :class:`trawl.feeds.Feeds` takes the items as they come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+import trio
+
+from trawl.blocking import Blocking
+from trawl.errors import FeedError, JobError
+from trawl.feeds.settings import FeedsSettings
+from trawl.feeds.stored import from_stored, to_stored
+from trawl.feeds.writer import Counts, Feeds, open_feeds
+from trawl.frontier import JobStore, Section
+
+__all__ = ["COPY_INTERVAL", "MOST_BEHIND", "Outbox", "open_outbox"]
+
+COPY_INTERVAL = 0.25
+"""Seconds that items gather in the outbox before they are copied: each batch syncs the files once."""
+
+MOST_BEHIND = 10_000
+"""Items that may wait in the outbox before acknowledgements wait for the feeds: a pipe that nobody reads stops us."""
+
+_BATCH = 1000
+_BATCH_BYTES = 1 << 20
+
+logger: logging.Logger = logging.getLogger("trawl.feeds")
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far one feed was written.
+
+    Attributes:
+        position: The end of its last whole record, in bytes.
+        columns: The fields that it can write, where its first item told them.
+    """
+
+    position: int
+    columns: tuple[str, ...] | None = None
+
+
+MARKS: Section[dict[str, Mark]] = Section("feeds", dict[str, Mark])
+"""What a job keeps of its feeds, by their paths."""
+
+
+class Outbox:
+    """Encodes items for the outbox, and copies what is in it to the feeds.
+
+    Args:
+        job: Whose outbox it is.
+        feeds: Open, and cut back to where they were recorded.
+        blocking: How blocking work is done.
+        stats: Where ``feed_item_errors`` is counted.
+    """
+
+    def __init__(self, job: JobStore, feeds: Feeds, blocking: Blocking, stats: Counts | None = None) -> None:
+        self._job = job
+        self._feeds = feeds
+        self._blocking = blocking
+        self._stats = stats
+        self._classes = tuple(dict.fromkeys([one for feed in feeds.all for one in feed.classes]))
+        self._copied = job.outbox_start
+        self._expected = job.outbox_end
+        self._most = _BATCH
+        self._is_closed = False
+        self._error: FeedError | None = None
+        self._some = trio.Event()
+        self._urgent = trio.Event()
+        self._room = trio.Event()
+        if self._expected > self._copied:
+            self._some.set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no feed at all, so that nothing need be stored."""
+        return self._feeds.is_empty
+
+    def encode(self, item: object) -> bytes | None:
+        """An item as it is stored; None for one that can't be written, which is logged and counted."""
+        try:
+            return to_stored(item, self._classes)
+        except (TypeError, ValueError) as error:
+            self._failed(type(item).__name__, error)
+            return None
+
+    def acknowledged(self, count: int) -> None:
+        """Say that ``count`` items came into the outbox with an acknowledgement."""
+        self._expected += count
+        self._some.set()
+        if self._expected - self._copied > MOST_BEHIND:
+            self._urgent.set()
+
+    async def room(self) -> None:
+        """Return when the feeds are not too far behind. A checkpoint only if they are.
+
+        Raises:
+            FeedError: A feed can't be written any more.
+        """
+        while self._expected - self._copied > MOST_BEHIND and self._error is None and not self._is_closed:
+            await self._room.wait()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Say that nothing more is acknowledged; :meth:`write` then copies the rest and ends."""
+        self._is_closed = True
+        self._some.set()
+        self._urgent.set()
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Copy what comes until :meth:`close`, then end the feeds. The one writer task of a crawl.
+
+        Cancelling it closes the feeds where they are; the next process of the job goes on from what is recorded.
+
+        Raises:
+            FeedError: A feed can't be written.
+            JobError: The job can't be.
+        """
+        try:
+            self._record()  # where each feed begins, before anything is written to it
+            await self._job.commit()
+            task_status.started()
+            while not self._is_closed:
+                await self._gathered()
+                await self._copy()
+            await self._job.commit()
+            await self._copy()
+            await self._feeds.finish()
+            self._record()
+            await self._job.commit()
+        except FeedError as error:
+            self._error = error
+            raise
+        finally:
+            self._is_closed = True
+            self._room.set()
+            await self._feeds.aclose()  # noqa: ASYNC102 - shielded and limited
+
+    async def _gathered(self) -> None:
+        await self._some.wait()
+        with trio.move_on_after(COPY_INTERVAL):
+            await self._urgent.wait()
+        if not self._is_closed:
+            self._some = trio.Event()
+            self._urgent = trio.Event()
+
+    async def _copy(self) -> None:
+        while self._copied < self._expected:
+            items = await self._job.outbox_after(self._copied, self._most)
+            if not items:  # acknowledged, and not in the database yet
+                await self._job.commit()
+                items = await self._job.outbox_after(self._copied, self._most)
+                if not items:
+                    return
+            for one in items:
+                self._add(one.item)
+            for feed in self._feeds.all:
+                await feed.flush(self._blocking)
+            for feed in self._feeds.all:
+                await feed.sync(self._blocking)
+            self._copied = items[-1].position
+            self._record()
+            self._job.outbox_done(self._copied)
+            mean = sum([len(one.item) for one in items]) // len(items)
+            self._most = max(1, min(_BATCH, _BATCH_BYTES // (mean + 1)))
+            self._room.set()
+            self._room = trio.Event()
+
+    def _add(self, item: bytes) -> None:
+        try:
+            stored = from_stored(item)
+            for feed in self._feeds.all:
+                feed.add_stored(stored)
+        except (TypeError, ValueError) as error:
+            self._failed("an acknowledged request", error)
+
+    def _record(self) -> None:
+        earlier = MARKS.read(self._job) or {}
+        MARKS.keep(self._job, {**earlier, **{feed.uri: Mark(feed.position, feed.columns) for feed in self._feeds.all}})
+
+    def _failed(self, what: str, error: Exception) -> None:
+        logger.error("feeds: an item of type %s is left out: %s", what, error)
+        if self._stats is not None:
+            self._stats.inc("feed_item_errors")
+
+
+async def open_outbox(
+    settings: FeedsSettings,
+    blocking: Blocking,
+    job: JobStore,
+    *,
+    spider_name: str,
+    started_utc: datetime,
+    stats: Counts | None = None,
+) -> tuple[Feeds, Outbox]:
+    """The feeds of a job, each cut back to where it was recorded, and what copies to them.
+
+    Args:
+        settings: Which feeds, and how they are written.
+        blocking: How blocking work is done.
+        job: Its outbox and what it has recorded.
+        spider_name: What ``%(name)s`` in a path stands for.
+        started_utc: When the job began: what ``%(time)s`` in a path stands for, in each of its runs.
+        stats: Where ``feed_item_errors`` is counted.
+
+    Raises:
+        FeedError: A feed can't be opened, or is shorter than what was written to it.
+        JobError: What the job recorded of its feeds can't be read: going on would write items twice.
+    """
+    marks = MARKS.read(job)
+    if marks is None and MARKS.name in job.kept:
+        raise JobError(f"job {job.directory}: what it recorded of its feeds can't be read; nothing was written")
+    marks = marks or {}
+    feeds = await open_feeds(
+        settings,
+        blocking,
+        spider_name=spider_name,
+        started_utc=started_utc,
+        stats=stats,
+        positions={uri: mark.position for uri, mark in marks.items()},
+        columns={uri: mark.columns for uri, mark in marks.items() if mark.columns},
+    )
+    _tell(job, feeds, marks)
+    return feeds, Outbox(job, feeds, blocking, stats)
+
+
+def _tell(job: JobStore, feeds: Feeds, marks: Mapping[str, Mark]) -> None:
+    """Warn of feeds that this run was not given."""
+    given: Sequence[str] = [feed.uri for feed in feeds.all]
+    for uri in marks:
+        if uri not in given:
+            logger.warning("job %s: its feed %s is none of this run: it gets no items", job.directory, uri)
+    waiting = job.outbox_end - job.outbox_start
+    if waiting and not given:
+        logger.warning("job %s: %d items wait for a feed, and this run has none", job.directory, waiting)

@@ -1,0 +1,89 @@
+"""Items as they wait in a job's outbox, until they are in every feed.
+
+The stored form is JSON: of a plain dict its object, of any other item an array of that object and the names of its
+classes. Why JSON, and not pickle, msgpack or the feeds' own records:
+
+* Every format of feeds writes an item through :func:`trawl.feeds.plain.to_plain`, the values that JSON has, and JSON
+  says each of these exactly: integers of any size (msgpack ends at 64 bits) and floats by their shortest digits. So a
+  feed's record of a stored item is byte for byte the record of the item itself, whatever class it was of.
+* The form that an item has in one feed depends on the feed's settings and on its first item. They may be changed, and
+  feeds added, while items wait: a record made beforehand would be of yesterday's settings, once a feed.
+* Nothing is imported or run to read it (no code execution from stored data), so an item of a class that is gone, or of
+  the spider's ``__main__``, is as good as any.
+
+The names are for ``item_classes`` alone: the item's own class, and those of the feeds that it was found to be of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+import msgspec
+
+from trawl.feeds.plain import to_json
+from trawl.items import item_fields
+
+__all__ = ["Stored", "class_name", "from_stored", "to_stored"]
+
+Fields = dict[str, object]
+
+
+@attrs.frozen
+class Stored:
+    """An item out of the outbox.
+
+    Attributes:
+        fields: Its fields, in their order, as plain values.
+        classes: The dotted names of its class and of those that it was found to be of; empty for a plain dict.
+    """
+
+    fields: Fields
+    classes: tuple[str, ...] = ()
+
+    def is_of(self, classes: Iterable[type]) -> bool:
+        """Whether the item was of one of ``classes``."""
+        own = self.classes or ("builtins.dict",)
+        return any(class_name(one) in own for one in classes)
+
+
+def class_name(kind: type) -> str:
+    """The dotted name that a class is known by in the outbox."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def to_stored(item: object, classes: Iterable[type] = ()) -> bytes:
+    """An item as it is stored.
+
+    Args:
+        item: Of any kind.
+        classes: Those that some feed asks for.
+
+    Raises:
+        TypeError: A value in it has no written form.
+        ValueError: A value in it contains itself.
+    """
+    if type(item) is dict:
+        return to_json(item)
+    names = [class_name(type(item))]
+    names += [name for one in classes if isinstance(item, one) and (name := class_name(one)) not in names]
+    return b"[%b,%b]" % (to_json(item_fields(item)), msgspec.json.encode(names))
+
+
+def from_stored(stored: bytes) -> Stored:
+    """The item that was stored.
+
+    Raises:
+        ValueError: It can't be read: damaged, or nested deeper than can be.
+    """
+    try:
+        if stored[:1] == b"{":
+            return Stored(_FIELDS.decode(stored))
+        fields, names = _PAIR.decode(stored)
+    except RecursionError as error:
+        raise ValueError("an item is nested too deep") from error
+    return Stored(fields, names)
+
+
+_FIELDS = msgspec.json.Decoder(Fields)
+_PAIR = msgspec.json.Decoder(tuple[Fields, tuple[str, ...]])
