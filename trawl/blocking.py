@@ -36,17 +36,24 @@ class Blocking(Protocol):
         ...
 
 
+MOST_ABANDONED = 256
+"""Threads of abandonable functions, those that nobody waits for any more included."""
+
+
 class ThreadBlocking:
     """Blocking work in threads, at most ``threads`` at once, and as many abandonable functions beside them.
 
-    Each has a limiter of its own: hung look-ups take no thread from the files.
+    Each has a limiter of its own: hung look-ups take no thread from the files. One that was abandoned makes room for
+    the next one, up to :data:`MOST_ABANDONED` threads: a name server that does not answer about some names must not
+    keep the others from being asked for.
     """
 
-    __slots__ = ("_abandonable", "_limiter")
+    __slots__ = ("_abandonable", "_limiter", "_waited_for")
 
     def __init__(self, threads: int = 16) -> None:
         self._limiter = trio.CapacityLimiter(threads)
-        self._abandonable = trio.CapacityLimiter(threads)
+        self._waited_for = trio.CapacityLimiter(threads)
+        self._abandonable = trio.CapacityLimiter(MOST_ABANDONED)
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What ``function(*args)`` returns or raises, from a thread. Always a checkpoint."""
@@ -54,7 +61,8 @@ class ThreadBlocking:
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What ``function(*args)`` returns or raises, from a thread that a cancel leaves. Always a checkpoint."""
-        return await trio.to_thread.run_sync(function, *args, limiter=self._abandonable, abandon_on_cancel=True)
+        async with self._waited_for:
+            return await trio.to_thread.run_sync(function, *args, limiter=self._abandonable, abandon_on_cancel=True)
 
 
 class InlineBlocking:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
@@ -136,7 +137,6 @@ async def test_of_two_that_answer_at_once_one_is_kept_and_one_closed(
 
 
 async def test_a_cancelled_look_up_is_left_to_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
 
     let_go = threading.Event()
 
@@ -151,3 +151,75 @@ async def test_a_cancelled_look_up_is_left_to_its_thread(monkeypatch: pytest.Mon
         assert scope.cancelled_caught
     finally:
         let_go.set()
+
+
+class NameServer:
+    """Answers about any name but those that begin with "hangs", until it is told to; counts the questions."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.let_go = threading.Event()
+
+    def look_up(self, host: str, port: int) -> list[Address]:
+        self.asked.append(host)
+        if host.startswith("hangs"):
+            self.let_go.wait(30)
+        return [four(port)]
+
+
+@pytest.fixture
+def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
+    server = NameServer()
+    monkeypatch.setattr(dialling, "_look_up", server.look_up)
+    yield server
+    server.let_go.set()
+
+
+async def give_up(resolver: ThreadResolver, host: str, server: NameServer) -> None:
+    """Ask for a name, and no longer once the name server has been asked."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(resolver, host, 80)
+        while host not in server.asked:
+            await trio.to_thread.run_sync(lambda: None)
+        nursery.cancel_scope.cancel()
+
+
+async def ended(resolver: ThreadResolver) -> None:
+    """Wait for the threads of what was given up."""
+    while any(left.is_running for left in resolver._left.values()):
+        await trio.to_thread.run_sync(lambda: None)
+
+
+async def test_names_that_hang_keep_no_other_name_from_being_asked_for(name_server: NameServer) -> None:
+    resolver = ThreadResolver()
+    for number in range(40):  # more than there are threads for those that are waited for
+        await give_up(resolver, f"hangs{number}.example", name_server)
+    assert await resolver("answers.example", 80) == [four(80)]
+    assert len(resolver._left) == 40
+
+
+async def test_a_name_that_hangs_takes_one_thread_however_often_it_is_asked_for(name_server: NameServer) -> None:
+    resolver = ThreadResolver()
+    await give_up(resolver, "hangs.example", name_server)
+    for _ in range(3):
+        with pytest.raises(socket.gaierror, match="has not ended"):
+            await resolver("hangs.example", 443)
+    assert name_server.asked == ["hangs.example"]
+    name_server.let_go.set()
+    await ended(resolver)
+    assert await resolver("hangs.example", 443) == [four(443)]
+    assert resolver._left == {}
+
+
+async def test_of_look_ups_that_have_ended_nothing_is_remembered(
+    name_server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "MOST_LEFT", 2)
+    resolver = ThreadResolver()
+    for number in range(2):
+        await give_up(resolver, f"hangs{number}.example", name_server)
+    name_server.let_go.set()
+    await ended(resolver)
+    name_server.let_go.clear()
+    await give_up(resolver, "hangs2.example", name_server)
+    assert list(resolver._left) == ["hangs2.example"]

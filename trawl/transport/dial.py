@@ -43,8 +43,31 @@ Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """The addresses of a host and port, best first. Raises ``socket.gaierror`` when there is none."""
 
 
+MOST_LEFT = 1_000
+"""Look-ups left to their threads beyond which those that have ended are forgotten."""
+
+
+@attrs.define
+class _LookUp:
+    """One call of ``getaddrinfo``, in its thread."""
+
+    host: str
+    port: int
+    is_running: bool = False
+
+    def __call__(self) -> list[Address]:
+        self.is_running = True
+        try:
+            return _look_up(self.host, self.port)
+        finally:
+            self.is_running = False
+
+
 class ThreadResolver:
     """Looks names up as the system does, through the seam for blocking work. Addresses need no look-up.
+
+    A look-up that was given up and still hangs is not made twice: its name has no address as long as it does, so that
+    no name takes more than one thread.
 
     Args:
         blocking: How look-ups are done; in threads of their own if None.
@@ -52,19 +75,36 @@ class ThreadResolver:
 
     def __init__(self, blocking: Blocking | None = None) -> None:
         self._blocking = blocking or ThreadBlocking()
+        self._left: dict[str, _LookUp] = {}
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
         """The addresses of ``host``. Cancelling leaves the look-up to its thread. Always a checkpoint.
 
         Raises:
-            OSError: ``socket.gaierror``: the name has no address.
+            OSError: ``socket.gaierror``: the name has no address, or no name server has told yet.
         """
         literal = _literal(host, port)
         if literal is not None:
             await trio.lowlevel.checkpoint()
             return [literal]
-        found = await self._blocking.run_abandonable(_look_up, host, port)
+        left = self._left.pop(host, None)
+        if left is not None and left.is_running:
+            self._left[host] = left
+            await trio.lowlevel.checkpoint()
+            raise socket.gaierror(socket.EAI_AGAIN, "an earlier look-up of it has not ended")
+        look_up = _LookUp(host, port)
+        try:
+            found = await self._blocking.run_abandonable(look_up)
+        finally:
+            if look_up.is_running:
+                self._leave(look_up)
         return list(dict.fromkeys(found))
+
+    def _leave(self, look_up: _LookUp) -> None:
+        """Remember a look-up that goes on though nobody waits for it."""
+        if len(self._left) >= MOST_LEFT:
+            self._left = {host: each for host, each in self._left.items() if each.is_running}
+        self._left[look_up.host] = look_up
 
 
 def _literal(host: str, port: int) -> Address | None:
