@@ -217,8 +217,16 @@ class Body:
             BodyTooLarge: It passes the limit; what came up to the limit is kept.
             ResponseBroken: A coding can't be undone.
         """
-        for piece in self._through(chunk, 0):
-            self._pieces.append(piece)  # one by one: what came before an error stays
+        if self._decoders:
+            for piece in self._through(chunk, 0):
+                self._pieces.append(piece)  # one by one: what came before an error stays
+            return
+        self._counts[0] += len(chunk)
+        if 0 < self._max_bytes < self._counts[0]:
+            self._pieces.append(chunk[: self._max_bytes - self._counts[0]])
+            raise BodyTooLarge(f"its body passes {self._max_bytes} bytes")
+        if chunk:
+            self._pieces.append(chunk)
 
     def finish(self) -> bytes:
         """The body, with every coding undone as far as it came."""

@@ -8,6 +8,7 @@ import trio
 
 from trawl.transport.http11.parser import ResponseParser
 from trawl.transport.http11.pool import Site
+from trawl.transport.http11.watch import Watch
 from trawl.transport.http11.wire import Wire
 
 __all__ = ["SAFE_METHODS", "Connect", "Connection"]
@@ -39,24 +40,40 @@ class Connection:
         self.requests: int = 0
         self.idle_since: float = 0.0
 
-    async def ask(self, head: bytes, *, is_head: bool = False) -> None:
+    async def ask(self, head: bytes, *, is_head: bool = False, watch: Watch | None = None) -> None:
         """Send the beginning of a request; what came so far is forgotten. Not always a checkpoint.
+
+        Args:
+            head: What is sent.
+            is_head: The method is HEAD.
+            watch: Started before anything is waited for.
 
         Raises:
             OSError: The connection broke; the server may have answered all the same.
         """
         self.requests += 1
         self.parser.begin(is_head=is_head)
-        await self.wire.send(head)
+        sent = self.wire.send_nowait(head)
+        if sent < len(head):
+            if watch is not None:
+                watch.start()
+            await self.wire.send(head[sent:])
 
-    async def receive(self) -> None:
+    async def receive(self, watch: Watch | None = None) -> None:
         """Wait for the next bytes of the response and parse them. Always a checkpoint.
+
+        Args:
+            watch: Started before anything is waited for.
 
         Raises:
             ResponseBroken: They are no response, or it ended early.
             OSError: The connection broke.
         """
-        data = await self.wire.receive()
+        data = await self.wire.receive_soon()
+        if data is None:
+            if watch is not None:
+                watch.start()
+            data = await self.wire.receive()
         if data:
             self.parser.feed(data)
         else:

@@ -64,6 +64,7 @@ class ResponseParser:
     """
 
     __slots__ = (
+        "_add",
         "_head",
         "_idle_bytes",
         "_is_chunked",
@@ -114,6 +115,7 @@ class ResponseParser:
         self._pieces: list[bytes] = []
         self.fields: list[tuple[bytes, bytes]] = []
         self.trailers: list[tuple[bytes, bytes]] = []
+        self._add = self.fields.append
         self.length: int | None = None
         self.status: int = 0
         self.version: str = "1.1"
@@ -242,10 +244,7 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field, or a trailer."""
-        fields = self.trailers if self.has_head else self.fields
-        if len(fields) >= MOST_FIELDS:
-            raise ResponseBroken(f"its headers have no end: more than {MOST_FIELDS} fields")
-        fields.append((name, value.rstrip(b" \t")))  # llhttp has dropped what is before it only
+        self._add((name, value.rstrip(b" \t")))  # llhttp has dropped what is before it only
 
     def on_headers_complete(self) -> None:
         """All fields of the final response, or of an interim one, are there."""
@@ -257,6 +256,9 @@ class ResponseParser:
             self._is_interim = True
             self.is_invited = self.is_invited or status == 100
             return
+        if len(self.fields) > MOST_FIELDS:  # in one read: beyond that, bytes are counted
+            raise ResponseBroken(f"its headers have no end: more than {MOST_FIELDS} fields")
+        self._add = self.trailers.append
         self.status = status
         self.version = parser.get_http_version()
         self.is_keepable = parser.should_keep_alive()
@@ -296,5 +298,8 @@ class ResponseParser:
         if self._is_interim:
             self._is_interim = False
             self.fields = []
+            self._add = self.fields.append
+        elif len(self.trailers) > MOST_FIELDS:
+            raise ResponseBroken(f"its trailers have no end: more than {MOST_FIELDS} fields")
         else:
             self.is_complete = True

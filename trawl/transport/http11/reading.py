@@ -13,6 +13,8 @@ from trawl.transport.limits import Limits
 
 __all__ = ["read_response"]
 
+_BODILESS = frozenset({204, 304})  # RFC 9112, 6.3, rule 1
+
 
 async def read_response(connection: Connection, outcome: Outcome, limits: Limits, watch: Watch) -> Response:
     """Read the response to the request just sent, and note when its headers came. Cancelling loses it.
@@ -28,11 +30,13 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
     if broken is not None and limits.is_strict:
         raise broken
     headers = Headers.from_wire(parser.fields)
-    length = parser.length if outcome.request.method != "HEAD" and parser.status not in {204, 304} else None
+    length = parser.length if outcome.request.method != "HEAD" and parser.status not in _BODILESS else None
     body = limits.body(headers.getlist("content-encoding"), length)
     loss: DownloadError | None
     try:
-        loss = await _read_body(connection, body, limits, watch, broken)
+        for piece in parser.take():
+            body.feed(piece)
+        loss = None if parser.is_complete else await _read_rest(connection, body, limits, watch, broken)
     except BodyTooLarge as error:
         if not limits.truncates:
             raise
@@ -58,10 +62,10 @@ async def _read_head(connection: Connection, watch: Watch) -> DownloadError | No
     parser = connection.parser
     try:
         if not parser.has_head:
-            await connection.receive()
+            await connection.receive(watch)
         while not parser.has_head:
             watch.reading(trio.current_time())
-            await connection.receive()
+            await connection.receive(watch)
     except ResponseBroken as error:
         if not parser.has_head:
             raise
@@ -69,22 +73,19 @@ async def _read_head(connection: Connection, watch: Watch) -> DownloadError | No
     return None
 
 
-async def _read_body(
+async def _read_rest(
     connection: Connection, body: Body, limits: Limits, watch: Watch, broken: DownloadError | None
 ) -> DownloadError | None:
     """Read the body to its end; return what is wrong with its end, if that is allowed."""
     parser = connection.parser
-    while True:
-        for piece in parser.take():
-            body.feed(piece)
-        if parser.is_complete:
-            return None
-        if broken is not None:
-            return broken
+    while broken is None and not parser.is_complete:
         watch.reading(trio.current_time())
         try:
-            await connection.receive()
+            await connection.receive(watch)
         except (ResponseBroken, OSError) as error:
             if limits.is_strict:
                 raise
             broken = error if isinstance(error, DownloadError) else ResponseBroken(str(error))
+        for piece in parser.take():
+            body.feed(piece)
+    return broken

@@ -75,7 +75,7 @@ class Http11Transport:
         limit = float(request.meta_get("download_timeout") or self._settings.download_timeout)
         watch = Watch(now, limit, self._settings)
         failure: DownloadError | None = None
-        with watch.scope:
+        with watch:
             try:
                 outcome.response = await self._exchange(request, outcome, on_sent, watch)
             except DownloadError as error:
@@ -83,7 +83,7 @@ class Http11Transport:
             except OSError as error:
                 failure = ResponseBroken(f"the connection broke: {words_of(error)}")
                 failure.__cause__ = error
-        if watch.scope.cancelled_caught:
+        if watch.has_ended_it:
             failure = watch.error()
         if failure is not None:
             failure.url, failure.method = request.url, request.method
@@ -128,6 +128,7 @@ class Http11Transport:
     async def _open(self, site: Site, outcome: Outcome, watch: Watch) -> Connection:
         now = trio.current_time()
         watch.connecting(now)
+        watch.start()
         if outcome.sent_at is None:
             outcome.started_at = now
         connection = Connection(await self._connect(site))
@@ -147,7 +148,7 @@ class Http11Transport:
             if message.expects and request.body:
                 await self._ask_first(connection, message, request, watch)
             else:
-                await connection.ask(message.head + request.body, is_head=request.method == "HEAD")
+                await connection.ask(message.head + request.body, is_head=request.method == "HEAD", watch=watch)
         except OSError as error:
             broken = error  # a server that refuses a body answers and closes while it is still sent
         watch.reading(trio.current_time()) if request.body else watch.still_reading()
@@ -164,6 +165,7 @@ class Http11Transport:
 
     async def _ask_first(self, connection: Connection, message: Message, request: Request, watch: Watch) -> None:
         """Send the head, and the body only when the server has asked for it or said nothing for a while."""
+        watch.start()
         await connection.ask(message.head)
         await connection.receive_word()
         if connection.parser.has_head:

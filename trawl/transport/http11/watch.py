@@ -2,10 +2,17 @@
 
 Theory of operation: an exchange has one limit for the whole and one for each thing it waits for. A scope for each would
 cost more than reading a small page; moving a deadline costs a third of a scope. So there is one scope, its deadline is
-the earlier one of the two, and when it has passed the phase tells which limit it was.
+the earlier one of the two, and when it has passed the phase tells which limit it was. It is entered at the first wait:
+an exchange whose answer is there without waiting needs no limit.
+
+Scopes must be left in the reverse order in which they were entered, so :meth:`Watch.start` must not be called inside a
+scope or nursery of the exchange's own.
 """
 
 from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
 
 import trio
 
@@ -18,13 +25,9 @@ CONNECTING, SENDING, READING = range(3)
 
 
 class Watch:
-    """Limits an exchange; hot: mutable.
+    """Limits an exchange; to be entered once, around the whole of it. Hot: mutable."""
 
-    Attributes:
-        scope: To be entered once, around the whole exchange.
-    """
-
-    __slots__ = ("_connect", "_ends_at", "_limit", "_phase", "_read", "scope")
+    __slots__ = ("_connect", "_deadline", "_ends_at", "_limit", "_phase", "_read", "_scope")
 
     def __init__(self, now: float, limit: float, settings: TransportSettings) -> None:
         self._limit = limit
@@ -32,30 +35,55 @@ class Watch:
         self._read = settings.download_read_timeout
         self._ends_at = now + limit
         self._phase = SENDING
-        self.scope: trio.CancelScope = trio.CancelScope(deadline=min(self._ends_at, now + self._read))
+        self._deadline = now + self._read
+        self._scope: trio.CancelScope | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return self._scope is not None and bool(self._scope.__exit__(kind, error, trace))
+
+    def start(self) -> None:
+        """Keep the limits from now on: something is about to be waited for."""
+        if self._scope is None:
+            self._scope = trio.CancelScope(deadline=min(self._ends_at, self._deadline))
+            self._scope.__enter__()
+
+    @property
+    def has_ended_it(self) -> bool:
+        """Whether a limit has passed and cut the exchange off; :meth:`error` says which."""
+        return self._scope is not None and self._scope.cancelled_caught
 
     def connecting(self, now: float) -> None:
         """From ``now`` on a connection is opened."""
         self._phase = CONNECTING
-        self.scope.deadline = min(self._ends_at, now + self._connect)
+        self._move(now + self._connect)
 
     def sending(self, now: float) -> None:
         """From ``now`` on the server is to take something."""
         self._phase = SENDING
-        self.scope.deadline = min(self._ends_at, now + self._read)
+        self._move(now + self._read)
 
     def reading(self, now: float) -> None:
         """From ``now`` on the server is to send something."""
         self._phase = READING
-        self.scope.deadline = min(self._ends_at, now + self._read)
+        self._move(now + self._read)
 
     def still_reading(self) -> None:
         """Small things have just been sent: the deadline is right as it is, only the words are not."""
         self._phase = READING
 
+    def _move(self, deadline: float) -> None:
+        self._deadline = deadline
+        if self._scope is not None:
+            self._scope.deadline = min(self._ends_at, deadline)
+
     def error(self) -> DownloadError:
         """Which limit has passed."""
-        if self.scope.deadline >= self._ends_at:
+        if self._deadline >= self._ends_at:
             return DownloadTimeout(f"not done within {self._limit:g} s")
         if self._phase == CONNECTING:
             return ConnectTimeout(f"no connection within {self._connect:g} s")

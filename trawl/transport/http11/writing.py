@@ -11,7 +11,6 @@ from trawl.transport.target import Target, wire_fields
 __all__ = ["Message", "chunk", "head_bytes", "message_of"]
 
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host"})
-_NOTED = frozenset({"connection", "expect"})
 _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 
 LAST_CHUNK = b"0\r\n\r\n"
@@ -42,45 +41,41 @@ def message_of(request: Request, site: Site, defaults: Headers | None) -> Messag
     """
     target = site.target
     headers = request.headers
-    if defaults is not None:
-        headers = headers.copy()
-        headers.fill(defaults)
-    if target.user_info or "Host" in headers:
-        return _rare(request, Target.of(request.url), headers)
-    message = Message(b"")
-    path = request.url[len(site.origin) :].partition("#")[0]
-    lines = [f"{request.method} {path or '/'} HTTP/1.1\r\nHost: {target.authority}\r\n"]
-    for name, value in headers.items_list():
-        key = name.lower()
-        if key not in _FRAMING:
-            lines.append(f"{name}: {value}\r\n")
-            if key in _NOTED:
-                _note(message, key, value)
-    if request.body or request.method in _BODY_EXPECTED:
-        lines.append(f"Content-Length: {len(request.body)}\r\n")
-    lines.append("\r\n")
+    if target.user_info or "host" in headers:
+        return _rare(request, defaults)
+    path = request.url[len(site.origin) :]
+    if "#" in path:
+        path = path.partition("#")[0]
+    length = f"Content-Length: {len(request.body)}\r\n" if request.body or request.method in _BODY_EXPECTED else ""
+    fields = headers.lines(defaults, without=_FRAMING)
     try:
-        message.head = "".join(lines).encode("latin-1")
+        head = f"{request.method} {path or '/'} HTTP/1.1\r\nHost: {target.authority}\r\n{fields}{length}\r\n".encode(
+            "latin-1"
+        )
     except UnicodeEncodeError:
-        return _rare(request, Target.of(request.url), headers)
+        return _rare(request, defaults)
+    return _noted(Message(head), headers)
+
+
+def _noted(message: Message, headers: Headers) -> Message:
+    """``message``, with what its fields say of the connection."""
+    options, wish = headers.get("connection"), headers.get("expect")
+    message.is_last = options is not None and "close" in _words(options)
+    message.expects = wish is not None and "100-continue" in _words(wish)
     return message
 
 
-def _note(message: Message, key: str, value: str) -> None:
-    words = {word.strip() for word in value.lower().split(",")}
-    if key == "connection":
-        message.is_last = "close" in words
-    else:
-        message.expects = "100-continue" in words
+def _words(value: str) -> set[str]:
+    return {word.strip() for word in value.lower().split(",")}
 
 
-def _rare(request: Request, target: Target, headers: Headers) -> Message:
+def _rare(request: Request, defaults: Headers | None) -> Message:
     """The message of a request that is not simple."""
+    target, headers = Target.of(request.url), request.headers.copy()
+    if defaults is not None:
+        headers.fill(defaults)
     fields = wire_fields(request.replace(headers=headers), target, None)
-    message = Message(head_bytes(request.method.encode(), target.path.encode("ascii"), fields))
-    for key in ("connection", "expect"):
-        _note(message, key, headers.get(key, ""))
-    return message
+    return _noted(Message(head_bytes(request.method.encode(), target.path.encode("ascii"), fields)), headers)
 
 
 def head_bytes(method: bytes, path: bytes, fields: list[tuple[bytes, bytes]]) -> bytes:
