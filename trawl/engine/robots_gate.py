@@ -120,12 +120,17 @@ class RobotsGates:
         self._state = state
         self._origins: dict[str, _Origin] = {}
         self._most = MOST_ORIGINS
+        self._answers: Answers | None = None
         self._unasked: dict[str, float] = {}
 
     def bind(self, chooser: Chooser, intake: Intake) -> None:
         """Name the core whose gates these are, and what makes its entries."""
         self._chooser = chooser
         self._intake = intake
+
+    def keep_in(self, answers: Answers) -> None:
+        """Keep answers there, and take from there what an earlier run has heard: for a job."""
+        self._answers = answers
 
     def origin_of(self, request: Request) -> str:
         """The origin whose gate a request waits for; empty where robots.txt is not obeyed, and none is asked."""
@@ -153,6 +158,8 @@ class RobotsGates:
             if len(self._origins) >= self._most:
                 self._forget()
             self._origins[origin] = _Origin()
+            if self._answers is not None and self._recalled(origin, self._answers):
+                return
         elif known.expires_at > trio.current_time() or known.expires_at == 0.0:
             return
         else:
@@ -224,6 +231,25 @@ class RobotsGates:
             return "robots_forbidden"
         return None
 
+    def _recalled(self, origin: str, answers: Answers) -> bool:
+        """Whether the answer that an earlier run has heard still holds; then its rules do."""
+        answer = answers.fresh(origin, trio.current_time())
+        if answer is None:
+            return False
+        known = self._origins[origin]
+        known.has_answered = True
+        rules = RobotsFile.parse(answer.status, answer.body, self._user_agent, settings=self._settings)
+        if rules.is_unreachable:
+            return False
+        self._obey(origin, known, rules, answer.expires_at)
+        return True
+
+    def _obey(self, origin: str, known: _Origin, rules: RobotsFile, expires_at: float) -> None:
+        known.rules, known.verdict, known.failures = rules, None, 0
+        known.expires_at = expires_at
+        if rules.crawl_delay is not None:
+            self._throttle.robots_delay(host_scope(f"{origin}/"), rules.crawl_delay, trio.current_time())
+
     def _heard(self, origin: str, outcome: Outcome) -> None:
         known = self._origins[origin]
         now = trio.current_time()
@@ -238,10 +264,9 @@ class RobotsGates:
         if rules.is_unreachable:
             self._failed(origin, known, outcome, rules.expires_after)
             return
-        known.rules, known.verdict, known.failures = rules, None, 0
-        known.expires_at = now + rules.expires_after
-        if rules.crawl_delay is not None:
-            self._throttle.robots_delay(host_scope(f"{origin}/"), rules.crawl_delay, now)
+        self._obey(origin, known, rules, now + rules.expires_after)
+        if self._answers is not None and response is not None:
+            self._answers.keep(origin, response.status, response.body, known.expires_at)
         self._open(origin)
 
     def _failed(self, origin: str, known: _Origin, outcome: Outcome, pause: float) -> None:
