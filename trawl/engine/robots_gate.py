@@ -31,7 +31,7 @@ from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, Download
 from trawl.frontier import Record
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
-from trawl.robots import MAX_PARSED_BYTES, RobotsFile, RobotsSettings
+from trawl.robots import MAX_PARSED_BYTES, Answers, RobotsFile, RobotsSettings
 from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
 

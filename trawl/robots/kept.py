@@ -40,7 +40,7 @@ class Answers:
         changes: Counts what was kept: it is stored again when this has moved.
     """
 
-    __slots__ = ("_bytes", "_by_origin", "changes")
+    __slots__ = ("_by_origin", "_bytes", "changes")
 
     def __init__(self) -> None:
         self._by_origin: dict[str, KeptAnswer] = {}
