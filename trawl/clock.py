@@ -1,6 +1,6 @@
 """Two clocks, named apart: the run clock decides, the wall clock is only stored or sent.
 
-The run clock is Trio's (``trio.current_time``): monotonic, in seconds, virtual under ``MockClock``. Every instant that
+The run clock is Trio's (``trio.current_time``): monotonic, in seconds, virtual in a simulation. Every instant that
 a policy sees comes from it. Wall time is an aware ``datetime`` in UTC and its names end in ``_utc``; this module is
 the one place where the two meet.
 """

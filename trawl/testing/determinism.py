@@ -79,6 +79,8 @@ class _Held:
 
     def _shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
         """Shuffle a batch that is sorted by age and run from its end; the oldest of the requests' tasks runs first."""
+        if len(batch) < 2:
+            return
         requests = reversed([task for task in batch if task.name == _REQUEST])
         random.Random.shuffle(self._generator, batch)
         batch[:] = [next(requests) if task.name == _REQUEST else task for task in batch]

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from trawl.blocking import InlineBlocking
 from trawl.crawl import crawl_with
 from trawl.settings import Layer, Settings, load, of_spider
+from trawl.testing.clock import VirtualClock
 from trawl.testing.determinism import seeded_scheduling, seeded_scheduling_here
 from trawl.testing.guard import guarded
 from trawl.testing.recording import Recording
@@ -59,7 +60,7 @@ def simulate(
         raise RuntimeError("simulate() starts Trio, which runs here already: use `await web.crawl(...)` in its place")
     with seeded_scheduling(seed):
         run = partial(_crawl, spider_cls, web, settings, seed, spider_args)
-        return trio.run(run, clock=MockClock(autojump_threshold=0))
+        return trio.run(run, clock=VirtualClock())
 
 
 async def crawl_web(

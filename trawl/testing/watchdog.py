@@ -1,7 +1,8 @@
 """What a simulated crawl can't be allowed to wait for: nothing at all, and a real thread.
 
 On the virtual clock nothing comes from outside: when no task can run and no timer is set, nothing will ever happen.
-Trio would then spin, looking at the clock again and again; so it is enough to look at it now and then. And while a
+Under :class:`trawl.testing.clock.VirtualClock` Trio then sleeps, as it does at no other time. Under Trio's own
+``MockClock`` it spins, looking at the clock again and again; so it is enough to look at it now and then. And while a
 thread of Trio works, the clock jumps to the next timer, however far that is.
 """
 
@@ -49,11 +50,12 @@ class Watchdog(trio.abc.Instrument):
     def before_io_wait(self, timeout: float) -> None:
         """Look at what everybody waits for."""
         self._turns += 1
-        if self._turns % THREAD_TURNS:
+        would_sleep = timeout > 0.0
+        if self._turns % THREAD_TURNS and not would_sleep:
             return
         if trio.testing.active_thread_count() and self._guard.error is None:
             self._guard.refuse("a real thread")
-        if self._turns % STUCK_TURNS:
+        if self._turns % STUCK_TURNS and not would_sleep:
             return
         now = trio.lowlevel.current_statistics()
         if not now.tasks_runnable and now.seconds_to_next_deadline == math.inf:
