@@ -12,6 +12,7 @@ Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's nam
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import trio
 
@@ -21,6 +22,9 @@ from trawl.engine.turn import Turn
 from trawl.errors import CloseSpider
 from trawl.http import Outcome, Replace
 from trawl.scheduler import Chooser
+from trawl.scheduler.reconsider import reconsider
+from trawl.throttling import Scope
+from trawl.throttling.pages import Pages
 
 __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 
@@ -76,16 +80,20 @@ class CrawlLimits:
         settings: The limits; 0 is none.
         state: Told when one is reached.
         chooser: Never has more places than pages are missing.
+        moved: Told of a scope whose page budget has moved: who waits for it is looked at again.
 
     Attributes:
         items: Lets items through; None where nothing is to be known of them.
     """
 
-    __slots__ = ("_chooser", "_errors", "_pages", "_places", "_state", "items")
+    __slots__ = ("_chooser", "_errors", "_moved", "_pages", "_places", "_state", "items")
 
-    def __init__(self, settings: EngineSettings, *, state: State, chooser: Chooser) -> None:
+    def __init__(
+        self, settings: EngineSettings, *, state: State, chooser: Chooser, moved: Callable[[Scope, float], None]
+    ) -> None:
         self._state = state
         self._chooser = chooser
+        self._moved = moved
         self._places = chooser.places
         self._pages: float = settings.closespider_pagecount or math.inf
         self._errors: float = settings.closespider_errorcount or math.inf
@@ -104,7 +112,7 @@ class CrawlLimits:
         """Say what became of a turn: a page, or none after all. Safe to call twice.
 
         A page is a whole response, of any status, that is neither a redirect nor to be tried again. What a cache, or a
-        middleware in place of the wire, answers is one too; robots.txt is not.
+        middleware in place of the wire, answers is one too, though not in the budgets of scopes; robots.txt is not.
 
         Args:
             turn: The turn.
@@ -113,13 +121,27 @@ class CrawlLimits:
         if turn.is_decided:
             return
         turn.is_decided = True
-        if outcome is not None and outcome.response is not None and not isinstance(outcome.then, Replace):
+        lane = turn.entry.lane
+        assert lane is not None
+        is_page = outcome is not None and _is_page(turn, outcome)
+        for scope in lane.scopes:
+            if scope.pages is not None:
+                self._decide(scope, scope.pages, is_page=is_page and outcome is not None and not outcome.is_cached)
+        if is_page:
             self.answered(turn)
-            if self._pages <= 0 and turn.is_counted:
+            if self._pages <= 0:
                 self._state.end("closespider_pagecount")
         elif turn.is_counted:
             self._take_pages(-1)
             self._state.pulse.beat()
+
+    def _decide(self, scope: Scope, pages: Pages, *, is_page: bool) -> None:
+        if not pages.decide(is_page=is_page):
+            return
+        now = trio.current_time()
+        if pages.is_spent:
+            reconsider(self._chooser, scope, now)
+        self._moved(scope, now)
 
     def failed(self) -> None:
         """Count a callback that failed."""
@@ -130,3 +152,7 @@ class CrawlLimits:
     def _take_pages(self, n: int) -> None:
         self._pages -= n
         self._chooser.places = min(self._places, max(0.0, self._pages))
+
+
+def _is_page(turn: Turn, outcome: Outcome) -> bool:
+    return outcome.response is not None and not isinstance(outcome.then, Replace) and not turn.entry.passes_gate

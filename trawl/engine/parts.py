@@ -35,6 +35,7 @@ from trawl.robots import RobotsSettings
 from trawl.scheduler import Admission, Chooser, Entry, Heads, SchedulerSettings
 from trawl.spiders import Spider
 from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
+from trawl.throttling.pages import spent
 from trawl.transport import Transport
 
 __all__ = ["Parts", "Plan", "assemble"]
@@ -185,7 +186,8 @@ def _core(plan: Plan) -> _Core:
         depth_first=plan.scheduler.depth_first,
         vet=_vet(throttle, gates),
     )
-    throttle.bind(_moved(chooser, places, state))
+    moved = _moved(chooser, places, state)
+    throttle.bind(moved)
     heads = Heads(plan.frontier, chooser, gates.ensured(page_entry))
     intake = Intake(
         admission=_admission(plan),
@@ -197,7 +199,7 @@ def _core(plan: Plan) -> _Core:
         origin_of=gates.origin_of,
     )
     gates.bind(chooser, intake)
-    limits = CrawlLimits(plan.engine, state=state, chooser=chooser)
+    limits = CrawlLimits(plan.engine, state=state, chooser=chooser, moved=moved)
     return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits)
 
 
@@ -244,10 +246,12 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:
 
 
 def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Entry], str | None]:
-    """Why a pending entry may not go at all: its scope was given up, or robots.txt forbids it."""
+    """Why a pending entry may not go at all: its scope was given up, has had its pages, or robots.txt forbids it."""
 
     def vet(entry: Entry) -> str | None:
-        return throttle.refused(entry, trio.current_time()) or gates.forbids(entry)
+        lane = entry.lane
+        over = None if lane is None else spent(lane.scopes)
+        return over or throttle.refused(entry, trio.current_time()) or gates.forbids(entry)
 
     return vet
 

@@ -211,6 +211,16 @@ class ScopeConfig(TypedDict, total=False):
         bool,
         Meta(description="The window slides in place of starting at its first consumption.", extra={"absent": "false"}),
     ]
+    pages: Annotated[
+        int,
+        Meta(
+            ge=1,
+            title="pages",
+            description="Pages in the whole crawl, as CLOSESPIDER_PAGECOUNT counts them; what is pending then is "
+            "dropped, counted as `pages_filtered`.",
+            extra={"absent": "PAGES_PER_DOMAIN for a host, else no limit"},
+        ),
+    ]
     manager: Annotated[
         object,
         Meta(description="The scope manager of this scope alone.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),

@@ -19,6 +19,7 @@ LimitName = Literal[
     "delay",
     "delay_per_slot",
     "quota",
+    "pages",
     "backoff",
     "hint",
     "robots",
@@ -32,6 +33,7 @@ LimitName = Literal[
 _WORDS: Mapping[str, str] = {
     "concurrency": "all slots are busy",
     "delay_per_slot": "delay per slot",
+    "pages": "its last pages are on their way",
     "robots": "robots.txt",
     "gate": "robots.txt is being read",
     "claim": "a request of several scopes goes first",

@@ -39,6 +39,7 @@ class Limits:
         quota: What may be spent in a window, in the user's unit; ``inf`` for no quota (F01).
         window: Seconds that a quota lasts; at 0 it never blocks (F06).
         sliding: Whether the window slides in place of being anchored at its first consumption (F02).
+        pages: Pages in the whole crawl; ``inf`` for no budget (C11).
     """
 
     concurrency: float = math.inf
@@ -48,6 +49,7 @@ class Limits:
     quota: float = math.inf
     window: float = 60.0
     sliding: bool = False
+    pages: float = math.inf
 
 
 def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> Jitter:
@@ -94,4 +96,5 @@ def limits_of(config: Mapping[str, Any], settings: ThrottlingSettings, *, is_hos
         quota=float(config.get("quota", math.inf)),
         window=float(config.get("window", settings.throttling_window)),
         sliding=bool(config.get("sliding", False)),
+        pages=config.get("pages") or (settings.pages_per_domain if is_host else 0) or math.inf,
     )

@@ -10,7 +10,7 @@ set back: what is left to wait is never more than it was when the state was stor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -18,12 +18,14 @@ import msgspec
 
 from trawl.throttling.backoff import Standing
 from trawl.throttling.explain import LimitName, Reason
+from trawl.throttling.pages import Ledger
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.scope import Scope
 from trawl.throttling.state import PaceState, QuotaState, ScopeState, ThrottleState, TroubleState
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
+    from trawl.throttling.table import Table
 
 __all__ = ["Clock", "Restored", "scope_state", "state_of"]
 
@@ -38,7 +40,7 @@ _MOST_SLOTS = 1000
 
 
 def state_of(
-    scopes: Iterable[Scope],
+    scopes: Table,
     restored: Restored | None,
     given_up: Mapping[str, float],
     wall: WallClock,
@@ -48,7 +50,7 @@ def state_of(
     """What is worth knowing of all scopes in a later run.
 
     Args:
-        scopes: Those there are.
+        scopes: Those there are, and their page budgets.
         restored: Those of an earlier run that were not made again.
         given_up: When scopes were given up, in epoch seconds.
         wall: For instants.
@@ -69,6 +71,7 @@ def state_of(
         scopes=states,
         answered=tuple(answered),
         given_up=dict(given_up),
+        pages=scopes.pages.counts(),
     )
 
 
@@ -135,11 +138,13 @@ class Restored:
         state: What was stored.
         now: The instant now, on the run clock.
         from_epoch: Converts wall time.
+        pages: The page budgets, which count on from the state's at once.
     """
 
     __slots__ = ("_answered", "_from_epoch", "_scopes", "_stored_at", "_unknown_until")
 
-    def __init__(self, state: ThrottleState, now: float, from_epoch: Clock) -> None:
+    def __init__(self, state: ThrottleState, now: float, from_epoch: Clock, pages: Ledger) -> None:
+        pages.take_up(state.pages)
         self._scopes = dict(state.scopes)
         self._answered = dict.fromkeys(state.answered)
         self._stored_at = min(from_epoch(state.at), now)

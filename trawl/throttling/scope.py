@@ -25,6 +25,7 @@ from typing import Any
 from trawl.throttling.delay import Stream, factor
 from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.limits import EXACT, Limits
+from trawl.throttling.pages import Pages
 from trawl.throttling.quota import Quota
 from trawl.throttling.slots import Slots
 
@@ -50,6 +51,7 @@ class Scope:
         delay_per_slot: Seconds between two sends of a slot, now, before jitter.
         jitter: The range of the factor for both, now.
         quota: The quota, or None.
+        pages: The page budget, or None.
         in_flight: Requests that have taken it and not given it back.
         unsent: Those of them that are not on the wire yet.
         step: Moved by policy with each backoff step; each send remembers the one it was granted under (B19).
@@ -60,7 +62,7 @@ class Scope:
         delay_limit: What to call the delay in an explanation: ``"backoff"`` or ``"robots"`` where these set it.
         delay_source: Where the delay in force comes from.
         concurrency_source: Where the concurrency in force comes from.
-        quota_source: Where the quota comes from, and whatever else is as configured.
+        quota_source: Where the quota comes from, and whatever else is as configured, the page budget for one.
         lanes: Lanes with something pending that need it.
         policy: Whatever policy keeps for this scope.
         waiting: Whatever the chooser keeps for this scope.
@@ -86,6 +88,7 @@ class Scope:
         "lanes",
         "last_sent",
         "limits",
+        "pages",
         "policy",
         "quota",
         "quota_source",
@@ -111,6 +114,7 @@ class Scope:
         self.policy: Any = None
         self.waiting: Any = None
         self.quota: Quota | None = None
+        self.pages: Pages | None = None
         self._seed = seed
         self._stream: Stream | None = None
         self._drawn: float | None = None
@@ -124,6 +128,10 @@ class Scope:
         self.delay: float = limits.delay
         self.delay_per_slot: float = limits.delay_per_slot
         self.jitter: tuple[float, float] = limits.jitter
+        if self.pages is not None:
+            self.pages.limit = limits.pages
+        elif limits.pages < inf:
+            self.pages = Pages(limits.pages)
         if limits.quota == inf:
             self.quota = None
         elif self.quota is None:
@@ -136,6 +144,8 @@ class Scope:
     def gate(self, now: float, amount: float = 1.0) -> float:
         """The earliest instant at which it would let ``amount`` through; ``inf``: only a give-back helps."""
         if self.in_flight >= self.concurrency:
+            return inf
+        if self.pages is not None and self.pages.is_awaited:
             return inf
         at = self.held_until
         if self.delay > 0.0:
@@ -158,6 +168,8 @@ class Scope:
             return Reason(self.id, "", at, "")
         if self.in_flight >= self.concurrency:
             return Reason(self.id, "concurrency", inf, self.concurrency_source)
+        if self.pages is not None and self.pages.is_awaited:
+            return Reason(self.id, "pages", inf, self.quota_source)
         if self.quota is not None and self.quota.ready_at(now, amount) == at:
             return Reason(self.id, "quota", at, self.quota_source)
         if self.held_until == at and self.hold_reason is not None:
@@ -174,6 +186,7 @@ class Scope:
             or self.delay > 0.0
             or self.delay_per_slot > 0.0
             or self.quota is not None
+            or self.pages is not None
         )
 
     def is_shut(self, now: float, amount: float, patience: float) -> bool:
@@ -207,6 +220,8 @@ class Scope:
         """Occupy a place, which :meth:`gate` said is free; the number of the slot, from 1."""
         self.grants += 1
         self.unsent += 1
+        if self.pages is not None:
+            self.pages.under_way += 1
         if self.quota is not None:
             self.quota.reserve(amount)
         self.in_flight += 1

@@ -60,6 +60,15 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             description="Above 0: throttle by resolved address in place of the host, with this many in flight at once.",
         ),
     ] = 0
+    pages_per_domain: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="pages",
+            description="Pages of one host in the whole crawl, as CLOSESPIDER_PAGECOUNT counts them; further requests "
+            "for it are dropped, counted as `pages_filtered`. 0 means no limit.",
+        ),
+    ] = 0
     download_delay: Annotated[
         float,
         Meta(ge=0, title="s", description="The least time between any two sends to one host, whatever the slot."),

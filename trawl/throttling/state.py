@@ -142,6 +142,7 @@ class ThrottleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         scopes: What is worth knowing, by scope.
         answered: Scopes of which only that is worth knowing, that they once answered.
         given_up: When scopes were given up.
+        pages: Pages that have come, of scopes with a page budget.
     """
 
     at: float
@@ -149,3 +150,4 @@ class ThrottleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     scopes: dict[str, ScopeState] = {}
     answered: tuple[str, ...] = ()
     given_up: dict[str, float] = {}
+    pages: dict[str, int] = {}

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trawl.throttling.kinds import Kinds
+from trawl.throttling.limits import Limits
+from trawl.throttling.pages import Ledger
 from trawl.throttling.policy import Kind, ScopePolicy
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import normal_id
@@ -34,12 +36,17 @@ class Table:
         seed: For the scopes' draws.
         forgotten: Told of each scope that is forgotten.
         crawl: For the scope managers' ``from_crawler``.
+
+    Attributes:
+        kinds: What is configured.
+        pages: The page budgets, also those of scopes that were forgotten.
     """
 
     def __init__(
         self, kinds: Kinds, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None, crawl: object = None
     ) -> None:
-        self.kinds = kinds
+        self.kinds: Kinds = kinds
+        self.pages: Ledger = Ledger()
         self._seed = seed
         self._forgotten = forgotten
         self._crawl = crawl
@@ -66,11 +73,17 @@ class Table:
         self._forget_some(now)
         kind = self.kinds.of(id)
         scope = self._scopes[id] = Scope(id, kind.limits, seed=self._seed)
+        self.pages.keep(scope)
         scope.policy = ScopePolicy(kind, now)
         scope.policy.manager = self._manager(id, kind)
         scope.policy.apply(scope)
         self._by_age.append(id)
         return scope, True
+
+    def adopt(self, scope: Scope, limits: Limits) -> None:
+        """Put other limits in force on a scope."""
+        scope.adopt(limits)
+        self.pages.keep(scope)
 
     def _manager(self, id: str, kind: Kind) -> Any:
         if kind.manager is None:

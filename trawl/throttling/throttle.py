@@ -356,7 +356,7 @@ class Throttle:
 
     def restore(self, state: ThrottleState, now: float) -> None:
         """Go on from the state of an earlier run; call it before the first scope is made."""
-        self._restored = Restored(state, now, self._wall.from_epoch)
+        self._restored = Restored(state, now, self._wall.from_epoch, self._table.pages)
         self._given_up.take_up(state.given_up)
 
     def waiting_direct(self, count: int) -> None:
@@ -381,7 +381,7 @@ class Throttle:
         policy: ScopePolicy = scope.policy
         kind = self._table.kinds.change(scope.id, limits)
         policy.adopt(kind)
-        scope.adopt(kind.limits)
+        self._table.adopt(scope, kind.limits)
         policy.apply(scope)
         self._moved(scope, now)
 
