@@ -1,0 +1,137 @@
+"""What a pending request and a seen fingerprint take in memory, as the tracer of Python's allocations counts."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from hashlib import blake2b
+
+import trio
+from trio.testing import MockClock
+
+import trawl
+from benchmarks.bench import Bench
+from benchmarks.figures import Figure
+from benchmarks.wires import NullTransport
+from trawl.blocking import InlineBlocking
+from trawl.crawl import crawl_with
+from trawl.engine import Crawl
+from trawl.frontier import MemoryFrontier
+from trawl.settings import Layer, load
+
+__all__ = ["per_pending", "per_seen"]
+
+HOSTS = 100
+PENDING = 200_000
+SEEN = 1_500_000
+PATH = "/catalogue/a-product-with-a-name_{}/index.html"
+"""With its host a URL is about 73 characters, as on books.toscrape.com."""
+
+SETTINGS = {
+    "CONCURRENT_REQUESTS": 0,
+    "DOWNLOAD_DELAY": 3_600.0,
+    "ROBOTSTXT_OBEY": False,
+}
+"""After the first page of each host nothing goes for an hour."""
+
+
+class Holder(trawl.Spider):
+    """Finds many links on its first page of each host, of which none may go."""
+
+    name = "holder"
+
+    def __init__(self, hosts: int, pending: int) -> None:
+        super().__init__()
+        self.hosts = hosts
+        self.links = pending // hosts
+
+    async def start(self) -> AsyncIterator[trawl.Request]:
+        """Ask for the first page of each host: what a host costs by itself is not counted."""
+        for host in range(self.hosts):
+            yield trawl.Request(f"http://www.shop-{host}.example/")
+
+    def parse(self, response: trawl.Response) -> Iterator[trawl.Request]:
+        """Find the links."""
+        for number in range(self.links):
+            yield response.follow(PATH.format(number))
+
+
+class Measuring:
+    """Reads the tracer when all is pending, and ends the crawl."""
+
+    def __init__(self) -> None:
+        self.traced = 0
+        self.pending = 0
+
+    async def watch(self, crawl: Crawl) -> None:
+        """Wait for the first pages to be done."""
+        await trio.sleep(60)
+        gc.collect()
+        self.traced = tracemalloc.get_traced_memory()[0]
+        self.pending = crawl.queued
+        crawl.cancel()
+
+
+def held(hosts: int, pending: int) -> Measuring:
+    """What a crawl holds with ``pending`` requests of so many hosts."""
+    measuring = Measuring()
+    crawl = partial(
+        crawl_with,
+        Holder,
+        load(Layer("benchmark", SETTINGS)),
+        spider_args={"hosts": hosts, "pending": pending},
+        transport=NullTransport(),
+        blocking=InlineBlocking(),
+        watchers=[measuring.watch],
+    )
+    gc.collect()
+    tracemalloc.start()
+    trio.run(crawl, clock=MockClock(autojump_threshold=0))
+    tracemalloc.stop()
+    return measuring
+
+
+def bytes_of_pending(hosts: int, pending: int) -> float:
+    """Bytes of one pending request: what is held with it, less what is held without."""
+    held(hosts, 0)  # what is imported and cached once
+    without, all_of_them = held(hosts, 0), held(hosts, pending)
+    return (all_of_them.traced - without.traced) / (all_of_them.pending - without.pending)
+
+
+def per_pending(bench: Bench) -> list[Figure]:
+    """A request with its URL, its record, its place in the heap, and its fingerprint."""
+    pending = PENDING // 10 if bench.is_quick else PENDING
+    few, many = bytes_of_pending(HOSTS, pending), bytes_of_pending(pending // 40, pending // 4)
+    return [
+        Figure(name=f"{pending // HOSTS:,} of each of {HOSTS} hosts", value=few, unit="bytes", most=500),
+        Figure(name=f"10 of each of {pending // 40:,} hosts", value=many, unit="bytes"),
+    ]
+
+
+async def seen(most: int) -> dict[int, float]:
+    """Bytes of one fingerprint among so many, for each 10,000 up to ``most``."""
+    frontier = MemoryFrontier()
+    gc.collect()
+    tracemalloc.start()
+    taken = {}
+    for start in range(0, most, 10_000):
+        numbers = [number.to_bytes(4) for number in range(start, start + 10_000)]
+        await frontier.claim_many([blake2b(number, digest_size=16).digest() for number in numbers])
+        taken[start + 10_000] = tracemalloc.get_traced_memory()[0] / (start + 10_000)
+    tracemalloc.stop()
+    return taken
+
+
+def per_seen(bench: Bench) -> list[Figure]:
+    """A fingerprint that was claimed. A set doubles now and then, so that the worst of all sizes counts."""
+    most = SEEN // 10 if bench.is_quick else SEEN
+    taken = trio.run(seen, most)
+    least = most // 5
+    worst = max((count for count in taken if count >= least), key=taken.__getitem__)
+    told = f"among {worst:,}"
+    return [
+        Figure(name=f"among {most:,}", value=taken[most], unit="bytes"),
+        Figure(name=f"at most, from {least:,} on", value=taken[worst], unit="bytes", most=100, note=told),
+    ]

@@ -1,0 +1,93 @@
+"""A lane's records in memory: whatever is added, taken and given back, the best come out first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trawl.frontier import Record
+from trawl.frontier.line import Line
+from trawl.http import Request
+
+ORIGIN = "http://a.example"
+
+
+def record(order: int, priority: int = 0, share: float = 0.0) -> Record:
+    # The text of scopes and origin is made anew, as it is for each link of a page.
+    made = Record(Request(f"{ORIGIN}/{order}", priority=priority), (("".join(["a.", "example"]), None),), str(ORIGIN))
+    made.order, made.share = order, share
+    return made
+
+
+def key(one: Record) -> tuple[int, float, int]:
+    return (-one.request.priority, -one.share, one.order)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from([0, 0, 0, 1, -1]), st.sampled_from([0.0, 0.0, 0.5])),
+        st.tuples(st.just("take"), st.integers(1, 70), st.just(0.0)),
+        st.tuples(st.just("give back"), st.integers(1, 5), st.just(0.0)),
+    ),
+    max_size=60,
+)
+
+
+@given(steps, st.booleans(), st.integers(0, 150))
+def test_the_best_come_out_first_whatever_was_done_before(
+    steps: list[tuple[str, int, float]], newest_first: bool, standing: int
+) -> None:
+    sign = -1 if newest_first else 1
+    line = Line(record(sign), newest_first=newest_first)
+    held, gone, order = [record(sign)], [], 1
+    for _ in range(standing):
+        order += 1
+        held.append(record(sign * order))
+        line.add(held[-1])
+    for what, number, share in steps:
+        if what == "add":
+            order += 1
+            one = record(sign * order, number, share)
+            held.append(one)
+            line.add(one)
+        elif what == "take":
+            held.sort(key=key)
+            taken, held = held[:number], held[number:]
+            assert list(map(key, line.take(number))) == list(map(key, taken))
+            gone += taken
+        else:
+            for _ in range(min(number, len(gone))):
+                held.append(gone.pop())
+                line.add(held[-1])
+        assert len(line) == len(held)
+        assert line.best() == min(map(key, held), default=None)
+        assert sorted(map(key, line)) == sorted(map(key, held))
+
+
+def test_what_is_taken_is_not_kept() -> None:
+    line = Line(record(1))
+    for order in range(2, 100):
+        line.add(record(order))
+    line.take(20)
+    assert [one.order for one in line] == list(range(21, 100))
+    assert not any(one is not None and one.order <= 20 for one in line._queue)
+
+
+def test_records_of_a_line_share_their_scopes_and_their_origin() -> None:
+    first, second = record(1), record(2)
+    assert first.scopes is not second.scopes
+    line = Line(first)
+    line.add(second)
+    assert second.scopes is first.scopes
+    assert second.origin is first.origin
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_amounts_that_differ_are_not_shared(newest_first: bool) -> None:
+    first, second = record(1), record(2)
+    second.scopes = (("a.example", 3.0),)
+    line = Line(first, newest_first=newest_first)
+    line.add(second)
+    assert second.scopes == (("a.example", 3.0),)
+    assert first.scopes == (("a.example", None),)
