@@ -260,7 +260,7 @@ async def stalls_in_the_body(connection: Connection) -> None:
 
 
 async def drips(connection: Connection) -> None:
-    await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
     while True:
         await connection.send(b".")
         with trio.move_on_after(DRIP):
@@ -282,6 +282,78 @@ async def redirects_in_a_loop(connection: Connection) -> None:
 
 async def redirects_to_a_file(connection: Connection) -> None:
     await connection.answer(b"", "302 Found", "Location: file:///etc/passwd")
+
+
+async def redirects_to_itself(connection: Connection) -> None:
+    await connection.answer(b"", "307 Temporary Redirect", f"Location: {connection.head.split(b' ')[1].decode()}")
+
+
+async def redirects_ever_further(connection: Connection) -> None:
+    path = connection.head.split(b" ")[1].decode("ascii")
+    await connection.answer(b"", "301 Moved Permanently", f"Location: {path}x")
+
+
+async def sends_a_chunk_without_end(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFF\r\n")
+    while True:
+        await connection.send(b"a" * 65536)
+
+
+async def sends_chunks_without_end(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await connection.send(b"2\r\naa\r\n" * 10_000)
+
+
+async def sends_a_chunk_size_without_end(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
+    while True:
+        await connection.send(b"x" * 1000)
+
+
+async def sends_trailers_without_end(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+    while True:
+        await connection.send(b"X-Again: and again\r\n" * 50)
+
+
+async def answers_for_now_for_ever(connection: Connection) -> None:
+    while True:
+        await connection.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 50)
+
+
+async def says_a_length_too_long(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello")
+
+
+async def says_a_length_that_is_none(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello")
+    await connection.until_gone()
+
+
+async def half_closes_without_an_answer(connection: Connection) -> None:
+    await _half_close(connection)
+    await connection.until_gone()
+
+
+async def half_closes_in_the_body(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this")
+    await _half_close(connection)
+    await connection.until_gone()
+
+
+async def _half_close(connection: Connection) -> None:
+    stream: Any = connection.stream
+    await trio.lowlevel.checkpoint()
+    getattr(stream, "transport_stream", stream).socket.shutdown(socket.SHUT_WR)
+
+
+async def compresses_badly(connection: Connection) -> None:
+    await connection.answer(b"\x1f\x8b\x08" + bytes(100), "200 OK", "Content-Encoding: gzip")
+
+
+async def compresses_a_hundred_times(connection: Connection) -> None:
+    await connection.answer(b"x", "200 OK", "Content-Encoding: " + ", ".join(["gzip"] * 100))
 
 
 async def changes_the_protocol(connection: Connection) -> None:
@@ -353,6 +425,19 @@ BEHAVIOURS: dict[str, Behaviour] = {
         drips_its_headers,
         redirects_in_a_loop,
         redirects_to_a_file,
+        redirects_to_itself,
+        redirects_ever_further,
+        sends_a_chunk_without_end,
+        sends_chunks_without_end,
+        sends_a_chunk_size_without_end,
+        sends_trailers_without_end,
+        answers_for_now_for_ever,
+        says_a_length_too_long,
+        says_a_length_that_is_none,
+        half_closes_without_an_answer,
+        half_closes_in_the_body,
+        compresses_badly,
+        compresses_a_hundred_times,
         changes_the_protocol,
         sends_for_ever,
         is_larger_than_it_may_be,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import tracemalloc
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -174,3 +175,17 @@ def test_only_what_can_be_decoded_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(importlib, "import_module", nothing)
     assert accept_encoding() == "gzip, deflate"
+
+
+def test_a_body_in_crumbs_takes_no_more_memory_than_its_bytes_c8() -> None:
+    crumbs = [bytes([number % 7, number % 11]) for number in range(100_000)]
+    body = Body((), 0)
+    tracemalloc.start()
+    try:
+        for crumb in crumbs:
+            body.feed(bytes(bytearray(crumb)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 600_000
+    assert body.finish() == b"".join(crumbs)

@@ -28,6 +28,9 @@ ZSTD_INPUT_BYTES = 256
 ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 """The largest window of a zstd body (RFC 9659, 3)."""
 
+MOST_PIECES = 1_000
+"""Pieces of a body that are kept apart: a server may send one byte at a time, and each piece costs 40 more."""
+
 MOST_CODINGS = 5
 """Codings on top of one another that are undone; nobody honest uses more than two."""
 
@@ -204,6 +207,7 @@ class Body:
         self._max_bytes = max_bytes
         self._counts = [0] * (len(self._decoders) + 1)
         self._pieces: list[bytes] = []
+        self._packed = 0
 
     @property
     def received_bytes(self) -> int:
@@ -219,14 +223,20 @@ class Body:
         """
         if self._decoders:
             for piece in self._through(chunk, 0):
-                self._pieces.append(piece)  # one by one: what came before an error stays
+                self._keep(piece)  # one by one: what came before an error stays
             return
         self._counts[0] += len(chunk)
         if 0 < self._max_bytes < self._counts[0]:
             self._pieces.append(chunk[: self._max_bytes - self._counts[0]])
             raise BodyTooLarge(f"its body passes {self._max_bytes} bytes")
         if chunk:
-            self._pieces.append(chunk)
+            self._keep(chunk)
+
+    def _keep(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        if len(self._pieces) - self._packed >= MOST_PIECES:
+            self._pieces[self._packed :] = [b"".join(self._pieces[self._packed :])]
+            self._packed += 1
 
     def finish(self) -> bytes:
         """The body, with every coding undone as far as it came."""
