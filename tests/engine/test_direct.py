@@ -172,6 +172,69 @@ async def test_so_many_waiting_at_once_are_warned_about_once(  # F10
     assert len(warnings) == 1
 
 
+async def test_more_direct_fetches_than_may_wait_are_let_in_one_by_one(autojump_clock: MockClock) -> None:
+    most_waiting = 0
+
+    class Floods(trawl.Spider):
+        name = "floods"
+        start_urls = ("http://a.example/",)
+        done: list[str]
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            self.done = []
+            async with trio.open_nursery() as nursery:
+                for i in range(20):
+                    nursery.start_soon(self.one, i)
+                for _ in range(30):
+                    await trio.sleep(0.05)
+                    self.look()
+            return {"done": self.done}
+
+        async def one(self, i: int) -> None:
+            await self.fetch(Request(f"http://a.example/{i}"))
+            self.done.append(str(i))
+
+        def look(self) -> None:
+            nonlocal most_waiting
+            waiting = self.crawl.waiting()
+            most_waiting = max(most_waiting, self.crawl.in_flight + sum(group.count for group in waiting))
+
+    run = await web().crawl(Floods, settings={**FREE, "DIRECT_FETCHES_LIMIT": 3, "CONCURRENT_REQUESTS_PER_DOMAIN": 2})
+    assert sorted(run.items[0]["done"], key=int) == [str(i) for i in range(20)]  # none was refused
+    assert most_waiting == 3
+
+
+async def test_a_fetch_on_the_way_of_another_is_let_in_at_once(autojump_clock: MockClock) -> None:
+    class Tokens(trawl.throttling.ThrottlingManager):
+        """Asks for a token before it names the scopes of a page, and after each answer of one."""
+
+        crawl: Any
+
+        @classmethod
+        def from_crawler(cls, crawl: Any) -> Any:
+            manager = cls()
+            manager.crawl = crawl
+            return manager
+
+        async def get_scopes(self, request: Request) -> Any:
+            if request.url.endswith("/detail"):
+                await self.crawl.fetch(Request("http://tokens.example/before"))
+            return await super().get_scopes(request)
+
+        async def get_response_backoff(self, response: Response) -> Any:
+            if response.url.endswith("/detail"):
+                await self.crawl.fetch(Request("http://tokens.example/after"))
+            return await super().get_response_backoff(response)
+
+    made = web()
+    made.add_host("tokens.example", latency=0.1)
+    settings = {**FREE, "DIRECT_FETCHES_LIMIT": 1, "THROTTLING_MANAGER": Tokens}
+    with trio.fail_after(60):
+        run = await made.crawl(Asks, settings=settings)
+    assert len(run.items) == 4
+    assert len([send for send in run.sends if send.host == "tokens.example"]) == 8
+
+
 async def test_start_may_fetch_too(autojump_clock: MockClock) -> None:
     class Starts(trawl.Spider):
         name = "starts"

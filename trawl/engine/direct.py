@@ -96,13 +96,12 @@ class DirectFetches:
         if not self._state.open and not self._state.is_ending:
             raise IgnoreRequest(f"{request!r}: the crawl has not begun, or is over")
         answer = Answer(current_turn.get())
+        if answer.parent is not None:
+            request.depth = answer.parent.entry.request.depth
+        else:
+            self._intake.begin_at(request)
+        answer.entry = entry = await self._intake.direct_entry(request, answer)  # a manager may fetch to name scopes
         async with self._let_in(answer.parent):
-            if answer.parent is not None:
-                request.depth = answer.parent.entry.request.depth
-            else:
-                self._intake.begin_at(request)
-            entry = await self._intake.direct_entry(request, answer)
-            answer.entry = entry
             self._waiting[answer] = None
             try:
                 if self._state.is_ending:
