@@ -6,13 +6,16 @@ from trawl.http import FormRequest, Request, Response
 from trawl.items import Field, Item
 from trawl.links import Link, LinkExtractor
 from trawl.selectors import Selector
-from trawl.spiders import CrawlSpider, Rule, Spider
+from trawl.spiders import CrawlSpider, CSVFeedSpider, FeedEntry, FeedSpider, Rule, SitemapSpider, Spider, XMLFeedSpider
 
 __all__ = [
+    "CSVFeedSpider",
     "CloseSpider",
     "CrawlResult",
     "CrawlSpider",
     "DropItem",
+    "FeedEntry",
+    "FeedSpider",
     "Field",
     "FormRequest",
     "HttpError",
@@ -25,7 +28,9 @@ __all__ = [
     "Response",
     "Rule",
     "Selector",
+    "SitemapSpider",
     "Spider",
+    "XMLFeedSpider",
     "__version__",
     "crawl",
     "open_crawl",

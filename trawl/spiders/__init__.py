@@ -3,22 +3,32 @@
 from trawl.spiders.crawl_spider import CrawlSpider
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.custom import CustomSettings
+from trawl.spiders.feed_spider import FeedSpider
+from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
 from trawl.spiders.outputs import ItemT, Output, Outputs
 from trawl.spiders.rules import Rule
 from trawl.spiders.running import RunningCrawl, ThrottlingControl
 from trawl.spiders.settings import SpidersSettings
+from trawl.spiders.sitemap_spider import SitemapSpider
 from trawl.spiders.spider import Spider
+from trawl.spiders.web_feed import Enclosure, FeedEntry
 
 __all__ = [
+    "CSVFeedSpider",
     "CrawlSpider",
     "Crawler",
     "CustomSettings",
+    "Enclosure",
+    "FeedEntry",
+    "FeedSpider",
     "ItemT",
     "Output",
     "Outputs",
     "Rule",
     "RunningCrawl",
+    "SitemapSpider",
     "Spider",
     "SpidersSettings",
     "ThrottlingControl",
+    "XMLFeedSpider",
 ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Self
 
@@ -11,6 +10,7 @@ from trawl.http import Request, Response, kind_of
 from trawl.links import Link
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.outputs import ItemT
+from trawl.spiders.results import each, each_later, is_later
 from trawl.spiders.rules import BoundRule, Rule, bound_rules
 from trawl.spiders.spider import Spider
 
@@ -58,10 +58,10 @@ class CrawlSpider(Spider[ItemT]):
         callback: Any,
         cb_kwargs: Mapping[str, Any] | None = None,
         follow: bool = True,
-    ) -> Iterator[Any] | AsyncIterator[Any]:
+    ) -> Iterator[Any] | AsyncGenerator[Any, None]:
         """What ``callback`` gives for a page, and then, with ``follow``, the requests for its links."""
         result = callback(response, **(cb_kwargs or {})) if callback else None
-        if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
+        if is_later(result):
             return self._later(response, result, follow)
         return self._at_once(response, result, follow)
 
@@ -113,28 +113,18 @@ class CrawlSpider(Spider[ItemT]):
 
     def _at_once(self, response: Response, result: Any, follow: bool) -> Iterator[Any]:
         if self._sees_results:
-            result = self.process_results(response, list(_each(result)))
-        yield from _each(result)
+            result = self.process_results(response, list(each(result)))
+        yield from each(result)
         if follow and self._follow_links:
             yield from self._requests_to_follow(response)
 
-    async def _later(self, response: Response, result: Any, follow: bool) -> AsyncIterator[Any]:
-        if inspect.isawaitable(result):
-            result = await result
-        if isinstance(result, AsyncIterable):
-            if self._sees_results:
-                result = [output async for output in result]
-            else:
-                async with aclosing(result) as outputs:  # type: ignore[type-var]
-                    async for output in outputs:
-                        yield output
-                result = None
+    async def _later(self, response: Response, result: Any, follow: bool) -> AsyncGenerator[Any, None]:
+        if self._sees_results:
+            result = [output async for output in each_later(result)]
+        else:
+            async with aclosing(each_later(result)) as outputs:
+                async for output in outputs:
+                    yield output
+            result = None
         for output in self._at_once(response, result, follow):
             yield output
-
-
-def _each(result: Any) -> Iterable[Any]:
-    """What a callback returned, one by one."""
-    if result is None:
-        return ()
-    return result if isinstance(result, list | tuple | Iterator) else (result,)

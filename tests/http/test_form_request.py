@@ -1,0 +1,145 @@
+"""Forms as browsers send them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trawl.http import FormRequest, Request, Response
+
+LOGIN = """
+<html><body>
+<form action="/search" name="search"><input name="q"></form>
+<form action="/login?next=1" method="post" id="login">
+  <input type="hidden" name="token" value="t&amp;1"><input name="user"><input type="password" name="password">
+  <input type="checkbox" name="keep" checked><input type="checkbox" name="news" value="yes">
+  <input type="radio" name="kind" value="a"><input type="radio" name="kind" value="b" checked>
+  <select name="lang"><option value="en">English<option selected>German
+</select>
+  <select name="first"><option disabled value="no">Choose<option value="1">One</select>
+  <select name="many" multiple><option selected value="x"><option selected value="y"><option value="z"></select>
+  <textarea name="text">
+line</textarea>
+  <input name="off" disabled value="1"><fieldset disabled><input name="also_off" value="1"></fieldset>
+  <input type="file" name="file"><input type="reset" name="reset"><input value="no name">
+  <button name="do" value="log in">Log in</button><input type="submit" name="do" value="cancel">
+  <button type="button" name="never" value="1">x</button>
+</form>
+<div id="third"><form><span class="deep"><input name="c" value="3"></span></form></div>
+<input form="login" name="outside" value="o">
+</body></html>
+"""
+
+
+def page(body: str = LOGIN, encoding: str = "utf-8") -> Response:
+    headers = {"Content-Type": f"text/html; charset={encoding}"}
+    return Response("http://a.example/dir/page?x=1", headers=headers, body=body.encode(encoding))
+
+
+def sent(request: Request) -> str:
+    return request.body.decode()
+
+
+def test_fields_are_sent_as_a_form() -> None:
+    request = FormRequest("http://a.example/", formdata={"a": "1 ü", "b": ["2", "3"], "c": None})
+    assert (request.method, sent(request)) == ("POST", "a=1+%C3%BC&b=2&b=3")
+    assert request.headers["content-type"] == "application/x-www-form-urlencoded"
+    assert FormRequest("http://a.example/").method == "GET"
+    asked = FormRequest("http://a.example/?old=1#x", formdata=[("q", "ü")], method="GET", encoding="latin-1")
+    assert (asked.url, asked.body) == ("http://a.example/?q=%FC", b"")
+    assert isinstance(request.replace(priority=1), FormRequest)
+    assert sent(request.replace(priority=1)) == sent(request)
+
+
+def test_a_form_of_a_page_is_sent_with_all_that_is_in_it() -> None:
+    request = FormRequest.from_response(page(), formid="login", formdata={"user": "me", "password": "secret"})
+    assert (request.method, request.url) == ("POST", "http://a.example/login?next=1")
+    assert sent(request).split("&") == [
+        "token=t%261",
+        "keep=on",
+        "kind=b",
+        "lang=German",
+        "first=1",
+        "many=x",
+        "many=y",
+        "text=line",
+        "outside=o",
+        "do=log+in",
+        "user=me",
+        "password=secret",
+    ]
+
+
+def test_a_field_may_be_changed_taken_away_or_added() -> None:
+    request = FormRequest.from_response(
+        page(), "no such name", "login", formdata=[("token", "2"), ("kind", None), ("lang", ["a", "b"]), ("new", 1)],
+        dont_click=True,
+    )  # fmt: skip
+    assert "token=2&lang=a&lang=b&new=1" in sent(request)
+    assert not {"kind", "do"} & {pair.partition("=")[0] for pair in sent(request).split("&")}
+
+
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({}, "http://a.example/search?q="),
+        ({"formname": "search"}, "http://a.example/search?q="),
+        ({"formnumber": 2}, "http://a.example/dir/page?c=3"),
+        ({"formnumber": -1}, "http://a.example/dir/page?c=3"),
+        ({"formxpath": "//form[@name='search']"}, "http://a.example/search?q="),
+        ({"formxpath": "//span[@class='deep']"}, "http://a.example/dir/page?c=3"),
+        ({"formcss": "#third input"}, "http://a.example/dir/page?c=3"),
+        ({"formnumber": 2, "url": "/elsewhere"}, "http://a.example/elsewhere?c=3"),
+        ({"formnumber": 2, "method": "DELETE"}, "http://a.example/dir/page?c=3"),
+    ],
+)
+def test_which_form_is_meant(options: dict[str, Any], url: str) -> None:
+    assert FormRequest.from_response(page(), **options).url == url
+
+
+@pytest.mark.parametrize(
+    ("clickdata", "expected"),
+    [(None, "do=log+in"), ({"value": "cancel"}, "do=cancel"), ({"type": "submit"}, "do=cancel"), ({"nr": 0}, "token=")],
+)
+def test_which_button_is_clicked(clickdata: dict[str, str | int] | None, expected: str) -> None:
+    request = FormRequest.from_response(page(), formid="login", clickdata=clickdata)
+    assert sent(request).split("&")[-1].startswith(expected)
+
+
+def test_a_button_may_have_an_action_of_its_own() -> None:
+    body = '<form action="/a"><input name="x" value="1"><button formaction="/b" formmethod="post">Go</button></form>'
+    request = FormRequest.from_response(page(body))
+    assert (request.method, request.url, sent(request)) == ("POST", "http://a.example/b", "x=1")
+
+
+def test_a_form_is_relative_to_the_base_and_speaks_the_encoding_of_its_page() -> None:
+    body = '<base href="http://b.example/c/"><form method="post" action="d"><input name="ü" value="ß€"></form>'
+    request = FormRequest.from_response(page(body, "iso-8859-15"))
+    assert (request.url, sent(request)) == ("http://b.example/c/d", "%FC=%DF%A4")
+    lacking = page('<form method="post"><input name="x" value="&#8364;"></form>', "iso-8859-2")
+    assert sent(FormRequest.from_response(lacking)) == "x=%26%238364%3B"
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "kind", "words"),
+    [
+        ("<p>nothing</p>", {}, ValueError, "has no form"),
+        (LOGIN, {"formnumber": 9}, IndexError, "has 3 forms: there is no form number 9"),
+        (LOGIN, {"formxpath": "//body"}, ValueError, "no form at"),
+        (LOGIN, {"formcss": "a["}, ValueError, "is not CSS"),
+        (LOGIN, {"formid": "login", "clickdata": {"name": "do"}}, ValueError, "2 elements .* there has to be one"),
+        (LOGIN, {"formid": "login", "clickdata": {"name": "x"}}, ValueError, "0 elements"),
+        (LOGIN, {"formdata": "a=1"}, ValueError, "formdata is a mapping, or pairs"),
+    ],
+)
+def test_what_cannot_be_sent_is_said(body: str, options: dict[str, Any], kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        FormRequest.from_response(page(body), **options)
+
+
+def test_options_of_a_request_are_those_of_any_other() -> None:
+    def parsed(response: Response) -> None: ...
+
+    request = FormRequest.from_response(page(), callback=parsed, meta={"a": 1}, headers={"X": "y"}, priority=2)
+    assert (request.callback, request.meta, request.headers["x"], request.priority) == (parsed, {"a": 1}, "y", 2)

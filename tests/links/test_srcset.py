@@ -1,0 +1,28 @@
+"""The addresses in an attribute."""
+
+from __future__ import annotations
+
+import pytest
+
+from trawl.links.srcset import addresses_in
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("", ()),
+        (" , ,", ()),
+        ("a.jpg", ("a.jpg",)),
+        ("a.jpg 1x, b.jpg 2x", ("a.jpg", "b.jpg")),
+        ("a.jpg 480w,\n b,c.jpg 800w ", ("a.jpg", "b,c.jpg")),
+        ("a.jpg, b.jpg", ("a.jpg", "b.jpg")),
+        ("data:image/png;base64,AA== 1x, /b 2x", ("data:image/png;base64,AA==", "/b")),
+        ("a.jpg calc(1px, 2px) , b.jpg", ("a.jpg", "b.jpg")),
+    ],
+)
+def test_a_srcset_has_several(value: str, expected: tuple[str, ...]) -> None:
+    assert addresses_in("srcset", value) == expected
+
+
+def test_another_attribute_has_one() -> None:
+    assert addresses_in("href", "a, b") == ("a, b",)
