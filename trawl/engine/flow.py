@@ -19,6 +19,7 @@ from collections.abc import Container, Mapping
 import trio
 
 from trawl.engine.callbacks import Callback, Shields, call, consume, culprits, named
+from trawl.engine.holding import Holder
 from trawl.engine.intake import Intake
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.outlet import Outlet
@@ -38,6 +39,9 @@ from trawl.throttling import Throttle
 __all__ = ["Flow", "StatusRule"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
+
+
+TOO_MANY_REQUESTS = 429
 
 
 class StatusRule:
@@ -96,7 +100,7 @@ class Flow:
         sending: Sending,
         intake: Intake,
         succession: Succession,
-        outlet: Outlet,
+        outlet: Outlet | Holder,
         spider: Spider,
         statuses: StatusRule,
         shields: Shields,
@@ -185,7 +189,8 @@ class Flow:
         elif isinstance(then, Drop):
             self._stats.inc(then.reason)
             logger.debug("%r ends: %s", turn.entry.request, then.reason)
-            await self._intake.finish(turn.lease, (), depth=0)
+            failure = "its host was given up" if then.reason == "refused" else None
+            await self._intake.finish(turn.lease, (), depth=0, failure=failure)
         else:
             await self._call_back(turn, outcome)
 
@@ -194,7 +199,8 @@ class Flow:
         response = outcome.response
         error: TrawlError | None = outcome.error
         depth = request.depth
-        outputs = Outputs(self._outlet, self._intake, depth + 1)
+        outlet = self._outlet.of(turn.lease)
+        outputs = Outputs(outlet, self._intake, depth + 1)
         if response is not None:
             meta = request.meta
             meta["depth"] = depth
@@ -210,10 +216,13 @@ class Flow:
                 await self._run(request, request.errback, "", error, None, outputs)
             else:
                 self._unheard(error)
+                outputs.failure = _failure_of(error)
         if outputs.is_cut:  # an item too many: a crawl that goes on later gives the whole page
             turn.cancel_scope.cancel()
             await trio.lowlevel.checkpoint()
-        await self._intake.finish(turn.lease, outputs.requests, depth=depth + 1)
+        await self._intake.finish(
+            turn.lease, outputs.requests, depth=depth + 1, items=outlet.given, failure=outputs.failure
+        )
 
     async def _run(
         self,
@@ -229,18 +238,18 @@ class Flow:
         try:
             await consume(call(named(self._spider, callback, default), argument, cb_kwargs), outputs, self._shields)
         except Exception as failure:
-            self._failed(request, failure)
+            self._failed(request, failure, outputs)
         except BaseExceptionGroup as group:  # a nursery that was open across a yield: with GeneratorExit, or Cancelled
             rest = group.split(trio.Cancelled)[1]
             fatal = [leaf for leaf in culprits(group) if not isinstance(leaf, Exception)]
             if rest is not None and not fatal:
-                self._failed(request, rest)
+                self._failed(request, rest, outputs)
             if fatal:
                 raise
         finally:
             state.callback_ended()
 
-    def _failed(self, request: Request, failure: BaseException) -> None:
+    def _failed(self, request: Request, failure: BaseException, outputs: Outputs) -> None:
         for leaf in culprits(failure):
             if isinstance(leaf, CloseSpider):
                 self._state.end(leaf.reason)
@@ -250,6 +259,7 @@ class Flow:
                 self._stats.inc("spider_exceptions")
                 self._stats.inc(f"spider_exceptions/{type(leaf).__name__}")
                 self._limits.failed()
+                outputs.failure = f"its callback failed: {leaf!r}"
                 logger.error("%r: the callback failed", request, exc_info=leaf)
 
     def _unheard(self, error: Exception) -> None:
@@ -259,3 +269,10 @@ class Flow:
             logger.info("%s: ignored, because the spider does not handle this status", error)
         else:
             logger.error("%s", error)
+
+
+def _failure_of(error: Exception) -> str | None:
+    """Why a request that nobody heard the error of counts as failed; None: the server has said all there is to say."""
+    if isinstance(error, HttpError) and error.response.status < 500 and error.response.status != TOO_MANY_REQUESTS:
+        return None
+    return str(error)

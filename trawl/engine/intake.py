@@ -37,6 +37,7 @@ class Intake:
         stats: Stats,
         state: State,
         origin_of: Callable[[Request], str],
+        is_durable: bool = False,
     ) -> None:
         self._admission = admission
         self._frontier = frontier
@@ -45,6 +46,7 @@ class Intake:
         self._stats = stats
         self._state = state
         self._origin_of = origin_of
+        self._is_durable = is_durable
 
     async def push(self, requests: Sequence[Request], *, depth: int, is_start: bool = False) -> None:
         """Take in the requests found at ``depth`` links from the start, and store those that are new."""
@@ -54,12 +56,28 @@ class Intake:
             await self._frontier.push_many(records)
             self._stored(records)
 
-    async def finish(self, lease: Record, requests: Sequence[Request], *, depth: int) -> None:
-        """End a lease and store what came of it, in one step."""
+    async def finish(
+        self,
+        lease: Record,
+        requests: Sequence[Request],
+        *,
+        depth: int,
+        items: Callable[[], Sequence[bytes]] = tuple,
+        failure: str | None = None,
+    ) -> None:
+        """End a lease and store what came of it, in one step.
+
+        Args:
+            lease: What has ended.
+            requests: What its callback found, at ``depth`` links from the start.
+            depth: In links.
+            items: Gives the items that go with the acknowledgement; called just before that.
+            failure: Why it counts as failed.
+        """
         records = await self.admit(requests, depth=depth) if requests else []
         if records:
             self._state.opened(len(records))
-        await self._frontier.acknowledge(lease, records)
+        await self._frontier.acknowledge(lease, records, items(), failure)
         if records:
             self._stored(records)
         self._state.ended()
@@ -168,9 +186,23 @@ class Intake:
         origin = self._origin_of(request)
         amounts = self._amounts(scopes)
         if not amounts:
-            return Record(request, scopes, origin, mark, until)
-        share = next(amount for amount in amounts if amount is not None)  # the larger goes first among its equals (F07)
-        return Record(request, scopes, origin, mark, until, share, amounts)
+            record = Record(request, scopes, origin, mark, until)
+        else:
+            share = next(amount for amount in amounts if amount is not None)  # the larger goes first (F07)
+            record = Record(request, scopes, origin, mark, until, share, amounts)
+        if not self._is_durable or self.can_be_stored(record):
+            return record
+        self._stats.inc("unstorable_requests")
+        if mark is not None:
+            await self._frontier.disclaim([mark])
+        return None
+
+    def can_be_stored(self, record: Record) -> bool:
+        """Whether the job can store a request; if not, that is said. Without a job everything can."""
+        reason = self._frontier.refusal(record) if self._is_durable else None
+        if reason is not None:
+            logger.error("%r is dropped, because the job can't store it: %s", record.request, reason)
+        return reason is None
 
     def _amounts(self, scopes: Scopes) -> Amounts:
         """The amounts that a request names of scopes with a quota; empty where it names none."""

@@ -77,9 +77,10 @@ class Outlet:
         collected: Keeps every finished item too, if given.
         stats: Counts ``item_scraped_count``, ``item_dropped_count`` and ``item_error_count``.
         limit: Lets items through between the pipelines and the sinks; None: all.
+        is_held: Items are held until they are acknowledged, and counted then.
     """
 
-    __slots__ = ("_collected", "_is_direct", "_limit", "_processor", "_sinks", "_spider", "_stats")
+    __slots__ = ("_collected", "_is_direct", "_is_held", "_limit", "_processor", "_sinks", "_spider", "_stats")
 
     def __init__(
         self,
@@ -89,6 +90,8 @@ class Outlet:
         collected: list[object] | None,
         stats: Stats,
         limit: ItemLimit | None = None,
+        *,
+        is_held: bool = False,
     ) -> None:
         self._processor = processor
         self._spider = spider
@@ -96,7 +99,16 @@ class Outlet:
         self._collected = collected
         self._stats = stats
         self._limit = limit
+        self._is_held = is_held
         self._is_direct = processor.is_empty and len(self._sinks) <= 1 and limit is None
+
+    def of(self, lease: object) -> Outlet:
+        """Where the items of one request go: here."""
+        return self
+
+    def given(self) -> Sequence[bytes]:
+        """The items that are to go with an acknowledgement: none, they are gone already."""
+        return ()
 
     def put_nowait(self, item: object) -> bool:
         """Take an item if that needs no waiting; False when it does."""
@@ -110,8 +122,8 @@ class Outlet:
         self._taken(item)
         return True
 
-    async def put(self, item: object) -> None:
-        """Take an item, waiting for the pipelines and for room in the sinks. A checkpoint.
+    async def put(self, item: object) -> object | None:
+        """Take an item, waiting for the pipelines and for room in the sinks; the item as it went on. A checkpoint.
 
         Raises:
             Full: It is one more than the crawl is to deliver.
@@ -125,11 +137,11 @@ class Outlet:
             except DropItem as drop:
                 logger.info("item dropped: %s", drop)
                 self._stats.inc("item_dropped_count")
-                return
+                return None
             except Exception:
                 logger.exception("a pipeline failed on an item")
                 self._stats.inc("item_error_count")
-                return
+                return None
         if limit is not None:
             limit.take()
         for sink in self._sinks:
@@ -139,8 +151,11 @@ class Outlet:
                 # The writer has failed, and its failure is about to cancel the crawl: not this callback's error.
                 await trio.sleep_forever()
         self._taken(item)
+        return item
 
     def _taken(self, item: object) -> None:
+        if self._is_held:
+            return
         self._stats.inc("item_scraped_count")
         if self._collected is not None:
             self._collected.append(item)

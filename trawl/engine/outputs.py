@@ -6,6 +6,7 @@ from typing import Protocol
 
 import trio
 
+from trawl.engine.holding import Holding
 from trawl.engine.limits import Full
 from trawl.engine.outlet import Outlet
 from trawl.http import Request
@@ -32,17 +33,19 @@ class Outputs:
     Attributes:
         requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
         items: How many items it gave so far.
+        failure: Why the request counts as failed; None: it does not.
         is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
     """
 
-    __slots__ = ("_depth", "_outlet", "_store", "is_cut", "items", "requests")
+    __slots__ = ("_depth", "_outlet", "_store", "failure", "is_cut", "items", "requests")
 
-    def __init__(self, outlet: Outlet, store: Store, depth: int) -> None:
+    def __init__(self, outlet: Outlet | Holding, store: Store, depth: int) -> None:
         self._outlet = outlet
         self._store = store
         self._depth = depth
         self.requests: list[Request] = []
         self.items: int = 0
+        self.failure: str | None = None
         self.is_cut: bool = False
 
     def take_nowait(self, output: object) -> bool:

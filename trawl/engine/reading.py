@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
 from trawl.engine.callbacks import Shields, culprits
+from trawl.engine.holding import Holder
 from trawl.engine.intake import Intake
 from trawl.engine.outlet import Outlet
 from trawl.engine.outputs import BATCH, Outputs
@@ -23,7 +25,7 @@ from trawl.errors import CloseSpider
 from trawl.http import Request
 from trawl.spiders import Spider
 
-__all__ = ["MOST_PENDING", "Reading"]
+__all__ = ["MOST_PENDING", "Beginning", "Reading"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -31,19 +33,45 @@ MOST_PENDING = 10_000
 """``start()`` is not read further while so many requests are pending."""
 
 
+class Beginning(Protocol):
+    """What a job knows of ``start()``."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it came to its end in an earlier run: it is not read again."""
+        ...
+
+    async def end(self, items: Sequence[bytes]) -> None:
+        """Note that it has come to its end, and store its items, in one step."""
+        ...
+
+
 class Reading:
     """Moves what ``start()`` yields into the crawl.
+
+    With a job, a ``start()`` that came to its end is not read again by a later run. One that was cut off is, from its
+    beginning: what it asked for then was seen already, and is dropped.
 
     Attributes:
         has_failed: ``start()`` raised.
     """
 
-    def __init__(self, *, spider: Spider, intake: Intake, outlet: Outlet, shields: Shields, state: State) -> None:
+    def __init__(
+        self,
+        *,
+        spider: Spider,
+        intake: Intake,
+        outlet: Outlet | Holder,
+        shields: Shields,
+        state: State,
+        beginning: Beginning | None = None,
+    ) -> None:
         self._spider = spider
         self._intake = intake
         self._outlet = outlet
         self._shields = shields
         self._state = state
+        self._beginning = beginning
         self._may_read = trio.Event()
         self._permits = 0
         self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
@@ -65,7 +93,8 @@ class Reading:
         """Read to the end. It counts as one open request, so that the crawl is not idle before it is done."""
         try:
             with self._scope:
-                await self._read()
+                if self._beginning is None or not self._beginning.is_over:
+                    await self._read()
         except Exception as failure:
             self._failed(failure)
         except BaseExceptionGroup as group:
@@ -78,7 +107,8 @@ class Reading:
             self._state.pulse.beat()
 
     async def _read(self) -> None:
-        outputs = Outputs(self._outlet, self._intake, 0)
+        outlet = self._outlet.of(None)
+        outputs = Outputs(outlet, self._intake, 0)
         async with aclosing(_asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:
@@ -89,7 +119,7 @@ class Reading:
                 try:
                     output = await anext(started)
                 except StopAsyncIteration:
-                    return
+                    break
                 with self._shields.shielded():
                     if isinstance(output, Request):
                         self._permits -= 1
@@ -99,6 +129,9 @@ class Reading:
                     elif not outputs.take_nowait(output):
                         await outputs.take(output)
                     await trio.lowlevel.checkpoint()
+        if self._beginning is not None:
+            with self._shields.shielded():
+                await self._beginning.end(outlet.given())
 
     def _failed(self, failure: BaseException) -> None:
         for leaf in culprits(failure):

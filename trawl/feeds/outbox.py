@@ -107,8 +107,13 @@ class Outbox:
         """Say that ``count`` items came into the outbox with an acknowledgement."""
         self._expected += count
         self._some.set()
-        if self._expected - self._copied > MOST_BEHIND:
+        if self.is_behind:
             self._urgent.set()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits for the feeds that :meth:`room` would wait."""
+        return self._expected - self._copied > MOST_BEHIND
 
     async def room(self) -> None:
         """Return when the feeds are not too far behind. A checkpoint only if they are.
@@ -116,7 +121,7 @@ class Outbox:
         Raises:
             FeedError: A feed can't be written any more.
         """
-        while self._expected - self._copied > MOST_BEHIND and self._error is None and not self._is_closed:
+        while self.is_behind and self._error is None and not self._is_closed:
             await self._room.wait()
         if self._error is not None:
             raise self._error

@@ -287,6 +287,10 @@ class JobStore(Protocol):
         """Have everything kept so far written; on disk when it returns. A checkpoint."""
         ...
 
+    async def give(self, items: Sequence[bytes]) -> None:
+        """Put items that came of no request, those of ``start()``, into the outbox; on disk when it returns."""
+        ...
+
     async def outbox_after(self, position: int, most: int) -> Sequence[OutboxItem]:
         """Up to ``most`` items after ``position``, in order; none when there is none yet. A checkpoint."""
         ...

@@ -6,6 +6,7 @@ kinds apart (``response_status_count/200``). The keys every crawl keeps are list
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar, overload
 
 __all__ = ["Stat", "Stats"]
@@ -44,6 +45,10 @@ class Stats:
     def set(self, key: str, value: Stat) -> None:
         """Put ``value`` under ``key``, whatever was there."""
         self._values[key] = value
+
+    def take_up(self, values: Mapping[str, Stat]) -> None:
+        """Go on from what an earlier run has counted, in place of all there is."""
+        self._values = dict(values)
 
     def max(self, key: str, value: float) -> None:
         """Keep the larger of ``value`` and what is under ``key``."""

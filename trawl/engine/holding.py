@@ -1,0 +1,160 @@
+"""Items with a job: held until their request is acknowledged, so that a kill leaves neither half of them nor two each.
+
+A callback's items pass the pipelines as it gives them, are encoded, and come into the job's outbox in the transaction
+that acknowledges the request. Memory holds at most :data:`MOST_ITEMS` of one callback, or :data:`MOST_BYTES`; what is
+more is spilled to the job's disk, where it waits for the same transaction, and is forgotten if that never comes (C4).
+
+Items of ``start()`` belong to no request. They wait in memory until it has ended, and come into the outbox in the
+transaction that notes that. One that never ends gives its items away when they are too many; these come twice if the
+process is killed before it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+from trawl.engine.outlet import Outlet
+from trawl.errors import FeedError
+from trawl.frontier import Frontier, JobStore, Record
+from trawl.observe import Stats
+
+__all__ = ["MOST_BYTES", "MOST_ITEMS", "Holder", "Holding", "ItemStore"]
+
+MOST_ITEMS = 1000
+"""Items of one callback that are held in memory."""
+
+MOST_BYTES = 1 << 20
+"""Bytes of them."""
+
+
+class ItemStore(Protocol):
+    """What encodes items for the outbox, and copies them from there to the feeds."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no feed, so that nothing need be stored."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits for the feeds that :meth:`room` would wait."""
+        ...
+
+    def encode(self, item: object) -> bytes | None:
+        """An item as it is stored; None for one that can't be written, which is logged and counted."""
+        ...
+
+    def acknowledged(self, count: int) -> None:
+        """Say that ``count`` items come into the outbox."""
+        ...
+
+    async def room(self) -> None:
+        """Return when the feeds are not too far behind."""
+        ...
+
+
+class Holder:
+    """Makes what holds the items of each callback.
+
+    Args:
+        outlet: The pipelines, and where else items go.
+        store: Encodes items.
+        frontier: Spills items.
+        job: Whose outbox it is.
+        stats: Counts ``item_scraped_count`` with the acknowledgement.
+        collected: Keeps acknowledged items too, if given.
+    """
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        store: ItemStore,
+        frontier: Frontier,
+        job: JobStore,
+        stats: Stats,
+        collected: list[object] | None,
+    ) -> None:
+        self.outlet: Outlet = outlet
+        self.store: ItemStore = store
+        self.frontier: Frontier = frontier
+        self.job: JobStore = job
+        self.stats: Stats = stats
+        self.collected: list[object] | None = collected
+
+    def of(self, lease: Record | None) -> Holding:
+        """What holds the items of a request's callback; of ``start()`` where there is no request."""
+        return Holding(self, lease)
+
+
+class Holding:
+    """The items of one callback: its outlet, as long as it runs."""
+
+    __slots__ = ("_bytes", "_count", "_finished", "_holder", "_items", "_lease", "_spilled")
+
+    def __init__(self, holder: Holder, lease: Record | None) -> None:
+        self._holder = holder
+        self._lease = lease
+        self._items: list[bytes] = []
+        self._finished: list[object] = []
+        self._bytes = 0
+        self._count = 0
+        self._spilled = 0
+
+    def put_nowait(self, item: object) -> bool:
+        """Take an item if that needs no waiting; False when it does."""
+        holder = self._holder
+        if self._is_full or holder.store.is_behind or not holder.outlet.put_nowait(item):
+            return False
+        self._hold(item)
+        return True
+
+    async def put(self, item: object) -> None:
+        """Take an item, waiting for the pipelines, for the disk and for feeds that are behind. A checkpoint."""
+        holder = self._holder
+        try:
+            await holder.store.room()
+        except FeedError:
+            await trio.sleep_forever()  # noqa: ASYNC120 - the writer has failed, and that is about to cancel the crawl
+        finished = await holder.outlet.put(item)
+        if finished is None:
+            return
+        self._hold(finished)
+        if self._is_full:
+            await self._spill()
+
+    def given(self) -> Sequence[bytes]:
+        """The items that go with the acknowledgement, counted as scraped from here on: call it just before that."""
+        holder = self._holder
+        if self._count:
+            holder.stats.inc("item_scraped_count", self._count)
+            if holder.collected is not None:
+                holder.collected += self._finished
+            holder.store.acknowledged(len(self._items) + self._spilled)
+        return self._items
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._items) >= MOST_ITEMS or self._bytes >= MOST_BYTES
+
+    def _hold(self, item: object) -> None:
+        holder = self._holder
+        self._count += 1
+        if holder.collected is not None:
+            self._finished.append(item)
+        encoded = None if holder.store.is_empty else holder.store.encode(item)
+        if encoded is not None:
+            self._items.append(encoded)
+            self._bytes += len(encoded)
+
+    async def _spill(self) -> None:
+        items, self._items, self._bytes = self._items, [], 0
+        if self._lease is not None:
+            await self._holder.frontier.spill(self._lease, items)
+            self._spilled += len(items)
+            return
+        self._items = items
+        await self._holder.job.give(self.given())
+        self._items, self._finished, self._count = [], [], 0
