@@ -259,7 +259,6 @@ async def crawl_with(
     stats = Stats()
     instance = _made(spider, spider_args, Crawler(settings, stats, spider))
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
-    stats = Stats()
     middleware = settings.of(MiddlewareSettings)
     guard = _guard(settings, instance, is_real=transport is None)
     feeds = await open_feeds(
