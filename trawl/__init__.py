@@ -1,12 +1,32 @@
-"""A polite, fast web crawler on Trio: Scrapy's habits, exact throttling, tests on a virtual clock."""
+"""A polite, fast web crawler on Trio: Scrapy's habits, exact throttling, tests on a virtual clock.
 
-from trawl.crawl import CrawlResult, OpenCrawl, crawl, open_crawl, run
-from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
-from trawl.http import FormRequest, Request, Response
-from trawl.items import Field, Item
-from trawl.links import Link, LinkExtractor
-from trawl.selectors import Selector
-from trawl.spiders import CrawlSpider, CSVFeedSpider, FeedEntry, FeedSpider, Rule, SitemapSpider, Spider, XMLFeedSpider
+Names are loaded when they are first asked for: who needs a request does not wait for the engine.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trawl.crawl import CrawlResult, OpenCrawl, crawl, open_crawl, run
+    from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
+    from trawl.http import FormRequest, Request, Response
+    from trawl.items import Field, Item
+    from trawl.links import Link, LinkExtractor
+    from trawl.selectors import Selector
+    from trawl.spiders import (
+        CrawlSpider,
+        CSVFeedSpider,
+        FeedEntry,
+        FeedSpider,
+        Rule,
+        SitemapSpider,
+        Spider,
+        XMLFeedSpider,
+    )
 
 __all__ = [
     "CSVFeedSpider",
@@ -38,3 +58,76 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "CSVFeedSpider": "trawl.spiders",
+    "CloseSpider": "trawl.exceptions",
+    "CrawlResult": "trawl.crawl",
+    "CrawlSpider": "trawl.spiders",
+    "DropItem": "trawl.exceptions",
+    "FeedEntry": "trawl.spiders",
+    "FeedSpider": "trawl.spiders",
+    "Field": "trawl.items",
+    "FormRequest": "trawl.http",
+    "HttpError": "trawl.exceptions",
+    "IgnoreRequest": "trawl.exceptions",
+    "Item": "trawl.items",
+    "Link": "trawl.links",
+    "LinkExtractor": "trawl.links",
+    "OpenCrawl": "trawl.crawl",
+    "Request": "trawl.http",
+    "Response": "trawl.http",
+    "Rule": "trawl.spiders",
+    "Selector": "trawl.selectors",
+    "SitemapSpider": "trawl.spiders",
+    "Spider": "trawl.spiders",
+    "XMLFeedSpider": "trawl.spiders",
+    "crawl": "trawl.crawl",
+    "open_crawl": "trawl.crawl",
+    "run": "trawl.crawl",
+}
+_PARTS = frozenset(
+    {
+        "errors",
+        "exceptions",
+        "feeds",
+        "http",
+        "items",
+        "links",
+        "middleware",
+        "pipelines",
+        "selectors",
+        "settings",
+        "spiders",
+        "throttling",
+        "transport",
+    }
+)
+"""Modules that can be used without being imported by name."""
+
+if not TYPE_CHECKING:  # a checker is to know a misspelled name
+
+    def __getattr__(name: str) -> Any:
+        if name in _PARTS:
+            return import_module(f"{__name__}.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps ``trawl.crawl`` the function: importing the module of that name would put the module in its place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "crawl" and isinstance(value, ModuleType):
+            value = value.crawl
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

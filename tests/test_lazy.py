@@ -1,0 +1,56 @@
+"""``import trawl`` loads nothing that is not used yet, and every name is there when it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import FunctionType
+
+import pytest
+
+import trawl
+
+
+def printed(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_the_package_loads_no_library_and_no_part_of_it() -> None:
+    program = "import sys; was = set(sys.modules); import trawl; print(sorted(set(sys.modules) - was - {'trawl'}))"
+    heavy = {"attrs", "ada_url", "httpx", "lxml", "msgspec", "parsel", "rich", "trio", "typer"}
+    loaded = printed(program)
+    assert not [name for name in heavy if f"'{name}'" in loaded]
+    assert "'trawl." not in loaded
+
+
+@pytest.mark.parametrize("name", trawl.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(trawl, name) is not None
+    assert name in dir(trawl)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Sipder'"):
+        trawl.__getattribute__("Sipder")
+    assert not hasattr(trawl, "Sipder")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import trawl.crawl; print(trawl.crawl)",
+        "import trawl; trawl.run; from trawl.crawl import crawl_with; print(trawl.crawl)",
+    ],
+)
+def test_crawl_is_the_function_however_its_module_is_imported(program: str) -> None:
+    assert printed(program).startswith("<function crawl ")
+
+
+def test_the_function_and_its_module_are_apart() -> None:
+    assert isinstance(trawl.crawl, FunctionType)
+    assert sys.modules["trawl.crawl"].crawl is trawl.crawl
+
+
+def test_what_spiders_use_needs_no_import_of_its_own() -> None:
+    assert printed("import trawl; print(trawl.spiders.Spider, trawl.http.Request)").count("<class 'trawl.") == 2
