@@ -1,0 +1,261 @@
+"""A job: a directory with one database, which one process at a time works on.
+
+::
+
+    DIR/lock        held while a process has the job
+    DIR/job.db      everything; with job.db-wal and job.db-shm beside it while it is open
+
+The frontier (``trawl.frontier.sqlite``) and what is kept beside it share the transactions of :class:`Commits`. What is
+kept and how far the feeds have come is written with whatever transaction comes next, so that it costs nothing by itself
+and is never newer or older than the acknowledgements it belongs to.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+
+import trio
+
+from trawl.blocking import Blocking
+from trawl.errors import UsageError
+from trawl.frontier.base import OutboxItem
+from trawl.frontier.commits import Commits
+from trawl.frontier.lock import LOCK_NAME, JobLock
+from trawl.frontier.outbox import Outbox
+from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, connect
+from trawl.frontier.trouble import job_error
+
+__all__ = ["Job", "open_job"]
+
+
+class Job:
+    """An open job; :func:`open_job` makes it. It is the :class:`~trawl.frontier.JobStore` of a crawl.
+
+    Attributes:
+        directory: Where it is.
+        is_new: It has just been made: nothing was kept or stored before.
+        commits: Its transactions, shared with the frontier.
+        outbox: Its items that are on their way to the feeds.
+    """
+
+    def __init__(self, directory: Path, opened: _Opened, blocking: Blocking) -> None:
+        self.directory: Path = directory
+        self.is_new: bool = opened.is_new
+        self.outbox: Outbox = Outbox(opened.outbox_start, opened.outbox_end)
+        self.commits: Commits = Commits(opened.connection, blocking, directory, self._beside)
+        self._connection = opened.connection
+        self._lock = opened.lock
+        self._blocking = blocking
+        self._kept = opened.kept
+        self._changed: dict[str, bytes | None] = {}
+        self._also: list[Callable[[sqlite3.Connection], object]] = []
+        self._stored_start = opened.outbox_start
+        self._stored_end = opened.outbox_end
+        self._hooks: list[Callable[[], None]] = []
+        self._is_open = True
+
+    @property
+    def kept(self) -> Mapping[str, bytes]:
+        """What was kept under each name, up to date."""
+        return MappingProxyType(self._kept)
+
+    @property
+    def outbox_end(self) -> int:
+        """The position of the last item that is in the outbox for good; 0 when there was none."""
+        return self.outbox.end
+
+    @property
+    def outbox_start(self) -> int:
+        """The position that :meth:`outbox_done` last told."""
+        return self.outbox.start
+
+    def keep(self, name: str, blob: bytes | None) -> None:
+        """Have ``blob`` written under ``name`` with the next transaction; None forgets the name. Waits for nothing."""
+        if blob is None:
+            self._kept.pop(name, None)
+        else:
+            self._kept[name] = blob
+        self._changed[name] = blob
+
+    def before_commit(self, hook: Callable[[], None]) -> None:
+        """Have ``hook`` called just before each transaction, in Trio's thread; it may call :meth:`keep`.
+
+        It must be quick and must not fail: a failure ends the job's writing.
+        """
+        self._hooks.append(hook)
+
+    def also(self, run: Callable[[sqlite3.Connection], object]) -> None:
+        """Have ``run`` called inside the next transaction, for what nobody waits for. Waits for nothing."""
+        self._also.append(run)
+
+    async def commit(self) -> None:
+        """Have everything kept so far written; on disk when it returns. A checkpoint.
+
+        Raises:
+            JobError: It can't be written.
+        """
+        await self.commits.do(_nothing, _nothing)
+
+    async def give(self, items: Sequence[bytes]) -> None:
+        """Put items that came of no request, those of ``start()``, into the outbox; on disk when it returns.
+
+        Raises:
+            JobError: They can't be written.
+        """
+
+        def run(connection: sqlite3.Connection) -> tuple[list[OutboxItem] | None, int]:
+            return self.outbox.add(connection, 0, items, is_spilled=False), self.outbox.next_position
+
+        await self.commits.do(run, lambda added: self.outbox.added(*added))
+
+    async def outbox_after(self, position: int, most: int) -> Sequence[OutboxItem]:
+        """Up to ``most`` items after ``position``, in order; none when there is none yet. A checkpoint.
+
+        Raises:
+            JobError: They can't be read.
+        """
+        found = self.outbox.after(position, most)
+        if found is None:
+            return await self.commits.do(
+                lambda connection: Outbox.read(connection, position, most), lambda items: items, is_writing=False
+            )
+        await trio.lowlevel.checkpoint()
+        return found
+
+    def outbox_done(self, position: int) -> None:
+        """The items up to ``position`` are written: forget them, with the next transaction. Waits for nothing.
+
+        Raises:
+            ValueError: There is no such item yet, or a later one was told before.
+        """
+        self.outbox.done(position)
+
+    async def aclose(self) -> None:
+        """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.
+
+        Raises:
+            JobError: What was kept could not be written.
+        """
+        if not self._is_open:
+            await trio.lowlevel.checkpoint()
+            return
+        with trio.CancelScope(shield=True):  # a disk limits it, as it limits each commit
+            try:
+                if self.commits.failure is None:
+                    await self.commit()
+            finally:
+                self._is_open = False
+                await self._blocking.run(self._connection.close)  # noqa: ASYNC102 - shielded
+                self._lock.release()
+
+    def abandon(self) -> None:
+        """Let go of the job as a killed process would: nothing more is written. For tests of resuming."""
+        self._is_open = False
+        self._connection.close()
+        self._lock.release()
+
+    def _beside(self) -> Callable[[sqlite3.Connection], None]:
+        """What the next transaction writes besides its steps."""
+        for hook in self._hooks:
+            hook()
+        changed, self._changed = self._changed, {}
+        also, self._also = self._also, []
+        start = self.outbox.start
+
+        def write(connection: sqlite3.Connection) -> None:
+            for run in also:
+                run(connection)
+            for name, blob in changed.items():
+                if blob is None:
+                    connection.execute("DELETE FROM kept WHERE name = ?", (name,))
+                else:
+                    connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
+            self._write_outbox(connection, start)
+
+        return write
+
+    def _write_outbox(self, connection: sqlite3.Connection, start: int) -> None:
+        if start != self._stored_start:
+            connection.execute("DELETE FROM outbox WHERE position <= ?", (start,))
+            connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_start', ?)", (start,))
+            self._stored_start = start
+        end = self.outbox.next_position
+        if end != self._stored_end:
+            connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_end', ?)", (end,))
+            self._stored_end = end
+
+
+async def open_job(directory: str | PathLike[str], blocking: Blocking, *, busy_seconds: float = BUSY_SECONDS) -> Job:
+    """The job in ``directory``, which is made if it is not there. A checkpoint.
+
+    Args:
+        directory: New, empty, or with a job in it.
+        blocking: How blocking work is done.
+        busy_seconds: How long another program may hold the database before that is an error.
+
+    Raises:
+        JobError: Another process is at work on it; or it is damaged, of a newer version, or can't be written.
+        UsageError: It is no directory, or one with something else in it.
+    """
+    path = Path(directory)
+    return Job(path, await blocking.run(_Opened, path, busy_seconds), blocking)
+
+
+class _Opened:
+    """What opening a job takes from the disk."""
+
+    def __init__(self, directory: Path, busy_seconds: float) -> None:
+        _make(directory)
+        self.lock = JobLock(directory)
+        try:
+            try:
+                self.connection, self.is_new = connect(directory, busy_seconds=busy_seconds)
+                try:
+                    self._read()
+                except BaseException:
+                    self.connection.close()
+                    raise
+            except sqlite3.Error as error:
+                raise job_error(directory, error) from error
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _read(self) -> None:
+        connection = self.connection
+        connection.execute("BEGIN IMMEDIATE")
+        # What can't be written is to be known now, and not with the first page.
+        connection.execute(
+            "INSERT INTO state VALUES ('openings', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
+        )
+        connection.execute("DELETE FROM spilled")  # items of requests that come back, and will give them again
+        connection.execute("COMMIT")
+        self.kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
+        state: dict[str, int] = dict(connection.execute("SELECT name, value FROM state"))
+        self.outbox_start = state.get("outbox_start", 0)
+        self.outbox_end = state.get("outbox_end", 0)
+
+
+def _make(directory: Path) -> None:
+    """Have the directory there, and nothing in it that is not a job's."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        strangers = [path.name for path in directory.iterdir() if path.name != LOCK_NAME]
+    except FileExistsError as error:
+        raise UsageError(f"job {directory}: it is no directory") from error
+    except NotADirectoryError as error:
+        raise UsageError(f"job {directory}: a part of its path is no directory") from error
+    except OSError as error:
+        raise job_error(directory, error) from error
+    if strangers and DATABASE_NAME not in strangers:
+        raise UsageError(
+            f"job {directory}: there is something else in it ({min(strangers)}): give a new or empty directory"
+        )
+
+
+def _nothing(given: object) -> None:
+    """The step that only lets the transaction come."""

@@ -1,0 +1,170 @@
+"""A job's database: its tables, its version, and how it is opened.
+
+``synchronous`` is NORMAL, not FULL. With a write-ahead log that means that a transaction is on disk, as far as this
+process can put it there, when its commit returns: killing the process loses nothing. What a power cut or a kernel crash
+can take are the last transactions as a whole, never a part of one and never an earlier one: pages fetched in those
+seconds are fetched again. FULL would add one ``fsync`` to each commit, 1 to 10 ms on common disks, to save that.
+
+Nothing that a job's directory holds is trusted: the schema must be ours to the letter (a trigger or a view would run
+with our commands), functions in a schema are off, and no extension can be loaded.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from trawl.errors import JobError, UsageError
+
+__all__ = ["APPLICATION_ID", "DATABASE_NAME", "SCHEMA_VERSION", "connect", "connect_to_read"]
+
+DATABASE_NAME = "job.db"
+"""The database in a job's directory."""
+
+SCHEMA_VERSION = 1
+"""Goes up with every change that an older trawl could not work with."""
+
+APPLICATION_ID = 0x7472776C
+"""Marks the file as ours: ``trwl``."""
+
+BUSY_SECONDS = 5.0
+"""How long another program may hold the database before that is an error."""
+
+CACHE_BYTES = 16 << 20
+"""What SQLite keeps of the database in memory."""
+
+LOG_PAGES = 4000
+"""Pages of 4 KiB in the write-ahead log before they are copied to the database."""
+
+_TABLES = (
+    # A pending request, leased or not. `ord` is its order of coming; with the index it is the order of its lane.
+    "CREATE TABLE request (ord INTEGER PRIMARY KEY, lane INTEGER NOT NULL, priority INTEGER NOT NULL,"
+    " share REAL NOT NULL, record BLOB NOT NULL)",
+    "CREATE INDEX request_lane ON request (lane, priority, share)",
+    # A request that ended in an error, so that it can be queued again.
+    "CREATE TABLE failed (ord INTEGER PRIMARY KEY, lane INTEGER NOT NULL, failed_at REAL NOT NULL,"
+    " reason TEXT NOT NULL, record BLOB NOT NULL)",
+    "CREATE TABLE seen (fingerprint BLOB PRIMARY KEY) WITHOUT ROWID",
+    # Items of requests that have not ended, and of those that have.
+    "CREATE TABLE spilled (ord INTEGER, n INTEGER, item BLOB NOT NULL, PRIMARY KEY (ord, n)) WITHOUT ROWID",
+    "CREATE TABLE outbox (position INTEGER PRIMARY KEY, item BLOB NOT NULL)",
+    "CREATE TABLE kept (name TEXT PRIMARY KEY, blob BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+)
+
+
+def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sqlite3.Connection, bool]:
+    """The job's database, open for writing, made if it is not there; and whether it was made now.
+
+    Raises:
+        sqlite3.Error: It can't be opened, read or written.
+        JobError: It is of a newer version, or was changed by something else.
+        UsageError: It is no job of ours.
+    """
+    _look_at_file(directory)
+    # One thread at a time uses it, never the same: the check of sqlite3 would only see that they differ.
+    connection = sqlite3.connect(
+        directory / DATABASE_NAME, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _configure(connection)
+        is_new = _is_empty(connection)
+        if is_new:
+            connection.execute("PRAGMA journal_mode = WAL")
+            _create(connection)
+        _check(connection, directory)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection, is_new
+
+
+def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    """The job's database, open for reading beside the process that may be at work on it.
+
+    Raises:
+        sqlite3.Error: It can't be opened or read.
+        JobError: It is of a newer version, or was changed by something else.
+        UsageError: There is no job.
+    """
+    path = directory / DATABASE_NAME
+    if not path.is_file():
+        raise UsageError(f"job {directory}: there is no job in this directory")
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro",
+        timeout=busy_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=True,
+    )
+    try:
+        _configure(connection)
+        _check(connection, directory)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _look_at_file(directory: Path) -> None:
+    """SQLite takes an empty file for a new database, and deletes the log beside it that could still be read."""
+    database, log = directory / DATABASE_NAME, directory / f"{DATABASE_NAME}-wal"
+    try:
+        is_lost = log.stat().st_size > 0 and (not database.exists() or not database.stat().st_size)
+    except FileNotFoundError:
+        return
+    if is_lost:
+        raise sqlite3.DatabaseError("the database is empty, but its log is not: malformed")
+
+
+def _configure(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute(f"PRAGMA cache_size = {-(CACHE_BYTES >> 10)}")
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether nothing was ever written: the file is new, or its maker was killed before its first transaction."""
+    tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return not tables and not _pragma(connection, "application_id")
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check(connection: sqlite3.Connection, directory: Path) -> None:
+    path = directory / DATABASE_NAME
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise UsageError(f"job {directory}: {path.name} is no job of trawl: give a new or empty directory")
+    version = _pragma(connection, "user_version")
+    if version > SCHEMA_VERSION:
+        raise JobError(
+            f"job {directory}: a newer trawl wrote it (version {version}; this one knows {SCHEMA_VERSION}):"
+            " go on with that one, or in a new directory",
+            str(directory),
+        )
+    rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    if {row[0] for row in rows} != set(_TABLES):
+        raise JobError(
+            f"job {directory}: its tables are not those that trawl makes: something changed it", str(directory)
+        )
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value

@@ -1,0 +1,146 @@
+"""A lane of a stored frontier, as far as memory knows it: how many it has, its best, and a few records at hand.
+
+Everything pending is in the database. Memory holds, for each lane with something in it, a count, the key of the best
+record that is not at hand, and at most a few records themselves. What is at hand can be dropped at any time: it is
+stored. So memory grows with the lanes (about 0.6 kB each), never with the records.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+import trio
+
+from trawl.frontier.base import LaneKey, Record, SortKey
+
+__all__ = ["AT_HAND", "AT_HAND_IN_ALL", "Shelf", "Shelves"]
+
+AT_HAND = 64
+"""Records of one lane that are kept in memory, besides those that are leased."""
+
+AT_HAND_IN_ALL = 8192
+"""The same of all lanes together; lanes that were not used for the longest time lose theirs first."""
+
+Held: TypeAlias = "tuple[SortKey, Record | bytes]"
+"""A record at hand, as it was pushed, or its bytes."""
+
+
+class Shelf:
+    """One lane.
+
+    Attributes:
+        lane: Which.
+        number: Its number in the database.
+        pending: Records that are stored and not leased.
+        leased: Records that are leased.
+        at_hand: A heap of the records in memory.
+        beyond: The key of the best pending record that is not at hand; None: all are.
+        reading: Set when a reading of the lane that is on its way has ended; None: there is none.
+    """
+
+    __slots__ = ("at_hand", "beyond", "lane", "leased", "number", "pending", "reading")
+
+    def __init__(self, lane: LaneKey, number: int) -> None:
+        self.lane: LaneKey = lane
+        self.number: int = number
+        self.pending: int = 0
+        self.leased: int = 0
+        self.at_hand: list[Held] = []
+        self.beyond: SortKey | None = None
+        self.reading: trio.Event | None = None
+
+    def best(self) -> SortKey | None:
+        """The key of the best pending record."""
+        if not self.at_hand:
+            return self.beyond
+        first = self.at_hand[0][0]
+        return first if self.beyond is None else min(first, self.beyond)
+
+    def has_best_at_hand(self) -> bool:
+        """Whether the best pending record, if there is one, is in memory."""
+        return self.beyond is None or (bool(self.at_hand) and self.at_hand[0][0] < self.beyond)
+
+    def ready(self, wanted: int) -> bool:
+        """Whether its ``wanted`` best records are all in memory."""
+        if self.beyond is None:
+            return True
+        if len(self.at_hand) < wanted:
+            return False
+        return sum(key < self.beyond for key, _ in self.at_hand) >= wanted
+
+    def drop(self) -> int:
+        """Keep none of its records at hand; how many it had."""
+        if not self.at_hand:
+            return 0
+        best = self.at_hand[0][0]
+        self.beyond = best if self.beyond is None else min(best, self.beyond)
+        dropped, self.at_hand = len(self.at_hand), []
+        return dropped
+
+
+class Shelves:
+    """All lanes that have something pending or leased.
+
+    Attributes:
+        by_lane: The lanes, in the order of coming.
+        held: Records at hand in all lanes.
+    """
+
+    __slots__ = ("_used", "by_lane", "held")
+
+    def __init__(self) -> None:
+        self.by_lane: dict[LaneKey, Shelf] = {}
+        self.held: int = 0
+        self._used: OrderedDict[Shelf, None] = OrderedDict()  # those with records at hand, the longest unused first
+
+    def place(self, shelf: Shelf, key: SortKey, record: Record | bytes) -> None:
+        """Note one more pending record; keep it at hand where it is among the best and there is room."""
+        shelf.pending += 1
+        if len(shelf.at_hand) < AT_HAND and (shelf.beyond is None or key < shelf.beyond):
+            self._hold(shelf, key, record)
+        elif shelf.beyond is None or key < shelf.beyond:
+            shelf.beyond = key
+
+    def take(self, shelf: Shelf, most: int) -> list[Held]:
+        """Take up to ``most`` of the best, as far as they are at hand; they are leased."""
+        taken: list[Held] = []
+        while len(taken) < most and shelf.at_hand and shelf.has_best_at_hand():
+            taken.append(heappop(shelf.at_hand))
+        self.held -= len(taken)
+        shelf.pending -= len(taken)
+        shelf.leased += len(taken)
+        if shelf.at_hand:
+            self._used.move_to_end(shelf)
+        else:
+            self._used.pop(shelf, None)
+        return taken
+
+    def refill(self, shelf: Shelf, rows: list[Held], beyond: SortKey | None) -> None:
+        """Take over what was read of a lane: its best pending records, and from which key on there may be others."""
+        self.drop(shelf)
+        shelf.beyond = beyond
+        for key, record in rows:
+            self._hold(shelf, key, record)
+
+    def drop(self, shelf: Shelf) -> None:
+        """Keep none of a lane's records at hand."""
+        self.held -= shelf.drop()
+        self._used.pop(shelf, None)
+
+    def forget_if_empty(self, shelf: Shelf) -> None:
+        """Forget a lane that has nothing any more."""
+        if not shelf.pending and not shelf.leased and shelf.reading is None:
+            self.by_lane.pop(shelf.lane, None)
+
+    def _hold(self, shelf: Shelf, key: SortKey, record: Record | bytes) -> None:
+        heappush(shelf.at_hand, (key, record))
+        self._used[shelf] = None
+        self._used.move_to_end(shelf)
+        self.held += 1
+        while self.held > AT_HAND_IN_ALL:
+            longest_unused = next(iter(self._used))
+            if longest_unused is shelf:
+                break
+            self.drop(longest_unused)

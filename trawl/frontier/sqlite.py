@@ -1,0 +1,353 @@
+"""The frontier of a job: everything is in its database, and memory holds the little that a decision needs.
+
+Leases are not stored: a request stays in the database until it is acknowledged, and whatever is there when a job is
+opened is pending. So leasing writes nothing, and a lease that its process did not end comes back by itself. How many
+there are, and since when the oldest, is kept beside each transaction for whoever looks at the job.
+
+What a crawl must not lose goes into one transaction: a request's end, the requests that came of it with their marks in
+the seen set, and its items.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import partial
+from hashlib import blake2b
+from itertools import count
+
+import msgspec
+import trio
+
+from trawl.clock import WallClock
+from trawl.errors import JobError
+from trawl.frontier.base import FrontierStatistics, LaneKey, OutboxItem, Record, SortKey
+from trawl.frontier.claims import GENERATION, Claims
+from trawl.frontier.job import Job
+from trawl.frontier.lane_reader import LaneReader
+from trawl.frontier.records import RecordCodec
+from trawl.frontier.shelf import Shelf, Shelves
+from trawl.frontier.tables import Found, Row, end, insert, replace, spill, survey, unspill, which_are_seen
+from trawl.http import Request
+
+__all__ = ["LEASES", "SqliteFrontier", "open_frontier"]
+
+LEASES = "frontier.leases"
+"""What is kept under this name: how many leases there are, the order of the oldest, and since when, in seconds since
+1970."""
+
+
+class SqliteFrontier:
+    """Pending requests in a job's database; :func:`open_frontier` makes it.
+
+    A call that needs the disk is a checkpoint; :meth:`lease_many` and :meth:`claim_many` need it only for what memory
+    does not know.
+    """
+
+    def __init__(self, job: Job, codec: RecordCodec, wall: WallClock, found: Found, *, depth_first: bool) -> None:
+        self._job = job
+        self._codec = codec
+        self._wall = wall
+        self._sign = -1 if depth_first else 1
+        self._next_order = count(found.last_order + 1).__next__
+        self._claims = Claims(found.marks, found.seen)
+        self._shelves = Shelves()
+        self._leased: dict[int, tuple[Shelf, float]] = {}  # in the order of leasing
+        self._spilled: dict[int, int] = {}
+        self._reader = LaneReader(job.commits, self._shelves, self._leased)
+        self._pending = 0
+        self._told: bytes | None = None
+        job.before_commit(self._tell)
+        self._restore(found)
+
+    async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
+        """Mark ``fingerprints`` as seen; True for each that was new."""
+        claims = self._claims
+        answers = [claims.claim(fingerprint) for fingerprint in fingerprints]
+        asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
+        if asked:
+            known = await self._ask(asked, answers, fingerprints)
+            return [
+                answer is not False and mark not in known for mark, answer in zip(fingerprints, answers, strict=True)
+            ]
+        return [answer is not False for answer in answers]
+
+    async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
+        """Forget claims whose requests were not pushed after all."""
+        for fingerprint in fingerprints:
+            self._claims.withdraw(fingerprint)
+
+    def refusal(self, record: Record) -> str | None:
+        """Why ``record`` can't be stored; None when it can."""
+        try:
+            record.stored = self._codec.encode(record, trio.current_time())
+        except ValueError as error:
+            return str(error)
+        return None
+
+    async def push_many(self, records: Sequence[Record]) -> None:
+        """Store ``records`` and their marks in this order. A checkpoint."""
+        rows, marks = self._written(records, self._sign)
+
+        def applied(_: None) -> None:
+            self._stored(records, marks)
+
+        await self._job.commits.do(partial(insert, rows=rows, marks=marks), applied)
+
+    async def lease_many(self, lane: LaneKey, most: int) -> list[Record]:
+        """Take up to ``most`` of a lane's records, best first.
+
+        Raises:
+            JobError: The database can't be read, or a record in it can't be used.
+        """
+        while (shelf := self._shelves.by_lane.get(lane)) is not None and shelf.pending:
+            wanted = min(most, shelf.pending)
+            if shelf.ready(wanted):
+                return self._take(shelf, wanted)
+            await self._reader.read(shelf, wanted)
+        return []
+
+    async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
+        """Store items of a request that has not ended. A checkpoint."""
+        order = lease.order
+        n = self._spilled.get(order, 0)
+        self._spilled[order] = n + len(items)
+        rows = [(order, i, item) for i, item in enumerate(items, start=n + 1)]
+        await self._job.commits.do(partial(spill, rows=rows), _nothing)
+
+    async def acknowledge(
+        self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
+    ) -> None:
+        """End a lease, and store what came of it, in one transaction. A checkpoint.
+
+        Raises:
+            ValueError: It is not leased; or an output can't be stored.
+        """
+        order = lease.order
+        if order not in self._leased:
+            raise ValueError(f"{lease!r} is not leased")
+        rows, marks = self._written(outputs, self._sign)
+        failed = None if failure is None else (failure, self._now_epoch())
+        is_spilled = self._spilled.pop(order, 0) > 0
+        outbox = self._job.outbox
+        told: list[tuple[list[OutboxItem] | None, int]] = []
+
+        def run(connection: sqlite3.Connection) -> None:
+            end(connection, order, failed)
+            insert(connection, rows, marks)
+            if items or is_spilled:
+                entries = outbox.add(connection, order, items, is_spilled=is_spilled)
+                told.append((entries, outbox.next_position))
+
+        def applied(_: None) -> None:
+            self._ended(order)
+            self._stored(outputs, marks)
+            for entries, last in told:
+                outbox.added(entries, last)
+
+        await self._job.commits.do(run, applied)
+
+    async def replace(self, lease: Record, record: Record) -> None:
+        """Put ``record`` in the place of a leased one; it is leased at once. A checkpoint.
+
+        Raises:
+            ValueError: The one is not leased, or the other can't be stored.
+        """
+        order = lease.order
+        if order not in self._leased:
+            raise ValueError(f"{lease!r} is not leased")
+        rows, marks = self._written([record], 1)
+
+        def applied(_: None) -> None:
+            self._ended(order)
+            for mark in marks:
+                self._claims.stored(mark)
+            record.stored = None
+            shelf = self._shelf(record.lane_key())
+            shelf.leased += 1
+            self._leased[record.order] = shelf, self._now_epoch()
+
+        await self._job.commits.do(partial(replace, order=order, rows=rows, marks=marks), applied)
+
+    async def release(self, leases: Iterable[Record]) -> None:
+        """Give leases back; each keeps its old place in its lane. One that has ended is passed over."""
+        for lease in leases:
+            known = self._leased.pop(lease.order, None)
+            if known is None:
+                continue
+            shelf = known[0]
+            shelf.leased -= 1
+            self._shelves.place(shelf, _key(lease), lease)
+            self._pending += 1
+            if self._spilled.pop(lease.order, 0):
+                self._job.also(partial(unspill, order=lease.order))
+
+    def lanes(self) -> Sequence[LaneKey]:
+        """The lanes with something that is not leased."""
+        return [shelf.lane for shelf in self._shelves.by_lane.values() if shelf.pending]
+
+    def best(self, lane: LaneKey) -> SortKey | None:
+        """The key of the best record of a lane that is not leased."""
+        shelf = self._shelves.by_lane.get(lane)
+        return None if shelf is None else shelf.best()
+
+    def pending_in(self, lane: LaneKey) -> int:
+        """How many records of a lane are not leased."""
+        shelf = self._shelves.by_lane.get(lane)
+        return 0 if shelf is None else shelf.pending
+
+    def lane_of(self, request: Request) -> LaneKey | None:
+        """The lane in which this very request is at hand; None also where it is only in the database."""
+        for lane, shelf in self._shelves.by_lane.items():
+            if any(isinstance(held, Record) and held.request is request for _, held in shelf.at_hand):
+                return lane
+        return None
+
+    def statistics(self) -> FrontierStatistics:
+        """How much is held now."""
+        lanes = sum(shelf.pending > 0 for shelf in self._shelves.by_lane.values())
+        return FrontierStatistics(self._pending, len(self._leased), self._claims.count, lanes)
+
+    async def aclose(self) -> None:
+        """Have everything written; the job stays open. A checkpoint."""
+        if self._job.commits.failure is None:
+            await self._job.commit()
+
+    def _written(self, records: Sequence[Record], sign: int) -> tuple[list[Row], list[bytes]]:
+        """The rows and marks to be stored for ``records``, which get their orders."""
+        now = trio.current_time()
+        blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
+        rows: list[Row] = []
+        for record, blob in zip(records, blobs, strict=True):
+            assert isinstance(blob, bytes)
+            record.order = sign * self._next_order()
+            lane = record.lane_key()
+            shelf = self._shelves.by_lane.get(lane)
+            number = _number_of(lane) if shelf is None else shelf.number
+            rows.append((record.order, number, -record.request.priority, -record.share, blob))
+        return rows, [record.fingerprint for record in records if record.fingerprint is not None]
+
+    def _stored(self, records: Sequence[Record], marks: Sequence[bytes]) -> None:
+        """Records are in the database, and pending."""
+        for mark in marks:
+            self._claims.stored(mark)
+        for record in records:
+            record.stored = None
+            self._shelves.place(self._shelf(record.lane_key()), _key(record), record)
+        self._pending += len(records)
+
+    def _ended(self, order: int) -> None:
+        """A leased record is gone from the database."""
+        shelf, _ = self._leased.pop(order)
+        shelf.leased -= 1
+        self._shelves.forget_if_empty(shelf)
+
+    def _shelf(self, lane: LaneKey) -> Shelf:
+        shelf = self._shelves.by_lane.get(lane)
+        if shelf is None:
+            shelf = self._shelves.by_lane[lane] = Shelf(lane, _number_of(lane))
+        return shelf
+
+    def _take(self, shelf: Shelf, most: int) -> list[Record]:
+        taken = self._shelves.take(shelf, most)
+        try:
+            leases = [held if isinstance(held, Record) else self._decoded(key[2], held) for key, held in taken]
+        except JobError:
+            shelf.leased -= len(taken)
+            for key, held in taken:
+                self._shelves.place(shelf, key, held)
+            raise
+        since = self._now_epoch()
+        for lease in leases:
+            self._leased[lease.order] = shelf, since
+        self._pending -= len(leases)
+        return leases
+
+    def _restore(self, found: Found) -> None:
+        """Take up the lanes of an earlier process."""
+        for pending, (number, priority, share, order, blob) in found.lanes:
+            record = self._decoded(order, blob)
+            lane = record.lane_key()
+            if lane in self._shelves.by_lane:
+                raise self._damaged(order, "its lane is not the one that it is stored in")
+            shelf = self._shelves.by_lane[lane] = Shelf(lane, number)
+            self._shelves.place(shelf, (priority, share, order), record)
+            shelf.pending = pending
+            if pending > 1:
+                shelf.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
+            self._reader.unread[lane] = None
+            self._pending += pending
+
+    def _decoded(self, order: int, blob: bytes) -> Record:
+        try:
+            record = self._codec.decode(blob, trio.current_time())
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._damaged(order, str(error)) from error
+        record.order = order
+        return record
+
+    def _damaged(self, order: int, why: str) -> JobError:
+        directory = self._job.directory
+        return JobError(f"job {directory}: its request {order} can't be used: {why}", str(directory))
+
+    async def _ask(
+        self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
+    ) -> set[bytes]:
+        """Those of ``asked`` that the database has; the others are claimed now."""
+
+        def applied(stored: set[bytes]) -> set[bytes]:
+            for mark in asked:
+                self._claims.settle(mark, was_stored=mark in stored)
+            return stored
+
+        try:
+            return await self._job.commits.do(partial(which_are_seen, marks=asked), applied, is_writing=False)
+        except BaseException:
+            await self.disclaim(mark for mark, new in zip(fingerprints, answers, strict=True) if new is not False)
+            raise
+
+    def _tell(self) -> None:
+        """Keep, beside each transaction, how many leases there are and which is the oldest."""
+        told = b""
+        if self._leased:
+            order, (_, since) = next(iter(self._leased.items()))
+            told = msgspec.msgpack.encode((len(self._leased), order, since))
+        if told != self._told:
+            self._told = told
+            self._job.keep(LEASES, told)
+
+    def _now_epoch(self) -> float:
+        return self._wall.to_epoch(trio.current_time())
+
+
+async def open_frontier(job: Job, spider: object, wall: WallClock, *, depth_first: bool = False) -> SqliteFrontier:
+    """The frontier of an open job, with all that earlier processes left in it, leased or not. A checkpoint.
+
+    Args:
+        job: The job; it stays open when the frontier is closed.
+        spider: Whose methods the callbacks are.
+        wall: Wall time, for instants that outlive the process.
+        depth_first: The newest of equals goes first, in place of the oldest.
+
+    Raises:
+        JobError: The database can't be read; or what is stored can't be used: the spider has a callback no more.
+    """
+    found = await job.commits.do(partial(survey, most_marks=GENERATION), _same, is_writing=False)
+    return SqliteFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first)
+
+
+def _key(record: Record) -> SortKey:
+    return -record.request.priority, -record.share, record.order
+
+
+def _number_of(lane: LaneKey) -> int:
+    """A lane's number: the first 64 bits of a hash of its key, so that no table of lanes has to be kept."""
+    return int.from_bytes(blake2b(msgspec.msgpack.encode(lane), digest_size=8).digest(), "big", signed=True)
+
+
+def _same(found: Found) -> Found:
+    return found
+
+
+def _nothing(_: object) -> None:
+    """What a step gives that memory has no need of."""
