@@ -91,6 +91,7 @@ class Keeping:
         """Go on from what the last run kept; what can't be read is left out with a warning."""
         now = self._began_at = trio.current_time()
         job = self._job
+        self.note.began(job)
         statistics = dict(STATISTICS.read(job) or {})
         elapsed = statistics.pop("elapsed_seconds", 0.0)
         self._elapsed = float(elapsed) if isinstance(elapsed, int | float) else 0.0

@@ -56,6 +56,11 @@ class Note:
         return self._facts.runs
 
     @property
+    def last_reason(self) -> str:
+        """Why the last run ended; "" while one runs, and after a kill."""
+        return self._facts.reason
+
+    @property
     def is_started(self) -> bool:
         """Whether ``start()`` came to its end, in this run or an earlier one: it is not run again."""
         return self._facts.is_started

@@ -13,12 +13,24 @@ from trawl.engine.limits import ItemLimit
 from trawl.errors import DropItem, FeedError
 from trawl.observe import Stats
 
-__all__ = ["ItemSink", "Outlet", "Processor"]
+__all__ = ["ItemSink", "Outlet", "Processor", "Writer"]
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
 
-class ItemSink(Protocol):
+class Writer(Protocol):
+    """A task that moves items on to where they go."""
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Move items on until :meth:`close` was called and all are there."""
+        ...
+
+    def close(self) -> None:
+        """Say that no more items come."""
+        ...
+
+
+class ItemSink(Writer, Protocol):
     """Takes finished items: the feeds, or a stream that a caller reads."""
 
     def put_nowait(self, item: object) -> None:
@@ -31,14 +43,6 @@ class ItemSink(Protocol):
 
     async def put(self, item: object) -> None:
         """Take an item, waiting for room."""
-        ...
-
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Move items on to where they go until :meth:`close` was called and all are there."""
-        ...
-
-    def close(self) -> None:
-        """Say that no more items come."""
         ...
 
 

@@ -13,11 +13,13 @@ from trawl.frontier.base import (
 )
 from trawl.frontier.memory import MemoryFrontier
 from trawl.frontier.sections import Section
+from trawl.frontier.settings import JobSettings
 
 __all__ = [
     "Amounts",
     "Frontier",
     "FrontierStatistics",
+    "JobSettings",
     "JobStore",
     "LaneKey",
     "MemoryFrontier",

@@ -15,6 +15,7 @@ import msgspec
 
 from trawl.engine import EngineSettings
 from trawl.feeds import FeedsSettings
+from trawl.frontier import JobSettings
 from trawl.middleware import MiddlewareSettings
 from trawl.observe import ObserveSettings
 from trawl.pipelines import PipelinesSettings
@@ -44,6 +45,7 @@ class Section:
 SECTIONS: tuple[Section, ...] = (
     Section("Crawl", EngineSettings),
     Section("Admission and order", SchedulerSettings),
+    Section("Jobs", JobSettings),
     Section("Throttling", ThrottlingSettings),
     Section("Transport", TransportSettings),
     Section("Middleware", MiddlewareSettings),
