@@ -19,9 +19,12 @@
         BodyTooLarge                 more than DOWNLOAD_MAXSIZE, before or after decompression
         UnsupportedScheme            a URL that this transport does not fetch
         AddressRefused               a host at an address that the crawl may not connect to
+        TooManyRedirects             more in a row than REDIRECT_MAX_TIMES
         RequestInvalid               a request that can't be written as HTTP
+        SoftBlocked                  a page that is a refusal: SOFT_BLOCK_DETECTOR says so
       HttpError                      a whole response whose status the spider does not handle
       IgnoreRequest                  drop this request (raised by users in middleware and errbacks)
+      NotConfigured                  leave this one out (raised by users in from_crawler)
       DropItem                       drop this item (raised by users in pipelines)
       CloseSpider                    end the crawl with this reason (raised by users in callbacks)
 
@@ -49,12 +52,15 @@ __all__ = [
     "IgnoreRequest",
     "JobError",
     "NameNotResolved",
+    "NotConfigured",
     "ReadTimeout",
     "RequestInvalid",
     "ResponseBroken",
     "SettingsError",
+    "SoftBlocked",
     "SpiderLoadError",
     "TLSFailed",
+    "TooManyRedirects",
     "TrawlError",
     "UnsupportedScheme",
     "UsageError",
@@ -196,10 +202,28 @@ class AddressRefused(DownloadError):
     is_retryable = False
 
 
+class TooManyRedirects(DownloadError):
+    """More redirects in a row than ``REDIRECT_MAX_TIMES``, those of pages that refresh included."""
+
+    is_retryable = False
+
+
 class RequestInvalid(DownloadError):
     """The request can't be written as HTTP: its ``Host`` is no host, say. Nothing was sent."""
 
     is_retryable = False
+
+
+class SoftBlocked(DownloadError):
+    """What came looks like a page and is a refusal, says ``SOFT_BLOCK_DETECTOR``; its scopes back off.
+
+    Attributes:
+        response: What came.
+    """
+
+    def __init__(self, response: Any, *, url: str = "", method: str = "GET") -> None:
+        super().__init__(f"refused by a page with status {response.status}", url=url, method=method)
+        self.response: Any = response
 
 
 class HttpError(TrawlError):
@@ -216,6 +240,10 @@ class HttpError(TrawlError):
 
 class IgnoreRequest(TrawlError):
     """Drop this request; its errback is called with this error."""
+
+
+class NotConfigured(TrawlError):
+    """Leave this middleware or pipeline out: raised by its ``from_crawler``."""
 
 
 class DropItem(TrawlError):

@@ -1,7 +1,21 @@
 """Cookies (RFC 6265): read, kept by session, sent where they belong. Pure: wall time is handed in."""
 
 from trawl.cookies.cookie import Cookie, Place, parse_set_cookie
+from trawl.cookies.file import from_json, from_netscape, is_netscape, to_json, to_netscape
 from trawl.cookies.jar import Jar
-from trawl.cookies.jars import Jars, NowUtc
+from trawl.cookies.jars import Jars, NowUtc, name_of
 
-__all__ = ["Cookie", "Jar", "Jars", "NowUtc", "Place", "parse_set_cookie"]
+__all__ = [
+    "Cookie",
+    "Jar",
+    "Jars",
+    "NowUtc",
+    "Place",
+    "from_json",
+    "from_netscape",
+    "is_netscape",
+    "name_of",
+    "parse_set_cookie",
+    "to_json",
+    "to_netscape",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from trawl.cookies.cookie import Cookie, Place
@@ -43,6 +44,15 @@ class Jar:
             del self._domains[cookie.domain]
         while self._count > MOST:
             self._count -= len(self._domains.pop(next(iter(self._domains))))
+
+    def __iter__(self) -> Iterator[Cookie]:
+        for kept in self._domains.values():
+            yield from kept.values()
+
+    def clear(self) -> None:
+        """Forget every cookie."""
+        self._domains.clear()
+        self._count = 0
 
     def matching(self, place: Place, now_utc: datetime) -> list[Cookie]:
         """The cookies to send to ``place``: longer paths first, then older ones (RFC 6265, 5.4, 2)."""

@@ -8,19 +8,20 @@ and an empty jar costs nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 from trawl.cookies.cookie import Cookie, Place, parse_set_cookie
 from trawl.cookies.jar import Jar
 from trawl.cookies.suffixes import PublicSuffixes
 from trawl.http import Request, Response
 
-__all__ = ["Jars", "NowUtc"]
+__all__ = ["Jars", "NowUtc", "name_of"]
 
 NowUtc = Callable[[], datetime]
 """Wall time; asked only when there is a cookie to judge."""
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)  # what is kept without a clock is judged when it is sent
 _UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f;]")
 
 
@@ -51,8 +52,10 @@ class Jars:
             ValueError: One of the request's cookies can't be sent; the sentence names it.
         """
         own = request.cookies
+        if not own and not self._jars:
+            return None
         is_merged = self._is_kept and not request.meta_get("dont_merge_cookies")
-        jar = self._jars.get(request.meta_get("cookiejar")) if is_merged else None
+        jar = self._jars.get(name_of(request)) if is_merged else None
         if not own and not jar:
             return None
         place, now = Place.of(request.url), now_utc()
@@ -78,8 +81,26 @@ class Jars:
             if cookie is not None:
                 jar.store(cookie, now)
 
+    def jar(self, name: Hashable = None) -> Jar:
+        """The jar of this name, made if it is not there; None is that of requests that name none."""
+        return self._jars.setdefault(name, Jar())
+
+    def keep(self, cookie: Cookie, name: Hashable = None) -> None:
+        """Put a cookie that no site has set, of a file say, into the jar of this name."""
+        self.jar(name).store(cookie, _LONG_AGO)
+
+    def items(self) -> Iterator[tuple[Hashable, Jar]]:
+        """Every jar that was ever used, with its name."""
+        return iter(self._jars.items())
+
     def _jar(self, request: Request) -> Jar:
-        return self._jars.setdefault(request.meta_get("cookiejar"), Jar())
+        return self.jar(name_of(request))
+
+
+def name_of(request: Request) -> Hashable:
+    """The name of a request's jar: meta ``cookiejar``, else its ``session``, else None."""
+    name: Hashable = request.meta_get("cookiejar")
+    return request.meta_get("session") if name is None else name
 
 
 def _brought(cookies: Mapping[str, object] | Iterable[Mapping[str, object]], place: Place) -> Iterable[Cookie]:

@@ -1,10 +1,45 @@
-"""What happens around each send: one module a middleware, and :func:`build` for the list of them."""
+"""What happens around each send: one module a middleware, and :data:`BUILT_IN` for the list of them."""
 
+from trawl.middleware.auth import auth
+from trawl.middleware.budget import Budget, Budgets
 from trawl.middleware.cookies import cookies
 from trawl.middleware.default_headers import default_headers
+from trawl.middleware.loading import function
+from trawl.middleware.meta_refresh import meta_refresh
 from trawl.middleware.redirect import redirect, redirected
-from trawl.middleware.retry import retry
+from trawl.middleware.referrer import POLICIES, Referrer, policy_of
+from trawl.middleware.retry import get_retry_request, retry
+from trawl.middleware.session import Session, Sessions
 from trawl.middleware.settings import MiddlewareSettings
-from trawl.middleware.stack import build, compose
+from trawl.middleware.soft_block import SoftBlocks
+from trawl.middleware.stack import BUILT_IN, BuiltIn, Kit, Layer, build, compose, layers
+from trawl.middleware.surroundings import Surroundings
 
-__all__ = ["MiddlewareSettings", "build", "compose", "cookies", "default_headers", "redirect", "redirected", "retry"]
+__all__ = [
+    "BUILT_IN",
+    "POLICIES",
+    "Budget",
+    "Budgets",
+    "BuiltIn",
+    "Kit",
+    "Layer",
+    "MiddlewareSettings",
+    "Referrer",
+    "Session",
+    "Sessions",
+    "SoftBlocks",
+    "Surroundings",
+    "auth",
+    "build",
+    "compose",
+    "cookies",
+    "default_headers",
+    "function",
+    "get_retry_request",
+    "layers",
+    "meta_refresh",
+    "policy_of",
+    "redirect",
+    "redirected",
+    "retry",
+]

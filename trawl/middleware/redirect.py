@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from trawl.cookies import NowUtc
-from trawl.errors import DownloadError, UnsupportedScheme
+from trawl.errors import DownloadError, TooManyRedirects, UnsupportedScheme
 from trawl.http import Fetch, Headers, Middleware, Outcome, Replace, Request, Response, join_url, origin_of, scheme_of
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.throttling.hints import hint_of
@@ -87,7 +87,7 @@ def _follow(
         error = UnsupportedScheme(f"redirected to {url!r}, which is not fetched", url=url_shown, method=method)
     elif request.meta_get("redirect_times", 0) >= settings.redirect_max_times:
         times = settings.redirect_max_times
-        error = DownloadError(f"redirected more than {times} times, then to {url!r}", url=url_shown, method=method)
+        error = TooManyRedirects(f"redirected more than {times} times, then to {url!r}", url=url_shown, method=method)
     if error is not None:
         outcome.response, outcome.error = None, error
         return

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
+from typing import Any
 
-from trawl.errors import DownloadError
-from trawl.http import Fetch, Middleware, Outcome, Replace, Request
+from trawl.errors import DownloadError, IgnoreRequest
+from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response, host_scope
+from trawl.middleware.budget import Budgets
 from trawl.middleware.settings import MiddlewareSettings
+from trawl.observe import Stats
 
-__all__ = ["retry"]
+__all__ = ["Predicate", "get_retry_request", "retry"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
+Predicate = Callable[[Request, Response | None, Exception | None], bool | None]
+"""What ``RETRY_PREDICATE`` names: whether to send a request again, or None for the usual rules."""
 
-def retry(settings: MiddlewareSettings, rng: random.Random) -> Middleware:
+
+def retry(
+    settings: MiddlewareSettings,
+    rng: random.Random,
+    *,
+    predicate: Predicate | None = None,
+    stats: Stats | None = None,
+) -> Middleware:
     """Middleware that asks for another try of a request that failed, ``RETRY_TIMES`` times at most.
 
     Statuses of ``RETRY_HTTP_CODES`` and errors that say ``is_retryable`` are failures; the delay doubles each time.
@@ -23,20 +36,27 @@ def retry(settings: MiddlewareSettings, rng: random.Random) -> Middleware:
     ``dont_retry`` in the meta nothing is repeated.
 
     Args:
-        settings: Times, statuses, delays.
+        settings: Times, statuses, delays, the budget.
         rng: Draws the jitter.
+        predicate: Decides in place of statuses and errors where it has an opinion; not about what is excused.
+        stats: Counts ``retry_budget_spent``: retries that were not made for want of budget.
     """
     codes = frozenset(settings.retry_http_codes)
+    budgets = _budgets(settings)
 
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
+            if budgets is not None and not request.meta_get("retry_times"):
+                budgets.of(host_scope(request.url)).tried()
             outcome = await fetch(request)
             if outcome.then is not None or request.meta_get("dont_retry"):
                 return outcome
             if outcome.is_excused:
                 outcome.then = Replace(request, outcome.pause, "backoff")
-            elif (cause := _cause(outcome, codes)) is not None:
+            elif (cause := _cause(request, outcome, codes, predicate)) is not None:
                 outcome.then = _again(request, cause, outcome, settings, rng)
+                if outcome.then is not None and budgets is not None:
+                    _pay(budgets, request, outcome, stats)
             return outcome
 
         return send
@@ -44,9 +64,67 @@ def retry(settings: MiddlewareSettings, rng: random.Random) -> Middleware:
     return around
 
 
-def _cause(outcome: Outcome, codes: frozenset[int]) -> str | None:
+def get_retry_request(
+    request: Request,
+    *,
+    spider: Any,
+    reason: str | Exception | type[Exception] = "unspecified",
+    max_retry_times: int | None = None,
+    priority_adjust: int | None = None,
+) -> Request | None:
+    """The request once more, for a callback that finds its response unusable; None after its last try.
+
+    It is a new request like any other that a callback gives: it waits for its turn, and its tries are counted together
+    with those that the crawl makes by itself.
+
+    Args:
+        request: What was answered: ``response.request``.
+        spider: The spider, whose settings and statistics are used.
+        reason: Why, for the log.
+        max_retry_times: How often at most; meta ``max_retry_times``, else ``RETRY_TIMES``, if None.
+        priority_adjust: Added to the priority; ``RETRY_PRIORITY_ADJUST`` if None.
+    """
+    settings, stats = spider.settings, spider.crawl.stats
+    times = request.meta_get("retry_times", 0)
+    if max_retry_times is None:
+        max_retry_times = request.meta_get("max_retry_times")
+    if times >= (settings["RETRY_TIMES"] if max_retry_times is None else max_retry_times):
+        stats.inc("retry_given_up_count")
+        logger.info("%r: given up after %d tries: %s", request, times + 1, reason)
+        return None
+    logger.debug("%r: try %d of it failed: %s", request, times + 1, reason)
+    stats.inc("retry_count")
+    adjust = settings["RETRY_PRIORITY_ADJUST"] if priority_adjust is None else priority_adjust
+    return request.replace(
+        meta={**request.meta, "retry_times": times + 1}, priority=request.priority + adjust, dont_filter=True
+    )
+
+
+def _budgets(settings: MiddlewareSettings) -> Budgets | None:
+    if settings.retry_budget is None:
+        return None
+    return Budgets(
+        settings.retry_budget, settings.retry_budget_reserve, is_per_host=settings.retry_budget_per == "host"
+    )
+
+
+def _pay(budgets: Budgets, request: Request, outcome: Outcome, stats: Stats | None) -> None:
+    """Take the retry out of its budget, or make the failure final."""
+    if budgets.of(host_scope(request.url)).spend():
+        return
+    outcome.then = None
+    logger.info("%r: not tried again: the retry budget is spent", request)
+    if stats is not None:
+        stats.inc("retry_budget_spent")
+
+
+def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate: Predicate | None) -> str | None:
     """Why another try may go better; None if it may not."""
     response, error = outcome.response, outcome.error
+    if predicate is not None and not isinstance(error, IgnoreRequest):
+        said = predicate(request, response, error)
+        if said is not None:
+            return "RETRY_PREDICATE says so" if said else None
     if response is not None:
         return f"answered {response.status}" if outcome.is_trigger or response.status in codes else None
     return error.cause if isinstance(error, DownloadError) and error.is_retryable else None

@@ -1,19 +1,174 @@
-"""Which middleware there is, and in which order."""
+"""Which middleware there is, and in which order: one list, which users extend.
+
+The numbers are those of Scrapy's own list, so that ``DOWNLOADER_MIDDLEWARES`` of a project that moves here puts each
+class where it was: a low number is outermost, next to the engine; a high one is innermost, next to the wire.
+"""
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from typing import Any
+
+import attrs
+import msgspec
 
 from trawl.cookies import Jars, NowUtc
 from trawl.http import Fetch, Middleware
+from trawl.middleware.auth import auth, credentials_of
 from trawl.middleware.cookies import cookies
 from trawl.middleware.default_headers import default_headers
+from trawl.middleware.loading import function, made, ordered
+from trawl.middleware.meta_refresh import meta_refresh
 from trawl.middleware.redirect import redirect
 from trawl.middleware.retry import retry
 from trawl.middleware.settings import MiddlewareSettings
+from trawl.middleware.surroundings import Surroundings
+from trawl.observe import Stats
 
-__all__ = ["build", "compose"]
+__all__ = ["BUILT_IN", "BuiltIn", "Kit", "Layer", "build", "compose", "layers"]
+
+logger: logging.Logger = logging.getLogger("trawl.middleware")
+
+
+@attrs.frozen(kw_only=True)
+class Kit:
+    """What the middleware of one crawl is made of.
+
+    Attributes:
+        settings: What each of them does.
+        rng: Draws the jitter of retries.
+        now_utc: Wall time, for cookies and for dates in headers.
+        jars: The cookies.
+        handled_statuses: Statuses that the spider handles itself.
+        spider: Its ``http_user`` and the like; None: it has none.
+        stats: Where things are counted; None: nowhere.
+        crawl: What ``from_crawler`` of a user's class is given.
+        innermost: What another part of trawl puts next to the wire: the cache.
+        removed: The names of built-in middleware that the user took out.
+    """
+
+    settings: MiddlewareSettings
+    rng: random.Random
+    now_utc: NowUtc
+    jars: Jars
+    handled_statuses: Container[int] = frozenset()
+    spider: Any = None
+    stats: Stats | None = None
+    crawl: Surroundings | None = None
+    innermost: Middleware | None = None
+    removed: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class BuiltIn:
+    """A middleware of trawl's own.
+
+    Attributes:
+        name: How ``DOWNLOADER_MIDDLEWARES`` names it, to move it or to take it out.
+        order: Its place.
+        make: Makes it; None where the settings leave it nothing to do.
+        scrapys: The class of Scrapy's that does the same, whose path names it too.
+    """
+
+    name: str
+    order: float
+    make: Callable[[Kit], Middleware | None]
+    scrapys: str = ""
+
+
+@attrs.frozen
+class Layer:
+    """A middleware in its place.
+
+    Attributes:
+        name: For people.
+        order: Its place.
+        middleware: Itself.
+    """
+
+    name: str
+    order: float
+    middleware: Middleware
+
+
+def _headers(kit: Kit) -> Middleware | None:
+    settings = kit.settings
+    if "user_agent" in kit.removed:
+        settings = msgspec.structs.replace(settings, user_agent="")
+    return default_headers(settings)
+
+
+def _user_agent(kit: Kit) -> Middleware | None:
+    """None where the default headers are there, whose middleware sets it too: one step a request is enough."""
+    if "default_headers" not in kit.removed:
+        return None
+    return default_headers(msgspec.structs.replace(kit.settings, default_request_headers={}))
+
+
+def _retry(kit: Kit) -> Middleware | None:
+    if not kit.settings.retry_enabled:
+        return None
+    predicate = function(kit.settings.retry_predicate, "RETRY_PREDICATE")
+    return retry(kit.settings, kit.rng, predicate=predicate, stats=kit.stats)
+
+
+def _meta_refresh(kit: Kit) -> Middleware | None:
+    is_on = kit.settings.redirect_enabled and kit.settings.metarefresh_enabled
+    return meta_refresh(kit.settings) if is_on else None
+
+
+def _redirect(kit: Kit) -> Middleware | None:
+    return redirect(kit.settings, kit.now_utc, kit.handled_statuses) if kit.settings.redirect_enabled else None
+
+
+def _auth(kit: Kit) -> Middleware | None:
+    credentials = credentials_of(kit.settings.http_auth, kit.spider)
+    return auth(credentials) if credentials else None
+
+
+def _cookies(kit: Kit) -> Middleware | None:
+    return cookies(kit.jars, kit.now_utc, debug=kit.settings.cookies_debug)
+
+
+def _cache(kit: Kit) -> Middleware | None:
+    return kit.innermost
+
+
+BUILT_IN: tuple[BuiltIn, ...] = (
+    BuiltIn("default_headers", 400, _headers, "defaultheaders.DefaultHeadersMiddleware"),
+    BuiltIn("user_agent", 500, _user_agent, "useragent.UserAgentMiddleware"),
+    BuiltIn("retry", 550, _retry, "retry.RetryMiddleware"),
+    BuiltIn("meta_refresh", 580, _meta_refresh, "redirect.MetaRefreshMiddleware"),
+    # Outside the cookies, so that a redirect's own Set-Cookie is kept before its target is asked for.
+    BuiltIn("redirect", 600, _redirect, "redirect.RedirectMiddleware"),
+    # Inside whatever makes a later request of this one, so that credentials are in none.
+    BuiltIn("auth", 650, _auth, "httpauth.HttpAuthMiddleware"),
+    BuiltIn("cookies", 700, _cookies, "cookies.CookiesMiddleware"),
+    BuiltIn("cache", 900, _cache, "httpcache.HttpCacheMiddleware"),
+)
+"""Outermost first: a request passes them downwards, its outcome upwards."""
+
+
+def layers(kit: Kit) -> list[Layer]:
+    """The middleware of a crawl in its places, outermost first; the user's own are among them.
+
+    Raises:
+        SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` leads to nothing, or to what is no middleware.
+        UsageError: The spider's credentials are not complete.
+    """
+    orders, own = ordered(kit.settings.downloader_middlewares, BUILT_IN)
+    kit = attrs.evolve(kit, removed=frozenset(name for name, order in orders.items() if order is None))
+    found = [Layer(name, order, made(entry, kit.crawl, kit.spider)) for name, entry, order in own]
+    for each in BUILT_IN:
+        order = orders.get(each.name, each.order)
+        middleware = None if order is None else each.make(kit)
+        if order is not None and middleware is not None:
+            found.append(Layer(each.name, order, middleware))
+    found.sort(key=lambda layer: layer.order)  # stable: of equals a user's is outside
+    logger.debug("middleware, outermost first: %s", ", ".join(f"{layer.name} {layer.order:g}" for layer in found))
+    return found
 
 
 def build(
@@ -34,18 +189,18 @@ def build(
         jars: The cookies; None: empty jars.
     """
     kept = Jars(is_kept=settings.cookies_enabled) if jars is None else jars
-    return [
-        # Outside the cookies, so that a redirect's own Set-Cookie is kept before its target is asked for.
-        *([redirect(settings, now_utc, handled_statuses)] if settings.redirect_enabled else []),
-        *([retry(settings, rng)] if settings.retry_enabled else []),
-        default_headers(settings),
-        # Innermost: nothing that is kept for later sees what it adds.
-        cookies(kept, now_utc),
-    ]
+    kit = Kit(settings=settings, rng=rng, now_utc=now_utc, handled_statuses=handled_statuses, jars=kept)
+    return [layer.middleware for layer in layers(kit)]
 
 
 def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
-    """``fetch`` with ``middleware`` around it, the first one outermost."""
+    """``fetch`` with ``middleware`` around it, the first one outermost.
+
+    Raises:
+        TypeError: One of them gives nothing that can be called.
+    """
     for layer in reversed(list(middleware)):
         fetch = layer(fetch)
+        if not callable(fetch):
+            raise TypeError(f"the middleware {layer!r} must give an async function of a request, not {fetch!r}")
     return fetch

@@ -1,0 +1,150 @@
+"""From the entries of a setting to middleware: names, import paths, functions, classes, objects."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from trawl.errors import NotConfigured, SettingsError
+from trawl.http import Fetch, Middleware
+from trawl.middleware.scrapy_style import adapted, is_scrapy_style
+from trawl.throttling.configuration import load_object
+
+__all__ = ["Named", "function", "instance", "made", "named", "ordered"]
+
+logger: logging.Logger = logging.getLogger("trawl.middleware")
+
+SETTING = "DOWNLOADER_MIDDLEWARES"
+_OURS = "trawl.middleware."
+_SCRAPYS = "scrapy.downloadermiddlewares."
+
+_ELSEWHERE = {
+    "ajaxcrawl.AjaxCrawlMiddleware": "there is no AJAX crawling any more",
+    "downloadtimeout.DownloadTimeoutMiddleware": "the transport keeps DOWNLOAD_TIMEOUT",
+    "httpcompression.HttpCompressionMiddleware": "the transport decompresses",
+    "httpproxy.HttpProxyMiddleware": "the transport knows proxies",
+    "offsite.OffsiteMiddleware": "it is decided when a request is let in: see allowed_domains and allow_offsite",
+    "robotstxt.RobotsTxtMiddleware": "robots.txt is a gate of the engine: see ROBOTSTXT_OBEY",
+    "stats.DownloaderStats": "the engine counts",
+}
+
+
+class Named(Protocol):
+    """What is known of a built-in middleware here."""
+
+    @property
+    def name(self) -> str:
+        """Its short name."""
+        ...
+
+    @property
+    def scrapys(self) -> str:
+        """The class of Scrapy's that does the same."""
+        ...
+
+
+def ordered(
+    setting: Mapping[Any, float | None], built_in: Iterable[Named]
+) -> tuple[dict[str, float | None], list[tuple[str, Any, float]]]:
+    """What ``DOWNLOADER_MIDDLEWARES`` says: of the built-in ones by name, and of the user's own.
+
+    Returns:
+        Names of built-in ones with their new place (None: taken out); and each of the user's with a name for people,
+        the entry itself and its place.
+
+    Raises:
+        SettingsError: A name of trawl's or Scrapy's that there is not.
+    """
+    known: dict[str, str] = {}
+    for each in built_in:
+        known.update({each.name: each.name, _OURS + each.name: each.name})
+        if each.scrapys:
+            known[_SCRAPYS + each.scrapys] = each.name
+    orders: dict[str, float | None] = {}
+    own: list[tuple[str, Any, float]] = []
+    for entry, order in setting.items():
+        name = known.get(entry) if isinstance(entry, str) else None
+        if name is not None:
+            orders[name] = order
+        elif isinstance(entry, str) and (entry.startswith(_SCRAPYS) or "." not in entry):
+            _check_elsewhere(entry, sorted(set(known.values())))
+        elif order is not None:
+            own.append((named(entry), entry, order))
+    return orders, own
+
+
+def _check_elsewhere(entry: str, names: list[str]) -> None:
+    why = _ELSEWHERE.get(entry.removeprefix(_SCRAPYS))
+    if why is None:
+        raise SettingsError(f"{SETTING}: {entry!r} is no middleware of trawl's: there are {', '.join(names)}", SETTING)
+    logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
+
+
+def named(entry: object) -> str:
+    """An entry as people know it."""
+    if isinstance(entry, str):
+        return entry
+    named: str = getattr(entry, "__qualname__", None) or type(entry).__qualname__
+    return named
+
+
+def made(entry: object, crawl: object, spider: object) -> Middleware:
+    """The middleware of an entry: itself, or what its class makes, or an adapter around Scrapy's three methods.
+
+    Raises:
+        SettingsError: It leads to nothing, can't be made, or is no middleware.
+    """
+    found = instance(entry, SETTING, crawl)
+    if found is None:
+        return _as_it_is
+    if is_scrapy_style(found):
+        return adapted(found, spider)
+    if not callable(found):
+        raise SettingsError(
+            f"{SETTING}: {named(entry)} is no middleware: a function from Fetch to Fetch, a class whose objects are, or"
+            " one with process_request, process_response or process_exception",
+            SETTING,
+        )
+    middleware: Middleware = found
+    return middleware
+
+
+def instance(entry: object, setting: str, crawl: object) -> Any:
+    """What an entry names; a class is made by its ``from_crawler(crawl)``, else without arguments.
+
+    None where the class raises ``NotConfigured``, which is logged.
+
+    Raises:
+        SettingsError: There is nothing under its path, or its class can't be made.
+    """
+    found = load_object(entry, setting)
+    if not isinstance(found, type):
+        return found
+    make: Callable[[], Any] = found
+    from_crawler = getattr(found, "from_crawler", None)
+    try:
+        return make() if from_crawler is None else from_crawler(crawl)
+    except NotConfigured as reason:
+        logger.info("%s: %s is left out: %s", setting, named(entry), str(reason) or "it is not configured")
+        return None
+    except TypeError as error:
+        raise SettingsError(f"{setting}: {named(entry)} can't be made: {error}", setting) from error
+
+
+def function(value: object, setting: str) -> Any:
+    """The function that a setting names; None where it names none.
+
+    Raises:
+        SettingsError: There is nothing under its path, or it can't be called.
+    """
+    if value is None or value == "":
+        return None
+    found = load_object(value, setting)
+    if not callable(found):
+        raise SettingsError(f"{setting} must be a function or the import path of one, not {value!r}", setting)
+    return found
+
+
+def _as_it_is(fetch: Fetch) -> Fetch:
+    return fetch

@@ -1,0 +1,144 @@
+"""What a page that links to another tells about itself: the ``Referer`` field (W3C Referrer Policy).
+
+The field is set once, when a request that a callback gave is let in: the page is known then, and it goes with the
+request wherever it is kept. A redirect's target gets no more of it than
+:func:`~trawl.middleware.redirect.redirected` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trawl.errors import SettingsError
+from trawl.http import Request, Response, origin_of, scheme_of
+from trawl.throttling.configuration import load_object
+
+__all__ = ["POLICIES", "Policy", "Referrer", "policy_of"]
+
+Policy = Callable[[str, str], str | None]
+"""The ``Referer`` of a request for the second URL from a page at the first one; None for none."""
+
+
+def _stripped(url: str) -> str:
+    """A URL as a referrer: without fragment and user info (Referrer Policy, 8.4)."""
+    url = url.partition("#")[0]
+    scheme, mark, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def _origin(url: str) -> str:
+    return origin_of(url) + "/"
+
+
+def _is_downgrade(page: str, target: str) -> bool:
+    return scheme_of(page) == "https" and scheme_of(target) != "https"
+
+
+def _no_referrer(page: str, target: str) -> str | None:
+    return None
+
+
+def _when_downgrade(page: str, target: str) -> str | None:
+    return None if _is_downgrade(page, target) else _stripped(page)
+
+
+def _same_origin(page: str, target: str) -> str | None:
+    return _stripped(page) if origin_of(page) == origin_of(target) else None
+
+
+def _origin_only(page: str, target: str) -> str | None:
+    return _origin(page)
+
+
+def _strict_origin(page: str, target: str) -> str | None:
+    return None if _is_downgrade(page, target) else _origin(page)
+
+
+def _when_cross_origin(page: str, target: str) -> str | None:
+    return _stripped(page) if origin_of(page) == origin_of(target) else _origin(page)
+
+
+def _strict_when_cross_origin(page: str, target: str) -> str | None:
+    return None if _is_downgrade(page, target) else _when_cross_origin(page, target)
+
+
+def _unsafe_url(page: str, target: str) -> str | None:
+    return _stripped(page)
+
+
+POLICIES: Mapping[str, Policy] = {
+    "no-referrer": _no_referrer,
+    "no-referrer-when-downgrade": _when_downgrade,
+    "origin": _origin_only,
+    "origin-when-cross-origin": _when_cross_origin,
+    "same-origin": _same_origin,
+    "scrapy-default": _when_downgrade,
+    "strict-origin": _strict_origin,
+    "strict-origin-when-cross-origin": _strict_when_cross_origin,
+    "unsafe-url": _unsafe_url,
+}
+"""By the names of Referrer Policy, 3, and Scrapy's own."""
+
+_SCRAPYS = "scrapy.spidermiddlewares.referer."
+
+
+def policy_of(value: object, path: str = "REFERRER_POLICY") -> Policy:
+    """The policy that a setting or meta key names.
+
+    Raises:
+        SettingsError: There is none of that name.
+    """
+    if isinstance(value, str):
+        name = value.strip().lower()
+        if name in POLICIES:
+            return POLICIES[name]
+        if value.startswith(_SCRAPYS):
+            return _scrapys(value, path)
+        if "." not in value:
+            raise SettingsError(f"{path} must be one of {', '.join(sorted(POLICIES))}, or a function", path)
+    found: Any = load_object(value, path)
+    if not callable(found):
+        raise SettingsError(f"{path} must be the name of a policy, or a function of two URLs, not {value!r}", path)
+    policy: Policy = found
+    return policy
+
+
+def _scrapys(value: str, path: str) -> Policy:
+    """The policy that one of Scrapy's classes stands for: ``StrictOriginPolicy`` is ``strict-origin``."""
+    plain = value[len(_SCRAPYS) :].removesuffix("Policy").lower()
+    if plain == "defaultreferrer":
+        return POLICIES["scrapy-default"]
+    for name, policy in POLICIES.items():
+        if name.replace("-", "") == plain:
+            return policy
+    raise SettingsError(f"{path} names {value!r}, which is no policy of Scrapy's", path)
+
+
+class Referrer:
+    """Sets the ``Referer`` of what a page leads to.
+
+    Args:
+        policy: Where neither the request's meta nor the page names one.
+    """
+
+    __slots__ = ("_policy",)
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def refer(self, request: Request, response: Response) -> None:
+        """Set the field of a request that was found on a page, unless it has one, or refuses it with None."""
+        named = request.meta_get("referrer_policy")
+        policy = self._said_by(response) if named is None else policy_of(named, "meta referrer_policy")
+        if scheme_of(response.url) in {"http", "https"} and (told := policy(response.url, request.url)) is not None:
+            request.headers.setdefault("Referer", told)
+
+    def _said_by(self, response: Response) -> Policy:
+        """The policy of the page: the last that is known in its ``Referrer-Policy`` (Referrer Policy, 8.1)."""
+        said = response.headers.get("Referrer-Policy")
+        if said is None:
+            return self._policy
+        known = [name for token in said.lower().split(",") if (name := token.strip()) in POLICIES]
+        return POLICIES[known[-1]] if known else self._policy

@@ -1,0 +1,162 @@
+"""Named sessions: each with its own cookies, its own throttling scope and, if wanted, its own proxy and fields.
+
+A request is in a session by the ``session`` in its meta. Its cookies are those of the jar of that name, and it is
+charged to the scope ``session:NAME`` besides what it is charged to anyway, so that two logins, or two proxies, have
+limits each, and the site still has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Unpack
+
+from trawl.cookies import Cookie, Jar, Jars
+from trawl.http import Headers, Request, Response, host_of
+from trawl.http.request import Callback, RequestOptions
+from trawl.middleware.settings import SessionConfig
+
+__all__ = ["Session", "Sessions", "scope_of_session"]
+
+
+def scope_of_session(name: str) -> str:
+    """The id of a session's throttling scope."""
+    return f"session:{name}"
+
+
+class _Crawl(Protocol):
+    """What sessions need of the running crawl."""
+
+    async def fetch(self, request: Request) -> Response:
+        """The response to a request, in its turn."""
+        ...
+
+
+class Session:
+    """One session of a crawl; :meth:`trawl.spiders.Spider.session` gives it.
+
+    Attributes:
+        name: What meta ``session`` of its requests says.
+        proxy: The proxy of its requests, where they name none; None for none.
+        headers: Fields of its requests that don't have them.
+    """
+
+    __slots__ = ("_crawl", "_jars", "headers", "name", "proxy")
+
+    def __init__(self, name: str, jars: Jars, crawl: _Crawl | None) -> None:
+        self.name: str = name
+        self.proxy: str | None = None
+        self.headers: Headers = Headers()
+        self._jars = jars
+        self._crawl = crawl
+
+    def __call__(self, request: Request) -> Request:
+        """``request`` in this session: a copy."""
+        return request.replace(meta={**request.meta, "session": self.name})
+
+    def request(self, url: str, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Request:
+        """A new request in this session; the arguments are those of :class:`~trawl.http.request.Request`."""
+        return self(Request(url, callback, **options))
+
+    async def fetch(self, request: Request | str) -> Response:
+        """The response to a request (or URL) in this session, in the middle of a callback. A checkpoint.
+
+        Raises:
+            RuntimeError: The crawl has not begun.
+            DownloadError: There is no response.
+            IgnoreRequest: robots.txt or a middleware refused it.
+        """
+        if self._crawl is None:
+            raise RuntimeError("the crawl has not begun yet")
+        return await self._crawl.fetch(self.request(request) if isinstance(request, str) else self(request))
+
+    @property
+    def scope(self) -> str:
+        """The id of its throttling scope."""
+        return scope_of_session(self.name)
+
+    @property
+    def cookies(self) -> Jar:
+        """Its cookies: to be iterated over, counted or cleared."""
+        return self._jars.jar(self.name)
+
+    def set_cookie(self, name: str, value: str, *, url: str) -> None:
+        """Put a cookie that was got by other means, a browser say, for the host of ``url`` and all its paths."""
+        cookie = Cookie(name, value, host_of(url).rstrip("."))
+        self._jars.keep(cookie, self.name)
+
+    def dress(self, request: Request) -> None:
+        """Give a request of this session what the session has and the request does not."""
+        if self.proxy is not None:
+            request.meta.setdefault("proxy", self.proxy)
+        request.headers.fill(self.headers)
+
+    def __repr__(self) -> str:
+        return f"<Session {self.name!r}>"
+
+
+class Sessions:
+    """The sessions of one crawl, by name.
+
+    Args:
+        config: What the setting ``SESSIONS`` says.
+        jars: The cookies.
+    """
+
+    __slots__ = ("_config", "_crawl", "_jars", "_sessions", "_set_limits")
+
+    def __init__(self, config: Mapping[str, SessionConfig], jars: Jars) -> None:
+        self._config = config
+        self._jars = jars
+        self._sessions: dict[str, Session] = {}
+        self._crawl: _Crawl | None = None
+        self._set_limits: Callable[..., object] | None = None
+
+    def bind(self, crawl: _Crawl, set_limits: Callable[..., object]) -> None:
+        """Tie the sessions to a running crawl, and make those that the settings name.
+
+        Raises:
+            SettingsError: The throttling of one has an unknown limit, or a value out of its range.
+        """
+        self._crawl = crawl
+        self._set_limits = set_limits
+        for name, config in self._config.items():
+            self.get(name, **config)
+
+    def get(
+        self,
+        name: str,
+        *,
+        proxy: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        throttling: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """The session of this name, made if it is not there yet; what is given here replaces what it had.
+
+        Args:
+            name: Its name.
+            proxy: The proxy of its requests.
+            headers: Fields of its requests.
+            throttling: Limits of its scope, by the keys of ``THROTTLING_SCOPES``.
+
+        Raises:
+            ValueError: The name is empty.
+            SettingsError: A limit is unknown, or out of its range.
+        """
+        if not name or not isinstance(name, str):
+            raise ValueError(f"a session's name is a text that is not empty, not {name!r}")
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = Session(name, self._jars, self._crawl)
+        if proxy is not None:
+            session.proxy = proxy
+        if headers is not None:
+            session.headers = Headers(headers)
+        if throttling and self._set_limits is not None:
+            self._set_limits(session.scope, **throttling)
+        return session
+
+    def dress(self, request: Request) -> None:
+        """Give a request what its session has, if it is in one that is known."""
+        session = self._sessions.get(request.meta_get("session"))
+        if session is not None:
+            session.dress(request)
