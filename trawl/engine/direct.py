@@ -17,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import trio
 
+from trawl.engine.hits import Hits
 from trawl.engine.intake import Intake, not_before
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import State
@@ -68,15 +69,26 @@ class DirectFetches:
         gates: The gates of their origins.
         state: Whether the crawl is ending.
         most: So many wait or are on their way at once.
+        hits: Those that need not be sent; None: all are.
     """
 
-    __slots__ = ("_chooser", "_gates", "_intake", "_room", "_state", "_waiting")
+    __slots__ = ("_chooser", "_gates", "_hits", "_intake", "_room", "_state", "_waiting")
 
-    def __init__(self, *, intake: Intake, chooser: Chooser, gates: RobotsGates, state: State, most: int) -> None:
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        chooser: Chooser,
+        gates: RobotsGates,
+        state: State,
+        most: int,
+        hits: Hits | None = None,
+    ) -> None:
         self._intake = intake
         self._chooser = chooser
         self._gates = gates
         self._state = state
+        self._hits = hits
         self._room = trio.CapacityLimiter(most)
         self._waiting: dict[Answer, None] = {}
 
@@ -104,9 +116,10 @@ class DirectFetches:
         async with self._let_in(answer.parent):
             self._waiting[answer] = None
             try:
+                is_taken = self._hits is not None and await self._hits.took(entry)
                 if self._state.is_ending:
                     self._give_up(answer)
-                else:
+                elif not is_taken:
                     self._gates.ensure(entry)
                     self._chooser.push(entry, trio.current_time(), not_before(request))
                     self._state.pulse.beat()

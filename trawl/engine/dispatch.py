@@ -11,6 +11,7 @@ from __future__ import annotations
 import trio
 
 from trawl.engine.flow import Flow
+from trawl.engine.hits import Hits
 from trawl.engine.places import Places
 from trawl.engine.reading import Reading
 from trawl.engine.robots_gate import RobotsGates
@@ -39,6 +40,7 @@ class Dispatcher:
         flow: Flow,
         reading: Reading,
         state: State,
+        hits: Hits | None = None,
     ) -> None:
         self._chooser = chooser
         self._heads = heads
@@ -48,6 +50,7 @@ class Dispatcher:
         self._flow = flow
         self._reading = reading
         self._state = state
+        self._hits = hits
 
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
@@ -70,6 +73,8 @@ class Dispatcher:
         while not state.is_ending:
             if heads.are_wanted:
                 await heads.refill(trio.current_time())
+            if self._hits is not None:
+                self._hits.start(nursery, self._flow.run)
             for origin, pause in self._gates.unasked():
                 nursery.start_soon(self._gates.ask, origin, pause)
             now = trio.current_time()

@@ -102,6 +102,11 @@ class CrawlLimits:
             self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
         self._take_pages(0)
 
+    @property
+    def may_page(self) -> bool:
+        """Whether another page may be had without a place: more are missing than are in flight."""
+        return self._pages > self._chooser.in_flight
+
     def answered(self, turn: Turn) -> None:
         """Count a whole response as a page until it is known for something else; before its place is given back."""
         if not turn.is_counted and not turn.entry.passes_gate:

@@ -199,6 +199,7 @@ class RobotsGates:
             meta={
                 "dont_retry": True,
                 "dont_merge_cookies": True,
+                "dont_cache": True,
                 "download_maxsize": MAX_PARSED_BYTES,
                 "download_truncate": True,
             },

@@ -69,6 +69,10 @@ class Sending:
         if turn is None or turn.is_used:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
         turn.is_used = True
+        if turn.answer is not None:
+            outcome = await turn.answer(request)
+            self._count(turn, outcome)
+            return outcome
         outcome = await self._transport.send(request, partial(self._sent, turn))
         if outcome.response is not None:
             self._limits.answered(turn)

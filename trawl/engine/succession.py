@@ -10,6 +10,7 @@ import logging
 
 import trio
 
+from trawl.engine.hits import Hits
 from trawl.engine.intake import Intake, page_entry
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import State
@@ -28,7 +29,7 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 class Succession:
     """Puts the next step of a chain in the place of the last one."""
 
-    __slots__ = ("_chooser", "_frontier", "_gates", "_intake", "_state", "_stats")
+    __slots__ = ("_chooser", "_frontier", "_gates", "_hits", "_intake", "_state", "_stats")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Succession:
         gates: RobotsGates,
         stats: Stats,
         state: State,
+        hits: Hits | None = None,
     ) -> None:
         self._intake = intake
         self._frontier = frontier
@@ -46,6 +48,7 @@ class Succession:
         self._gates = gates
         self._stats = stats
         self._state = state
+        self._hits = hits
 
     async def replace(self, turn: Turn, then: Replace) -> str | None:
         """Queue ``then.request`` in the place of the turn's, or say why it ends here: the statistic that counts it."""
@@ -66,7 +69,7 @@ class Succession:
         successor.not_before = max(successor.not_before, not_before)
         await self._frontier.replace(lease, successor)
         self._count(then)
-        self._push(page_entry(successor), not_before)
+        await self._push(page_entry(successor), not_before)
         return None
 
     async def _replace_direct(self, turn: Turn, then: Replace, not_before: float) -> None:
@@ -84,9 +87,11 @@ class Succession:
             return
         waiter.entry, waiter.turn = entry, None
         self._count(then)
-        self._push(entry, not_before)
+        await self._push(entry, not_before)
 
-    def _push(self, entry: Entry, not_before: float) -> None:
+    async def _push(self, entry: Entry, not_before: float) -> None:
+        if self._hits is not None and await self._hits.took(entry):
+            return
         self._gates.ensure(entry)
         self._chooser.push(entry, trio.current_time(), not_before)
         self._state.pulse.beat()

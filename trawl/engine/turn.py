@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Protocol
 
 import trio
 
 from trawl.frontier import Record
-from trawl.http import Outcome
+from trawl.http import Outcome, Request
 from trawl.scheduler import Entry
 
-__all__ = ["Turn", "Waiter", "current_turn"]
+__all__ = ["Answer", "Turn", "Waiter", "current_turn"]
+
+Answer = Callable[[Request], Awaitable[Outcome]]
+"""Answers a request in place of the wire."""
 
 
 class Waiter(Protocol):
@@ -31,6 +35,7 @@ class Turn:
     Attributes:
         entry: What was granted.
         cancel_scope: The task's own: cancelling it ends this request and no other.
+        answer: Answers it in place of the wire; None: it is sent.
         is_used: The transport was asked: one turn is one send.
         holds_places: Its places are taken.
         is_counted: Its response was counted as a page.
@@ -38,11 +43,12 @@ class Turn:
         is_done: It ended by itself, its outputs are stored.
     """
 
-    __slots__ = ("cancel_scope", "entry", "holds_places", "is_counted", "is_decided", "is_done", "is_used")
+    __slots__ = ("answer", "cancel_scope", "entry", "holds_places", "is_counted", "is_decided", "is_done", "is_used")
 
     def __init__(self, entry: Entry) -> None:
         self.entry: Entry = entry
         self.cancel_scope: trio.CancelScope = trio.CancelScope()
+        self.answer: Answer | None = None
         self.is_used: bool = False
         self.holds_places: bool = True
         self.is_counted: bool = False

@@ -8,19 +8,33 @@ the lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.scheduler.choose import Chooser
 from trawl.scheduler.lanes import Entry
 
-__all__ = ["Heads"]
+__all__ = ["Aside", "Heads"]
 
 MOST = 32
 """Requests leased ahead for one lane."""
 
 LOW = 8
 """A lane with fewer is filled up again, in one call."""
+
+
+class Aside(Protocol):
+    """Where records go that need not be sent."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more are to be leased for now."""
+        ...
+
+    async def aside(self, records: Sequence[Record]) -> list[Record]:
+        """Those of ``records`` that have to be sent."""
+        ...
 
 
 class Heads:
@@ -30,15 +44,19 @@ class Heads:
         frontier: Where the records are.
         chooser: The core that they go to.
         entry_of: Makes the core's entry for a record.
+
+    Attributes:
+        aside: Takes what need not be sent; None: everything is.
     """
 
-    __slots__ = ("_chooser", "_entry_of", "_frontier", "_hungry")
+    __slots__ = ("_chooser", "_entry_of", "_frontier", "_hungry", "aside")
 
     def __init__(self, frontier: Frontier, chooser: Chooser, entry_of: Callable[[Record], Entry]) -> None:
         self._frontier = frontier
         self._chooser = chooser
         self._entry_of = entry_of
         self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
+        self.aside: Aside | None = None
 
     @property
     def are_wanted(self) -> bool:
@@ -64,11 +82,16 @@ class Heads:
         """Lease what the noted lanes need. With a frontier in memory it waits for nothing."""
         hungry = self._hungry
         while hungry:
+            if self.aside is not None and self.aside.is_full:
+                return
             lane = next(iter(hungry))
             del hungry[lane]
             most = self._wanted(lane)
             if most:
-                for record in await self._frontier.lease_many(lane, most):
+                records = await self._frontier.lease_many(lane, most)
+                if self.aside is not None:
+                    records = await self.aside.aside(records)
+                for record in records:
                     self._chooser.push(self._entry_of(record), now, record.not_before)
                 hungry[lane] = None  # those that wait for a time of their own are no heads: look again
 

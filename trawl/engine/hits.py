@@ -1,0 +1,131 @@
+"""Requests that are answered without the wire: looked up before they are lined up, so that they wait for nobody.
+
+A cache's answer costs the server nothing, so it takes no place, waits for no scope and asks no robots.txt. That has to
+be known before a request stands in a lane, behind others that do wait; and looking up takes time, so it has to be done
+while the request holds nothing. Whoever would push an entry to the core (:class:`~trawl.scheduler.Heads`, for what it
+leases; a redirect or a retry; a direct fetch) asks :class:`Hits` first. What is answered stands here until the
+dispatcher starts it, a bounded number at once; its task passes the middleware like any other, down to where the wire
+would be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from trawl.engine.limits import CrawlLimits
+from trawl.engine.state import State
+from trawl.engine.turn import Answer, Turn
+from trawl.frontier import Record
+from trawl.http import Request
+from trawl.scheduler import Entry, Lane
+
+__all__ = ["MOST_AT_ONCE", "MOST_READY", "Hits", "Lookup"]
+
+MOST_AT_ONCE = 16
+"""Pages that are answered without the wire at once, their callbacks included."""
+
+MOST_READY = 64
+"""Pages that wait for that; while it are so many, no more are leased from the frontier."""
+
+
+class Lookup(Protocol):
+    """What may answer requests in place of the wire."""
+
+    async def find(self, requests: Sequence[Request]) -> Sequence[Answer | None]:
+        """For each request how it is answered, or None where it has to be sent."""
+        ...
+
+
+class Hits:
+    """Entries that are answered without the wire.
+
+    Args:
+        lookup: Says which those are.
+        entry_of: Makes the core's entry for a record.
+        limits: Says whether another page may be had.
+        state: Its pulse wakes the dispatcher.
+    """
+
+    __slots__ = ("_direct", "_entry_of", "_limits", "_lookup", "_nowhere", "_pages", "_running", "_state")
+
+    def __init__(
+        self, lookup: Lookup, *, entry_of: Callable[[Record], Entry], limits: CrawlLimits, state: State
+    ) -> None:
+        self._lookup = lookup
+        self._entry_of = entry_of
+        self._limits = limits
+        self._state = state
+        self._pages: deque[tuple[Entry, Answer]] = deque()
+        self._direct: deque[tuple[Entry, Answer]] = deque()
+        self._running = 0
+        self._nowhere = Lane(((), "", 0), ())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more pages are to be looked up for now."""
+        return len(self._pages) >= MOST_READY
+
+    async def aside(self, records: Sequence[Record]) -> list[Record]:
+        """Those of ``records`` that have to be sent. Cancelling loses the leases of all of them, as leasing does."""
+        answers = await self._lookup.find([record.request for record in records])
+        missed = []
+        for record, answer in zip(records, answers, strict=True):
+            if answer is None:
+                missed.append(record)
+            else:
+                self._take(self._entry_of(record), answer)
+        return missed
+
+    async def took(self, entry: Entry) -> bool:
+        """Whether one entry is answered here; if not, it has to be pushed to the core."""
+        if entry.passes_gate or self._state.is_ending:
+            return False
+        answer = (await self._lookup.find([entry.request]))[0]
+        if answer is None:
+            return False
+        self._take(entry, answer)
+        self._state.pulse.beat()
+        return True
+
+    def start(self, nursery: trio.Nursery, run: Callable[[Turn], Awaitable[None]]) -> None:
+        """Start the tasks of as many as may be answered now; direct fetches are waited for, and always may."""
+        while self._direct:
+            self._start(*self._direct.popleft(), nursery, run)
+        while self._pages and self._running < MOST_AT_ONCE and self._state.may_page and self._limits.may_page:
+            self._start(*self._pages.popleft(), nursery, run)
+
+    def pending(self) -> list[Entry]:
+        """The pages that were not started, for the end of a crawl; they are no longer here."""
+        entries = [entry for entry, _ in self._pages]
+        self._pages.clear()
+        return entries
+
+    def _take(self, entry: Entry, answer: Answer) -> None:
+        entry.lane = self._nowhere
+        (self._pages if entry.waiter is None else self._direct).append((entry, answer))
+
+    def _start(
+        self, entry: Entry, answer: Answer, nursery: trio.Nursery, run: Callable[[Turn], Awaitable[None]]
+    ) -> None:
+        turn = Turn(entry)
+        turn.holds_places = False
+        turn.answer = answer
+        if entry.waiter is not None:
+            entry.waiter.turn = turn
+        else:
+            self._limits.answered(turn)
+        self._state.turns += 1
+        nursery.start_soon(self._run, turn, run)
+
+    async def _run(self, turn: Turn, run: Callable[[Turn], Awaitable[None]]) -> None:
+        self._running += turn.entry.waiter is None
+        try:
+            await run(turn)
+        finally:
+            self._running -= turn.entry.waiter is None
+            if self._pages:
+                self._state.pulse.beat()

@@ -1,0 +1,200 @@
+"""What a user puts between callbacks and the crawl: functions over the outputs of one callback.
+
+A hook is an async generator function of two arguments: the response, and the outputs as an async iterator. It gives
+what goes on::
+
+    async def only_with_price(response, outputs):
+        async for output in outputs:
+            if not isinstance(output, dict) or "price" in output:
+                yield output
+
+One function does what Scrapy's spider middleware has four methods for: what stands before the loop sees the response
+before its callback is called; what is in it sees each output; ``try`` around it sees what the callback raises, and may
+give outputs in its place. The callback is called when the first output is asked for, of whatever kind it is, and as
+slowly as its outputs are taken. Scrapy's classes are run by :func:`scrapy_hook`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
+from typing import Any, cast
+
+import attrs
+
+from trawl.engine.callbacks import Callback, call
+from trawl.errors import SettingsError
+from trawl.http import Response
+from trawl.middleware.loading import instance, named
+from trawl.middleware.scrapy_style import with_spider
+from trawl.throttling.manager import awaited
+
+__all__ = ["Hook", "Hooks", "StartHook", "hooked", "scrapy_hook", "started_by"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
+Hook = Callable[[Response | None, AsyncIterator[Any]], AsyncGenerator[Any, None]]
+"""What is put around callbacks. The response is None for the outputs of an errback whose request had no response."""
+
+StartHook = Callable[[AsyncIterator[Any]], AsyncGenerator[Any, None]]
+"""What is put around ``start()``: the ``process_start`` of a hook that has one."""
+
+SETTING = "SPIDER_MIDDLEWARES"
+_METHODS = ("process_spider_input", "process_spider_output", "process_spider_exception", "process_start")
+_SCRAPYS = "scrapy.spidermiddlewares."
+REFERER = _SCRAPYS + "referer.RefererMiddleware"
+
+
+@attrs.frozen
+class Hooks:
+    """The hooks of one crawl.
+
+    Attributes:
+        outputs: Put around each callback, the first next to it.
+        start: Put around ``start()``, the first next to it.
+    """
+
+    outputs: Sequence[Hook] = ()
+    start: Sequence[StartHook] = ()
+
+    @classmethod
+    def build(cls, setting: Mapping[Any, float | None], crawl: Any) -> Hooks:
+        """The hooks that ``SPIDER_MIDDLEWARES`` names; those with high numbers are next to the spider.
+
+        Raises:
+            SettingsError: An entry leads to nothing, can't be made, or is no hook.
+        """
+        outputs: list[Hook] = []
+        start: list[StartHook] = []
+        wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
+        for _, entry in reversed(wanted):
+            if isinstance(entry, str) and entry.startswith(_SCRAPYS):
+                logger.warning("%s: %s has no effect: trawl does that itself", SETTING, entry)
+                continue
+            found = instance(entry, SETTING, crawl)
+            if found is None:
+                continue
+            if (around := getattr(found, "process_start", None)) is not None:
+                start.append(around)
+            outputs.append(_hook(found, entry, crawl.spider))
+        return cls(outputs, start)
+
+
+def hooked(
+    hooks: Iterable[Hook], callback: Callback, argument: object, cb_kwargs: Mapping[str, object] | None
+) -> AsyncGenerator[Any, None]:
+    """The outputs of a callback after all ``hooks``, the first of which is next to it.
+
+    Args:
+        hooks: Put around it.
+        callback: Called when the first output is asked for.
+        argument: What it is given: a response, or an error, which may have one.
+        cb_kwargs: What it is given by name.
+    """
+    response = argument if isinstance(argument, Response) else getattr(argument, "response", None)
+    return _hooked(hooks, response, partial(call, callback, argument, cb_kwargs))
+
+
+@asynccontextmanager
+async def started_by(hooks: Iterable[StartHook], started: Any) -> AsyncGenerator[AsyncIterator[Any], None]:
+    """What ``start()`` gives after all ``hooks``; leaving closes all of them."""
+    async with AsyncExitStack() as stack:
+        outputs = await stack.enter_async_context(aclosing(started))
+        for hook in hooks:
+            outputs = await stack.enter_async_context(aclosing(hook(outputs)))
+        yield outputs
+
+
+def scrapy_hook(found: object, spider: object) -> Hook:
+    """An object with Scrapy's methods as a hook.
+
+    ``process_spider_output`` may be a generator or an async generator; a plain generator gets the outputs as a list, so
+    the callback has ended by then. ``process_spider_exception`` sees what the callback, or a hook next to it, raised.
+
+    Args:
+        found: The object.
+        spider: What its methods are given as ``spider``, where they take it.
+    """
+    entered = with_spider(getattr(found, "process_spider_input", None), 1, spider)
+    method = getattr(found, "process_spider_output_async", None) or getattr(found, "process_spider_output", None)
+    passed = with_spider(method, 2, spider)
+    is_async = inspect.isasyncgenfunction(method)
+    failed = with_spider(getattr(found, "process_spider_exception", None), 2, spider)
+
+    async def hook(response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        try:
+            if entered is not None and response is not None:
+                entered(response)
+            if passed is None:
+                async for output in outputs:
+                    yield output
+            elif is_async:
+                async with aclosing(passed(response, outputs)) as own:
+                    async for output in own:
+                        yield output
+            else:
+                for output in passed(response, [output async for output in outputs]) or ():
+                    yield output
+        except Exception as error:
+            instead = None if failed is None else await awaited(failed(response, error))
+            if instead is None:
+                raise
+            for output in instead:
+                yield output
+
+    return hook
+
+
+async def _hooked(
+    hooks: Iterable[Hook], response: Response | None, made: Callable[[], object]
+) -> AsyncGenerator[Any, None]:
+    """Closing closes all of them, and the callback's own generator."""
+    async with AsyncExitStack() as stack:
+        outputs = await stack.enter_async_context(aclosing(_outputs(made)))
+        for hook in hooks:
+            outputs = await stack.enter_async_context(aclosing(hook(response, outputs)))
+        async for output in outputs:
+            yield output
+
+
+async def _outputs(made: Callable[[], object]) -> AsyncGenerator[Any, None]:
+    """The outputs of a callback of any of the four kinds."""
+    result = made()
+    if inspect.isawaitable(result):
+        result = await result
+    if result is None:
+        return
+    if isinstance(result, AsyncIterable):
+        async with AsyncExitStack() as stack:
+            if hasattr(result, "aclose"):
+                await stack.enter_async_context(aclosing(cast("Any", result)))
+            async for output in result:
+                yield output
+        return
+    many = result if isinstance(result, list | tuple) or hasattr(result, "__next__") else [result]
+    try:
+        for output in cast("Iterable[Any]", many):
+            yield output
+    finally:
+        if inspect.isgenerator(many):
+            many.close()
+
+
+def _hook(found: Any, entry: object, spider: object) -> Hook:
+    if any(callable(getattr(found, name, None)) for name in _METHODS):
+        return scrapy_hook(found, spider)
+    if not callable(found):
+        raise SettingsError(
+            f"{SETTING}: {named(entry)} is no hook: an async generator function of a response and its outputs, or a"
+            " class with process_spider_output, process_spider_exception, process_spider_input or process_start",
+            SETTING,
+        )
+    hook: Hook = found
+    return hook
+
+
+def _order(pair: tuple[float, object]) -> float:
+    return pair[0]
