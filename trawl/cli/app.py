@@ -1,26 +1,21 @@
-"""The command ``trawl``: its words and options."""
+"""The command ``trawl``: its words and options.
+
+What a word does is imported when it is called: ``trawl --help`` waits for no part of a crawl.
+"""
 
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Sequence
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
-import trio
 import typer
-from rich.console import Console
 
 from trawl import __version__
-from trawl.cli.exits import FAILED, OK, USAGE
-from trawl.cli.load import load_spider
-from trawl.cli.run import Order, crawl_command, stderr_console
-from trawl.cli.show import print_all, print_one
-from trawl.cli.simulate import simulate
-from trawl.cli.view import CrawlWith
-from trawl.errors import TrawlError, UsageError
-from trawl.observe import printable
-from trawl.settings import ambient, assignments, load, of_spider
+from trawl.cli.exits import FAILED, OK
+
+if TYPE_CHECKING:
+    from trawl.cli.view import CrawlWith
 
 __all__ = ["app", "main"]
 
@@ -73,6 +68,8 @@ def crawl(
     ] = False,
 ) -> None:
     """Run a spider."""
+    from trawl.cli.run import Order, crawl_command, stderr_console  # noqa: PLC0415
+
     order = Order(
         target=spider,
         arguments=tuple(argument),
@@ -96,28 +93,49 @@ def settings(
     setting: SettingOption = [],  # noqa: B006
 ) -> None:
     """Show every setting, its value here, and where the value came from."""
-    console = Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
-    try:
-        custom = of_spider(load_spider(spider) if spider else None)
-        values = load(*ambient(), custom, assignments(setting))
-        if get is not None:
-            print_one(values, get, console)
-        else:
-            print_all(values, console)
-    except TrawlError as error:
-        stderr_console().print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
-        raise typer.Exit(USAGE if isinstance(error, UsageError) else FAILED) from None
+    from trawl.cli.show import settings_command  # noqa: PLC0415
+
+    raise typer.Exit(settings_command(spider, get, setting))
 
 
 @app.command()
 def version() -> None:
     """Show the versions of trawl and of what it runs on."""
+    import trio  # noqa: PLC0415
+
     typer.echo(
         f"trawl {__version__} (Python {platform.python_version()}, Trio {trio.__version__}, {platform.system()})"
     )
 
 
-app.command()(simulate)
+@app.command()
+def simulate(
+    spider: Annotated[
+        str, typer.Argument(metavar="SPIDER", help="FILE.py or MODULE; with :CLASS where there are several.")
+    ],
+    web: Annotated[str, typer.Option(metavar="FILE.toml", help="The web to crawl: hosts, latencies, limits, pages.")],
+    setting: Annotated[
+        list[str],
+        typer.Option(
+            "-s",
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting. Repeatable; a name that comes again begins another group, and the groups are compared.",
+        ),
+    ] = [],  # noqa: B006  # typer's way to say "none"
+    argument: Annotated[
+        list[str], typer.Option("-a", metavar="NAME=VALUE", help="An argument for the spider. Repeatable.")
+    ] = [],  # noqa: B006
+    svg: Annotated[
+        str | None, typer.Option(metavar="OUT", help="Draw the sends there; with several groups OUT-1.svg and so on.")
+    ] = None,
+    timeline: Annotated[bool, typer.Option("--timeline", help="Print every send.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", help="For everything that is drawn.")] = 0,
+) -> None:
+    """Run a spider against a simulated web in virtual time: how long, how fast, limited by what. No feed is written."""
+    from trawl.cli.simulate import simulate_command  # noqa: PLC0415
+
+    raise typer.Exit(simulate_command(spider, web, setting, argument, svg=svg, has_timeline=timeline, seed=seed))
 
 
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from rich import box
@@ -10,14 +11,39 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trawl.errors import SettingsError
+from trawl.cli.exits import FAILED, OK, USAGE
+from trawl.cli.load import load_spider
+from trawl.cli.run import stderr_console
+from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import clipped, printable
-from trawl.settings import DEFAULT, Settings, definitions
+from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
 
-__all__ = ["print_all", "print_one", "spelled"]
+__all__ = ["print_all", "print_one", "settings_command", "spelled"]
 
 _VALUE_CHARACTERS = 70
+
+
+def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> int:
+    """Show the settings as they are here; the exit status.
+
+    Args:
+        spider: Whose ``custom_settings`` count too.
+        name: The only one to show; None: all.
+        settings: ``-s``: texts ``NAME=VALUE``.
+    """
+    console = Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
+    try:
+        custom = of_spider(load_spider(spider) if spider else None)
+        values = load(*ambient(), custom, assignments(settings))
+        if name is not None:
+            print_one(values, name, console)
+        else:
+            print_all(values, console)
+    except TrawlError as error:
+        stderr_console().print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
+        return USAGE if isinstance(error, UsageError) else FAILED
+    return OK
 
 
 def spelled(value: object) -> str:

@@ -6,9 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -28,52 +26,36 @@ from trawl.testing.guard import TouchedTheWorld
 from trawl.testing.simulation import Simulation
 from trawl.testing.watchdog import Stuck
 
-__all__ = ["simulate"]
+__all__ = ["simulate_command"]
 
 WIDTH_OF_A_FILE = 160
 logger: logging.Logger = logging.getLogger("trawl")
 
 
-def simulate(
-    spider: Annotated[
-        str, typer.Argument(metavar="SPIDER", help="FILE.py or MODULE; with :CLASS where there are several.")
-    ],
-    web: Annotated[str, typer.Option(metavar="FILE.toml", help="The web to crawl: hosts, latencies, limits, pages.")],
-    setting: Annotated[
-        list[str],
-        typer.Option(
-            "-s",
-            "--set",
-            metavar="NAME=VALUE",
-            help="A setting. Repeatable; a name that comes again begins another group, and the groups are compared.",
-        ),
-    ] = [],  # noqa: B006  # typer's way to say "none"
-    argument: Annotated[
-        list[str], typer.Option("-a", metavar="NAME=VALUE", help="An argument for the spider. Repeatable.")
-    ] = [],  # noqa: B006
-    svg: Annotated[
-        str | None, typer.Option(metavar="OUT", help="Draw the sends there; with several groups OUT-1.svg and so on.")
-    ] = None,
-    timeline: Annotated[bool, typer.Option("--timeline", help="Print every send.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="For everything that is drawn.")] = 0,
-) -> None:
-    """Run a spider against a simulated web in virtual time: how long, how fast, limited by what. No feed is written."""
-    is_terminal = sys.stdout.isatty()
-    width = None if is_terminal else WIDTH_OF_A_FILE
-    console = Console(force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
-    raise typer.Exit(_run(spider, web, setting, argument, svg, timeline, seed, console))
-
-
-def _run(
+def simulate_command(
     target: str,
     web: str,
     settings: Sequence[str],
     arguments: Sequence[str],
+    *,
     svg: str | None,
-    timeline: bool,
+    has_timeline: bool,
     seed: int,
-    console: Console,
 ) -> int:
+    """Simulate a spider at one or several groups of settings, and tell how they compare; the exit status.
+
+    Args:
+        target: The spider: ``FILE.py``, ``MODULE``, either with ``:CLASS``.
+        web: The file that describes the web.
+        settings: Texts ``NAME=VALUE``; a name that comes again begins another group.
+        arguments: Texts ``NAME=VALUE`` for the spider.
+        svg: Where to draw the sends.
+        has_timeline: Print every send.
+        seed: For everything that is drawn.
+    """
+    is_terminal = sys.stdout.isatty()
+    width = None if is_terminal else WIDTH_OF_A_FILE
+    console = Console(force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
     errors = stderr_console()
     with Logs(errors) as logs:
         try:
@@ -92,7 +74,7 @@ def _run(
         except Exception as error:  # a bug in the spider's constructor, say: its traceback helps
             logger.critical("the simulation failed", exc_info=error)
             return FAILED
-    if timeline:
+    if has_timeline:
         for simulation in simulations:
             simulation.timeline()
     _tell(simulations, labels, console)
