@@ -123,7 +123,7 @@ class Flow:
         self._limits = limits
 
     async def run(self, turn: Turn) -> None:
-        """Carry one turn to its end. If its own scope is cancelled, its lease is given back."""
+        """Carry one turn to its end. If it is cancelled, its lease is given back at the end of the crawl."""
         current_turn.set(turn)
         try:
             with turn.cancel_scope:
@@ -135,9 +135,7 @@ class Flow:
         finally:
             self._limits.decided(turn, None)
             self._sending.give_back(turn)
-            self._state.turn_ended()
-        if not turn.is_done and turn.entry.waiter is None:
-            await self._intake.give_back(turn.lease)
+            self._end(turn)
 
     async def refuse(self, entry: Entry, reason: str) -> None:
         """End an entry that may not go at all; it took no place."""
@@ -156,9 +154,12 @@ class Flow:
                 await self._act(turn, outcome)
                 turn.is_done = True
         finally:
-            self._state.turn_ended()
-        if not turn.is_done and entry.waiter is None:
-            await self._intake.give_back(turn.lease)
+            self._end(turn)
+
+    def _end(self, turn: Turn) -> None:
+        if not turn.is_done and turn.entry.waiter is None:
+            self._intake.abandon(turn.lease)
+        self._state.turn_ended()
 
     async def _outcome(self, turn: Turn) -> Outcome:
         request = turn.entry.request

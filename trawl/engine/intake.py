@@ -7,7 +7,7 @@ same link at once must not both push it. A claim whose request is not pushed aft
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
@@ -47,6 +47,7 @@ class Intake:
         self._state = state
         self._origin_of = origin_of
         self._is_durable = is_durable
+        self._abandoned: list[Record] = []
 
     async def push(self, requests: Sequence[Request], *, depth: int, is_start: bool = False) -> None:
         """Take in the requests found at ``depth`` links from the start, and store those that are new."""
@@ -87,14 +88,16 @@ class Intake:
         self._state.opened(self._frontier.statistics().pending)
         self._heads.restored(self._frontier.lanes())
 
-    async def give_back_all(self, entries: Sequence[Entry]) -> None:
-        """Give back the leases of pages that were not granted: the crawl is ending, and the frontier is to be whole."""
-        await self._frontier.release([entry.lease for entry in entries])
+    def abandon(self, lease: Record) -> None:
+        """Note a lease whose request was not finished: the crawl is ending, or is cancelled."""
+        self._abandoned.append(lease)
 
-    async def give_back(self, lease: Record) -> None:
-        """Give a lease back whose request was not finished: the crawl is ending."""
-        await self._frontier.release([lease])
-        self._state.ended()
+    async def give_back(self, entries: Iterable[Entry]) -> None:
+        """Give back what was abandoned, and the leases of ``entries`` that were not granted: the frontier is whole."""
+        leases = [*self._abandoned, *[entry.lease for entry in entries]]
+        self._abandoned.clear()
+        if leases:
+            await self._frontier.release(leases)
 
     def begin_at(self, request: Request) -> None:
         """Take note of a request that the user's own code makes, not that of a page."""

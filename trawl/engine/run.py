@@ -7,8 +7,9 @@
         inner: start(), the dispatcher, one task a request
 
 The dispatcher returns when the crawl is idle or ending; the inner nursery ends when its last request has. Then
-pipelines, spider, feeds, transport and frontier are closed, shielded and under a time limit each. The first shutdown
-sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
+pipelines and feeds are closed, what was leased and not finished goes back to the frontier, and spider, transport and
+frontier are closed, shielded and under a time limit each. The first shutdown sets a deadline on the inner nursery; a
+second one, or a caller's cancel, cancels it at once.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ async def run_plan(plan: Plan) -> Ended:
             watching.cancel_scope.cancel()
     finally:
         reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
-        await _closing("the spider", partial(_closed, plan.spider, reason))  # noqa: ASYNC102 - shielded and limited
+        whole = partial(parts.intake.give_back, pending_pages(parts.chooser))
+        await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
+        await _closing("the spider", partial(_closed, plan.spider, reason))  # noqa: ASYNC102
         await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102
         await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
     stats = parts.crawl.stats
@@ -110,7 +113,6 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
                 logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.chooser.in_flight)
                 parts.reading.stop()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
-            await parts.intake.give_back_all(pending_pages(parts.chooser))
             parts.direct.give_up()
             while state.turns or state.is_reading:
                 await state.pulse.wait(math.inf)
