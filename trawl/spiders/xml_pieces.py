@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
+from trawl.spiders.xml_mending import mended
+
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
@@ -77,7 +79,7 @@ class XmlPieces:
     """
 
     def __init__(self, pieces: Unpacked, names: frozenset[str], base_url: str | None = None) -> None:
-        self._pieces = iter(pieces)
+        self._pieces = mended(pieces)
         self._names = names
         self._parser: Any = etree.XMLPullParser(
             ("start", "end"),
@@ -103,14 +105,15 @@ class XmlPieces:
 
     def _feed(self) -> bool:
         """Parse one more piece; False when there is none, or what comes is beyond repair."""
-        piece = next(self._pieces, b"")
-        if piece and not self._has_begun:
-            piece = piece.lstrip(b" \t\r\n\f\v")  # libxml2 minds white space before <?xml, and white space only
-            self._has_begun = bool(piece)
-            if not piece:
-                return self._feed()
-        if not piece:
-            return False
+        for piece in self._pieces:
+            # libxml2 minds white space before <?xml, and a piece of nothing is no end.
+            text = piece if self._has_begun else piece.lstrip(b" \t\r\n\f\v")
+            if text:
+                self._has_begun = True
+                return self._parsed(text)
+        return False
+
+    def _parsed(self, piece: bytes) -> bool:
         try:
             self._parser.feed(piece)
         except etree.XMLSyntaxError:

@@ -1,0 +1,89 @@
+"""The crawl under Scrapy's name for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import pytest
+
+import trawl
+from trawl.errors import UsageError
+from trawl.http import Request, Response
+from trawl.observe import Stats
+from trawl.settings import load, of_spider
+from trawl.spiders import Crawler, CustomSettings
+from trawl.testing import SimulatedWeb, simulate
+
+WEB = SimulatedWeb()
+WEB.add_page("http://a.example/", links=["/1", "/2"])
+
+
+class Plain(trawl.Spider):
+    name = "plain"
+    start_urls = ["http://a.example/"]
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"url": response.url}
+
+
+def test_a_spider_is_made_for_a_crawl_and_may_look_at_its_settings_first() -> None:
+    class Made(Plain):
+        delay: float = 0.0
+
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            spider.delay = crawler.settings["DOWNLOAD_DELAY"]
+            assert crawler.spider is spider
+            assert crawler.spidercls is cls
+            assert spider.settings is crawler.settings
+            crawler.stats.set_value("made", True)
+            return spider
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            self.crawler.stats.inc_value("custom/pages", count=2)
+            yield {"delay": self.delay, "arg": self.arg}  # type: ignore[attr-defined]
+
+    sim = simulate(Made, WEB, {"DOWNLOAD_DELAY": 0.25}, arg="x")
+    assert sim.items == [{"delay": 0.25, "arg": "x"}]
+    assert (sim.stats["custom/pages"], sim.stats["made"]) == (2, True)
+
+
+def test_its_engine_ends_the_crawl_and_fetches() -> None:
+    class Ending(Plain):
+        async def parse(self, response: Response) -> Any:
+            first = await self.crawler.engine.download(Request("http://a.example/1"))
+            second = await self.crawler.engine.download_async(Request("http://a.example/2"))
+            self.crawler.engine.close_spider(self, "enough")
+            return {"got": [first.status, second.status]}
+
+    sim = simulate(Ending, WEB)
+    assert (sim.items, sim.reason) == ([{"got": [200, 200]}], "enough")
+
+
+def test_before_the_crawl_runs_there_is_no_engine_and_there_never_are_signals() -> None:
+    crawler = Crawler({}, Stats(), Plain)
+    with pytest.raises(RuntimeError, match="not running yet"):
+        crawler.engine.close_spider(None)
+    with pytest.raises(UsageError, match=r"write closed\(reason\) in the spider"):
+        crawler.signals.connect(print, signal=object())
+
+
+def test_a_spider_writes_its_settings_itself() -> None:
+    class Writing(Plain):
+        custom_settings = {"DOWNLOAD_DELAY": 2.0}
+
+        @classmethod
+        def update_settings(cls, settings: CustomSettings) -> None:
+            super().update_settings(settings)
+            settings.set("USER_AGENT", "me/1", priority="spider")
+            settings.setdict({"RETRY_TIMES": 5})
+            settings["COOKIES_ENABLED"] = False
+            assert (settings.getdict("NONE"), settings.getlist("NONE")) == ({}, [])
+
+    settings = load(of_spider(Writing))
+    assert settings["DOWNLOAD_DELAY"] == 2.0
+    assert (settings["USER_AGENT"], settings["RETRY_TIMES"], settings["COOKIES_ENABLED"]) == ("me/1", 5, False)
+    assert settings.source("RETRY_TIMES") == "custom_settings"
+    assert simulate(Writing, WEB).reason == "finished"

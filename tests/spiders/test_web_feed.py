@@ -1,0 +1,98 @@
+"""The entries of RSS and Atom."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trawl.items import is_item
+from trawl.spiders.web_feed import Enclosure, FeedEntry, WebFeed
+
+URL = "http://a.example/feed/"
+
+RSS = b"""<?xml version="1.0"?><rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/"
+ xmlns:content="http://purl.org/rss/1.0/modules/content/"><channel><title>The feed</title><link>/</link>
+<item><title>One &amp; two</title><link>/1?a=1&b=2</link><guid isPermaLink="false">id-1</guid>
+ <pubDate>Wed, 01 May 2024 10:00:00 +0200</pubDate><description><![CDATA[<p>short &amp;</p>]]></description>
+ <content:encoded><![CDATA[<p>long</p>]]></content:encoded><dc:creator>Ada</dc:creator>
+ <category>x</category><category>y</category><enclosure url="/a.mp3" type="audio/mpeg" length="12"/></item>
+<item><guid>http://a.example/2</guid><pubDate>soon</pubDate></item>
+</channel></rss>"""
+
+ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://b.example/"><title>The feed</title>
+<entry xml:base="blog/"><title type="html">Title</title><link rel="self" href="self"/><link href="1"/>
+ <link rel="enclosure" href="/f" length="x"/><id>tag:b.example,2024:1</id><published>2024-05-01T10:00:00Z</published>
+ <updated>2024-05-02T10:00:00.5+01:00</updated><author><name>Bob</name><email>b@b.example</email></author>
+ <category term="t"/><summary>short</summary>
+ <content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">a <b>b</b></div></content></entry></feed>"""
+
+RDF = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"
+ xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>The feed</title></channel>
+<item rdf:about="x"><title>Old</title><link>http://a.example/old</link><dc:date>2001-01-01T00:00:00</dc:date>
+<dc:subject>history</dc:subject></item></rdf:RDF>"""
+
+
+def entries(body: bytes) -> list[FeedEntry]:
+    return list(WebFeed(body, URL, most_bytes=1 << 20))
+
+
+def test_rss() -> None:
+    first, second = entries(RSS)
+    time = datetime(2024, 5, 1, 8, tzinfo=UTC)
+    assert first == FeedEntry(
+        url="http://a.example/1?a=1&b=2",
+        title="One & two",
+        id="id-1",
+        published_utc=time,
+        updated_utc=time,
+        author="Ada",
+        summary="<p>short &amp;</p>",
+        content="<p>long</p>",
+        categories=("x", "y"),
+        enclosures=(Enclosure("http://a.example/a.mp3", "audio/mpeg", 12),),
+        feed_url=URL,
+    )
+    assert (second.url, second.id, second.title, second.published_utc) == (
+        "http://a.example/2",
+        "http://a.example/2",
+        "",
+        None,
+    )
+    assert is_item(first)
+
+
+def test_atom() -> None:
+    (entry,) = entries(ATOM)
+    assert (entry.url, entry.title, entry.id) == ("http://b.example/blog/1", "Title", "tag:b.example,2024:1")
+    assert entry.published_utc == datetime(2024, 5, 1, 10, tzinfo=UTC)
+    assert entry.updated_utc == datetime(2024, 5, 2, 9, 0, 0, 500_000, tzinfo=UTC)
+    assert (entry.author, entry.summary, entry.categories) == ("Bob", "short", ("t",))
+    assert entry.content == '<div xmlns="http://www.w3.org/1999/xhtml">a <b>b</b></div>'
+    assert entry.enclosures == (Enclosure("http://b.example/f"),)
+
+
+def test_rss_1() -> None:
+    (entry,) = entries(RDF)
+    assert (entry.url, entry.title, entry.categories) == ("http://a.example/old", "Old", ("history",))
+    assert entry.published_utc == datetime(2001, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html><body/></html>", b"<urlset/>", b"{}"])
+def test_what_is_no_feed(body: bytes) -> None:
+    feed = WebFeed(body, URL, most_bytes=1 << 20)
+    assert (feed.is_feed, list(feed)) == (False, [])
+
+
+def test_an_entry_may_say_next_to_nothing() -> None:
+    (entry,) = entries(b"<rss><channel><item/></channel></rss>")
+    assert (entry.url, entry.id, entry.author, entry.enclosures) == ("", "", "", ())
+    assert entries(b"<rss><channel><item><link>http://[</link></item></channel></rss>")[0].url == ""
+
+
+@given(st.text(max_size=30), st.sampled_from(["link", "pubDate", "guid", "author", "category", "title"]))
+def test_whatever_an_entry_says_it_can_be_read(text: str, name: str) -> None:
+    body = f"<rss><channel><item><{name}>{text}</{name}></item></channel></rss>".encode("utf-8", "replace")
+    assert len(entries(body)) <= 1
