@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 
+import ada_url
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +77,26 @@ def test_a_url_that_is_no_text_is_refused() -> None:
 def test_a_link_is_joined_to_its_page(link: str, joined: str) -> None:
     assert join_url("http://a.example/a/b", link) == joined
     assert is_joinable("http://a.example/a/b", link)
+
+
+BASES = ("http://a.example", "https://a.b:8/c/d?x=/y#z/w", "HTTP://U:p@A.Example:80/x/../y/z", "http://1.2/a", "file:///a/b")
+
+
+@given(
+    st.sampled_from([*BASES, "https://[::1]/a/b;c/d", "http://é.example/ä/b"]),
+    st.sampled_from(["", "http://a.example", "https://a.b:8", "http://u:p@a.example"]),
+    st.text("aZ0._~-/?=&%2e;:#@\\ é", max_size=8),
+)
+def test_a_link_is_joined_as_ada_joins_it_also_where_ada_is_not_asked(base: str, origin: str, path: str) -> None:
+    try:
+        expected = ada_url.join_url(base, origin + path)
+    except ValueError:
+        expected = None
+    try:
+        joined = join_url(base, origin + path)
+    except ValueError:
+        joined = None
+    assert joined == expected
 
 
 def test_a_link_that_makes_no_url_is_refused_by_name() -> None:

