@@ -52,7 +52,7 @@ def test_a_spider_is_made_for_a_crawl_and_may_look_at_its_settings_first() -> No
 
 def test_its_engine_ends_the_crawl_and_fetches() -> None:
     class Ending(Plain):
-        async def parse(self, response: Response) -> Any:
+        async def parse(self, response: Response) -> Any:  # type: ignore[override]
             first = await self.crawler.engine.download(Request("http://a.example/1"))
             second = await self.crawler.engine.download_async(Request("http://a.example/2"))
             self.crawler.engine.close_spider(self, "enough")

@@ -68,7 +68,7 @@ class SitemapSpider(Spider[ItemT]):
         super().check()
         check_urls(self.name, "sitemap_urls", self.sitemap_urls)
 
-    async def start(self) -> AsyncIterator[Request | ItemT | None]:
+    async def start(self) -> AsyncIterator[Any]:
         """The sitemaps to begin with."""
         for url in self.sitemap_urls:
             yield Request(url, self._parse_sitemap)

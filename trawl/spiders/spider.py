@@ -134,7 +134,7 @@ class Spider(Generic[ItemT]):
         """The logger named after the spider."""
         return logging.getLogger(self.name)
 
-    async def start(self) -> AsyncIterator[Request | ItemT | None]:
+    async def start(self) -> AsyncIterator[Any]:
         """The first requests (items too), by default one request a start URL.
 
         Read under back-pressure: while nothing that is pending may be sent, and fewer than 10,000 requests are pending.
