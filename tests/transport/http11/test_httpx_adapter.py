@@ -25,12 +25,17 @@ DIFFERENT = {
 }
 
 BAD_BUT_DIFFERENT = {
+    "answers_for_now_for_ever": "httpx has no limit for interim responses",
     "changes_the_protocol": "as above",
+    "compresses_badly": "as above",
     "says_a_length_too_short": "as above",
     "is_not_http": "httpx waits for the end of the headers",
     "drips": "no limit for the whole",
     "drips_its_headers": "no limit for the whole",
     "sends_for_ever": "no limit of size",
+    "sends_a_chunk_without_end": "no limit of size",
+    "sends_chunks_without_end": "no limit of size",
+    "compresses_a_hundred_times": "httpx undoes as many codings as there are",
 }
 
 
@@ -67,6 +72,13 @@ async def test_a_protocol_that_nobody_asked_for_is_an_error(clock: MockClock) ->
 async def test_what_is_not_http_is_refused_at_once(clock: MockClock) -> None:
     assert (await seen(HTTP11Transport, BEHAVIOURS["is_not_http"], "GET"))[0] is httpx.RemoteProtocolError
     assert trio.current_time() < 1
+
+
+@pytest.mark.parametrize(
+    "name", ["answers_for_now_for_ever", "sends_trailers_without_end", "sends_a_chunk_size_without_end"]
+)
+async def test_what_frames_a_response_has_an_end(clock: MockClock, name: str) -> None:
+    assert (await seen(HTTP11Transport, BEHAVIOURS[name], "GET"))[0] is httpx.RemoteProtocolError
 
 
 async def test_what_came_too_much_is_never_the_next_response(clock: MockClock) -> None:

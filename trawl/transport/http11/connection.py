@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from trawl.transport.http11.parser import ResponseParser
+from trawl.transport.http11.parser import ResponseParser, ServerLeftError
 from trawl.transport.http11.pool import Site
 from trawl.transport.http11.watch import Watch
 from trawl.transport.http11.wire import Wire
+from trawl.transport.wording import words_of
 
 __all__ = ["SAFE_METHODS", "Connect", "Connection"]
 
@@ -30,34 +31,35 @@ class Connection:
         parser: Reads the present response.
         requests: Requests sent so far, the present one included.
         idle_since: When it was put back last; run clock.
+        broken: What the system said when it took no more of the request. The server may have answered all the same: one
+            that refuses a body answers and closes while it is still sent.
     """
 
-    __slots__ = ("idle_since", "parser", "requests", "wire")
+    __slots__ = ("broken", "idle_since", "parser", "requests", "wire")
 
     def __init__(self, wire: Wire) -> None:
         self.wire: Wire = wire
         self.parser: ResponseParser = ResponseParser()
         self.requests: int = 0
         self.idle_since: float = 0.0
+        self.broken: OSError | None = None
 
-    async def ask(self, head: bytes, *, is_head: bool = False, watch: Watch | None = None) -> None:
-        """Send the beginning of a request; what came so far is forgotten. Not always a checkpoint.
-
-        Args:
-            head: What is sent.
-            is_head: The method is HEAD.
-            watch: Started before anything is waited for.
-
-        Raises:
-            OSError: The connection broke; the server may have answered all the same.
-        """
+    def ask_nowait(self, data: bytes, *, is_head: bool = False) -> int:
+        """Send the beginning of a request; return how much of ``data`` went. What came so far is forgotten."""
         self.requests += 1
         self.parser.begin(is_head=is_head)
-        sent = self.wire.send_nowait(head)
-        if sent < len(head):
-            if watch is not None:
-                watch.start()
-            await self.wire.send(head[sent:])
+        try:
+            return self.wire.send_nowait(data)
+        except OSError as error:
+            self.broken = error
+            return len(data)
+
+    async def send(self, data: bytes) -> None:
+        """Send more of a request. Not always a checkpoint."""
+        try:
+            await self.wire.send(data)
+        except OSError as error:
+            self.broken = error
 
     async def receive(self, watch: Watch | None = None) -> None:
         """Wait for the next bytes of the response and parse them. Always a checkpoint.
@@ -67,17 +69,24 @@ class Connection:
 
         Raises:
             ResponseBroken: They are no response, or it ended early.
+            ServerLeftError: The connection broke or ended before the first byte of the response.
             OSError: The connection broke.
         """
-        data = await self.wire.receive_soon()
-        if data is None:
-            if watch is not None:
-                watch.start()
-            data = await self.wire.receive()
+        wire, parser = self.wire, self.parser
+        try:
+            data = await wire.receive_soon()
+            if data is None:
+                if watch is not None:
+                    watch.start()
+                data = await wire.receive()
+        except OSError as error:
+            if parser.has_started:
+                raise
+            raise ServerLeftError(f"the connection broke: {words_of(self.broken or error)}") from error
         if data:
-            self.parser.feed(data)
+            parser.feed(data)
         else:
-            self.parser.end()
+            parser.end()
 
     async def receive_word(self) -> None:
         """Wait, not for long, until the server asks for the body or answers without it (RFC 9110, 10.1.1).
@@ -93,7 +102,7 @@ class Connection:
     def is_reusable(self) -> bool:
         """Whether the next request may go out on it: the response is whole, and nothing else came."""
         parser = self.parser
-        return parser.is_complete and parser.is_keepable and not parser.has_excess
+        return parser.is_complete and parser.is_keepable and not parser.has_excess and self.broken is None
 
     def close(self) -> None:
         """Close it at once. Safe to call twice."""

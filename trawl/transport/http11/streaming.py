@@ -179,10 +179,7 @@ class _Exchange:
         """
         parser = self.connection.parser
         with _told():
-            try:
-                await self._send()
-            except OSError:
-                self._is_last = True  # a server that refuses a body answers and closes while it is still sent
+            await self._send()
         while not parser.has_head:
             await self.receive()
 
@@ -199,10 +196,6 @@ class _Exchange:
                 if had_head or not parser.has_head:
                     raise
                 self._broken = error  # its headers are all right: what is wrong came behind them in the same read
-            except OSError as error:
-                if parser.has_started:
-                    raise
-                raise ServerLeftError(words_of(error)) from error
 
     async def _send(self) -> None:
         connection, question, has_asked = self.connection, self._question, False
@@ -217,12 +210,16 @@ class _Exchange:
             async for piece in pieces:
                 await self._sent(piece, is_first=not has_asked)
                 has_asked = True
+                if connection.broken is not None:
+                    return
 
     async def _sent(self, piece: bytes, *, is_first: bool) -> None:
         connection, is_head = self.connection, self._question.method == b"HEAD"
 
         async def send() -> None:
-            await (connection.ask(piece, is_head=is_head) if is_first else connection.wire.send(piece))
+            sent = connection.ask_nowait(piece, is_head=is_head) if is_first else 0
+            if sent < len(piece):
+                await connection.send(piece[sent:])
 
         await _within(self._question.timeouts.write, Failure.WRITE_TIMEOUT, send)
 

@@ -111,19 +111,23 @@ class Http11Transport:
         while True:
             if connection is None:
                 connection = await self._open(site, outcome, watch)
+            if outcome.sent_at is None:
+                outcome.sent_at = outcome.started_at if is_reused else trio.current_time()
+                on_sent()
             try:
-                response = await self._converse(connection, message, outcome, on_sent, watch)
+                await self._ask(connection, message, request, watch)
+                response = await read_response(connection, outcome, self._limits.for_request(request), watch)
             except ServerLeftError as error:
                 connection.close()
                 if not is_reused or request.method not in SAFE_METHODS:
                     raise ResponseBroken(str(error)) from error
                 connection, is_reused = None, False
-                continue
             except BaseException:
                 connection.close()
                 raise
-            self._put_back(site, connection, message)
-            return response
+            else:
+                self._put_back(site, connection, message)
+                return response
 
     async def _open(self, site: Site, outcome: Outcome, watch: Watch) -> Connection:
         now = trio.current_time()
@@ -135,44 +139,30 @@ class Http11Transport:
         watch.sending(trio.current_time())
         return connection
 
-    async def _converse(
-        self, connection: Connection, message: Message, outcome: Outcome, on_sent: OnSent, watch: Watch
-    ) -> Response:
-        """Send the request and read the response."""
-        request = outcome.request
-        if outcome.sent_at is None:
-            outcome.sent_at = trio.current_time()
-            on_sent()
-        broken: OSError | None = None
-        try:
-            if message.expects and request.body:
-                await self._ask_first(connection, message, request, watch)
-            else:
-                await connection.ask(message.head + request.body, is_head=request.method == "HEAD", watch=watch)
-        except OSError as error:
-            broken = error  # a server that refuses a body answers and closes while it is still sent
-        watch.reading(trio.current_time()) if request.body else watch.still_reading()
-        try:
-            response = await read_response(connection, outcome, self._limits.for_request(request), watch)
-        except OSError as error:
-            if not connection.parser.has_started:
-                left = ServerLeftError(f"the connection broke: {words_of(broken or error)}")
-                raise left from error
-            raise
-        if broken is not None:
-            connection.parser.is_keepable = False
-        return response
+    async def _ask(self, connection: Connection, message: Message, request: Request, watch: Watch) -> None:
+        """Send the request."""
+        body = request.body
+        if message.expects and body:
+            await self._ask_first(connection, message, request, watch)
+        else:
+            data = message.head + body
+            sent = connection.ask_nowait(data, is_head=request.method == "HEAD")
+            if sent < len(data):
+                watch.start()
+                await connection.send(data[sent:])
+        watch.reading(trio.current_time()) if body else watch.still_reading()
 
     async def _ask_first(self, connection: Connection, message: Message, request: Request, watch: Watch) -> None:
         """Send the head, and the body only when the server has asked for it or said nothing for a while."""
         watch.start()
-        await connection.ask(message.head)
+        sent = connection.ask_nowait(message.head)
+        await connection.send(message.head[sent:])
         await connection.receive_word()
         if connection.parser.has_head:
             message.is_last = True  # it still expects the body that is not sent (RFC 9110, 10.1.1)
         else:
             watch.sending(trio.current_time())
-            await connection.wire.send(request.body)
+            await connection.send(request.body)
 
     def _put_back(self, site: Site, connection: Connection, message: Message) -> None:
         if message.is_last or not connection.is_reusable:
