@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -74,7 +74,7 @@ class Run:
 
 async def crawled(
     urls: Iterable[str],
-    settings: dict[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
     *,
     resolve: Resolve | None = None,
     spider: type[trawl.Spider] = trawl.Spider,

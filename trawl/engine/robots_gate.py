@@ -275,7 +275,7 @@ class RobotsGates:
         if not known.failures:
             known.failing_since = now
         known.failures += 1
-        if isinstance(outcome.error, AddressRefused):
+        if isinstance(outcome.error, AddressRefused) and origin_of(outcome.error.url) == origin:
             self._give_up(origin, known, "private_addresses_refused", outcome)
             return
         never_connected = not known.has_answered and isinstance(outcome.error, ConnectFailed | ConnectTimeout)
