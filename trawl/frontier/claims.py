@@ -11,15 +11,13 @@ from collections.abc import Iterable
 
 __all__ = ["Claims"]
 
-GENERATION = 1 << 17
-"""Fingerprints in a generation; the two take about 25 MB."""
-
 
 class Claims:
     """What memory knows of the seen set.
 
     Args:
         known: All fingerprints that are stored, or None where they are too many to remember.
+        count: How many are stored.
         generation: How many a generation holds.
 
     Attributes:
@@ -28,7 +26,7 @@ class Claims:
 
     __slots__ = ("_claimed", "_generation", "_is_complete", "_old", "_young", "count")
 
-    def __init__(self, known: Iterable[bytes] | None, count: int, generation: int = GENERATION) -> None:
+    def __init__(self, known: Iterable[bytes] | None, count: int, generation: int) -> None:
         self._claimed: set[bytes] = set()
         self._young: set[bytes] = set()
         self._old: set[bytes] = set(known or ())

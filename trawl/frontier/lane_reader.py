@@ -9,7 +9,7 @@ import trio
 
 from trawl.frontier.base import LaneKey, Record, SortKey
 from trawl.frontier.commits import Commits
-from trawl.frontier.shelf import AT_HAND, AT_HAND_IN_ALL, Held, Shelf, Shelves
+from trawl.frontier.shelf import Held, Shelf, Shelves
 from trawl.frontier.tables import LaneHead, read_lanes
 
 __all__ = ["LaneReader"]
@@ -51,7 +51,7 @@ class LaneReader:
         if shelf.reading is not None:
             await shelf.reading.wait()
             return
-        ahead = max(1, min(AT_HAND, AT_HAND_IN_ALL // len(self._shelves.by_lane)))
+        ahead = self._shelves.ahead
         shelves = [shelf, *self._others(shelf)]
         limits = [ahead + each.leased + 1 for each in shelves]  # the one more says where the rest begins
         limits[0] += wanted

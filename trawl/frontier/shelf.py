@@ -11,17 +11,28 @@ from collections import OrderedDict
 from heapq import heappop, heappush
 from typing import TypeAlias
 
+import attrs
 import trio
 
 from trawl.frontier.base import LaneKey, Record, SortKey
 
-__all__ = ["AT_HAND", "AT_HAND_IN_ALL", "Shelf", "Shelves"]
+__all__ = ["Bounds", "Held", "Shelf", "Shelves"]
 
-AT_HAND = 64
-"""Records of one lane that are kept in memory, besides those that are leased."""
 
-AT_HAND_IN_ALL = 8192
-"""The same of all lanes together; lanes that were not used for the longest time lose theirs first."""
+@attrs.frozen(kw_only=True)
+class Bounds:
+    """How much of a job's frontier is kept in memory.
+
+    Attributes:
+        at_hand: Records of one lane, besides those that are leased.
+        in_all: The same of all lanes together; lanes that were not used for the longest time lose theirs first.
+        marks: Fingerprints in each of two generations; 131,072 of them take about 12 MB.
+    """
+
+    at_hand: int = 64
+    in_all: int = 8192
+    marks: int = 1 << 17
+
 
 Held: TypeAlias = "tuple[SortKey, Record | bytes]"
 """A record at hand, as it was pushed, or its bytes."""
@@ -83,14 +94,19 @@ class Shelf:
 class Shelves:
     """All lanes that have something pending or leased.
 
+    Args:
+        bounds: How many records are kept at hand.
+
     Attributes:
         by_lane: The lanes, in the order of coming.
         held: Records at hand in all lanes.
     """
 
-    __slots__ = ("_used", "by_lane", "held")
+    __slots__ = ("_at_hand", "_in_all", "_used", "by_lane", "held")
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
+        self._at_hand = bounds.at_hand
+        self._in_all = bounds.in_all
         self.by_lane: dict[LaneKey, Shelf] = {}
         self.held: int = 0
         self._used: OrderedDict[Shelf, None] = OrderedDict()  # those with records at hand, the longest unused first
@@ -98,7 +114,7 @@ class Shelves:
     def place(self, shelf: Shelf, key: SortKey, record: Record | bytes) -> None:
         """Note one more pending record; keep it at hand where it is among the best and there is room."""
         shelf.pending += 1
-        if len(shelf.at_hand) < AT_HAND and (shelf.beyond is None or key < shelf.beyond):
+        if len(shelf.at_hand) < self._at_hand and (shelf.beyond is None or key < shelf.beyond):
             self._hold(shelf, key, record)
         elif shelf.beyond is None or key < shelf.beyond:
             shelf.beyond = key
@@ -129,6 +145,11 @@ class Shelves:
         self.held -= shelf.drop()
         self._used.pop(shelf, None)
 
+    @property
+    def ahead(self) -> int:
+        """How many records to read of a lane besides those that are wanted now."""
+        return max(1, min(self._at_hand, self._in_all // max(1, len(self.by_lane))))
+
     def forget_if_empty(self, shelf: Shelf) -> None:
         """Forget a lane that has nothing any more."""
         if not shelf.pending and not shelf.leased and shelf.reading is None:
@@ -139,7 +160,7 @@ class Shelves:
         self._used[shelf] = None
         self._used.move_to_end(shelf)
         self.held += 1
-        while self.held > AT_HAND_IN_ALL:
+        while self.held > self._in_all:
             longest_unused = next(iter(self._used))
             if longest_unused is shelf:
                 break

@@ -22,11 +22,11 @@ import trio
 from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, OutboxItem, Record, SortKey
-from trawl.frontier.claims import GENERATION, Claims
+from trawl.frontier.claims import Claims
 from trawl.frontier.job import Job
 from trawl.frontier.lane_reader import LaneReader
 from trawl.frontier.records import RecordCodec
-from trawl.frontier.shelf import Shelf, Shelves
+from trawl.frontier.shelf import Bounds, Shelf, Shelves
 from trawl.frontier.tables import Found, Row, end, insert, replace, spill, survey, unspill, which_are_seen
 from trawl.http import Request
 
@@ -44,14 +44,16 @@ class SqliteFrontier:
     does not know.
     """
 
-    def __init__(self, job: Job, codec: RecordCodec, wall: WallClock, found: Found, *, depth_first: bool) -> None:
+    def __init__(
+        self, job: Job, codec: RecordCodec, wall: WallClock, found: Found, *, depth_first: bool, bounds: Bounds
+    ) -> None:
         self._job = job
         self._codec = codec
         self._wall = wall
         self._sign = -1 if depth_first else 1
         self._next_order = count(found.last_order + 1).__next__
-        self._claims = Claims(found.marks, found.seen)
-        self._shelves = Shelves()
+        self._claims = Claims(found.marks, found.seen, bounds.marks)
+        self._shelves = Shelves(bounds)
         self._leased: dict[int, tuple[Shelf, float]] = {}  # in the order of leasing
         self._spilled: dict[int, int] = {}
         self._reader = LaneReader(job.commits, self._shelves, self._leased)
@@ -320,7 +322,9 @@ class SqliteFrontier:
         return self._wall.to_epoch(trio.current_time())
 
 
-async def open_frontier(job: Job, spider: object, wall: WallClock, *, depth_first: bool = False) -> SqliteFrontier:
+async def open_frontier(
+    job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
+) -> SqliteFrontier:
     """The frontier of an open job, with all that earlier processes left in it, leased or not. A checkpoint.
 
     Args:
@@ -328,12 +332,14 @@ async def open_frontier(job: Job, spider: object, wall: WallClock, *, depth_firs
         spider: Whose methods the callbacks are.
         wall: Wall time, for instants that outlive the process.
         depth_first: The newest of equals goes first, in place of the oldest.
+        bounds: How much is kept in memory; about 50 MB at the most if None.
 
     Raises:
         JobError: The database can't be read; or what is stored can't be used: the spider has a callback no more.
     """
-    found = await job.commits.do(partial(survey, most_marks=GENERATION), _same, is_writing=False)
-    return SqliteFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first)
+    bounds = bounds or Bounds()
+    found = await job.commits.do(partial(survey, most_marks=bounds.marks), _same, is_writing=False)
+    return SqliteFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
 
 
 def _key(record: Record) -> SortKey:

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trawl.testing.frontiers import FrontierContract
     from trawl.testing.guard import TouchedTheWorld
     from trawl.testing.laws import LogNormal, Uniform
     from trawl.testing.limits import RateLimit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trawl.testing.wire import SimulatedTransport
 
 __all__ = [
+    "FrontierContract",
     "LogNormal",
     "Outage",
     "RateLimit",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "FrontierContract": "frontiers",
     "LogNormal": "laws",
     "Outage": "outages",
     "RateLimit": "limits",

@@ -1,0 +1,58 @@
+"""Every frontier passes the contract of frontiers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+
+import trio
+
+from trawl.blocking import InlineBlocking
+from trawl.clock import WallClock
+from trawl.frontier import Frontier, MemoryFrontier
+from trawl.frontier.job import open_job
+from trawl.frontier.shelf import Bounds
+from trawl.frontier.sqlite import open_frontier
+from trawl.testing.frontiers import FrontierContract, Opener
+
+
+@asynccontextmanager
+async def in_memory() -> AsyncIterator[Frontier]:
+    frontier = MemoryFrontier()
+    yield frontier
+    await frontier.aclose()
+
+
+@asynccontextmanager
+async def in_a_job(directory: str, bounds: Bounds) -> AsyncIterator[Frontier]:
+    job = await open_job(directory, InlineBlocking())
+    try:
+        frontier = await open_frontier(job, object(), WallClock.started(trio.current_time()), bounds=bounds)
+        yield frontier
+        await frontier.aclose()
+    finally:
+        await job.aclose()
+
+
+class TestMemory(FrontierContract):
+    @contextmanager
+    def store(self) -> Iterator[Opener]:
+        yield in_memory
+
+
+class TestSqlite(FrontierContract):
+    is_durable = True
+    bounds = Bounds()
+
+    @contextmanager
+    def store(self) -> Iterator[Opener]:
+        with tempfile.TemporaryDirectory() as directory:
+            yield partial(in_a_job, directory, self.bounds)
+
+
+class TestSqliteWithNextToNoMemory(TestSqlite):
+    """What is at hand is dropped and read again all the time, and the database is asked for marks."""
+
+    bounds = Bounds(at_hand=2, in_all=3, marks=2)

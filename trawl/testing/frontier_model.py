@@ -1,0 +1,251 @@
+"""A frontier beside a plain model of it, as a state machine of Hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from queue import Queue
+from threading import Thread
+from typing import Any, TypeVar, cast
+
+import trio
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from trio.testing import MockClock
+
+from trawl.frontier import Frontier, LaneKey, Record, SortKey
+from trawl.http import Request
+
+__all__ = ["FrontierMachine", "compare"]
+
+T = TypeVar("T")
+
+HOSTS = ("a.example", "b.example", "c.example")
+
+Store = Callable[[], AbstractContextManager[Callable[[], AbstractAsyncContextManager[Frontier]]]]
+
+
+class _Model:
+    """What a frontier should hold, as plainly as can be said."""
+
+    def __init__(self) -> None:
+        self.pending: dict[LaneKey, dict[SortKey, str]] = {}
+        self.claimed: set[bytes] = set()
+        self.stored: set[bytes] = set()
+
+    def push(self, record: Record) -> None:
+        self.pending.setdefault(record.lane_key(), {})[_key(record)] = record.request.url
+
+    def take(self, record: Record) -> None:
+        lane = self.pending[record.lane_key()]
+        assert _key(record) == min(lane), "not the best of its lane"
+        assert lane.pop(_key(record)) == record.request.url, "not the request that was pushed"
+        if not lane:
+            del self.pending[record.lane_key()]
+
+    def wrote(self, record: Record) -> None:
+        if record.fingerprint is not None:
+            self.claimed.discard(record.fingerprint)
+            self.stored.add(record.fingerprint)
+
+
+class FrontierMachine(RuleBasedStateMachine):
+    """Does random steps to a frontier and to the model, and compares what the two say.
+
+    Args:
+        store: Makes an empty store; what it gives opens a frontier.
+        is_durable: Whether the store is opened again now and then.
+    """
+
+    leases: Bundle[Record] = Bundle("leases")
+
+    def __init__(self, store: Store, *, is_durable: bool) -> None:
+        super().__init__()
+        self._is_durable = is_durable
+        self._stack = ExitStack()
+        self._opener = self._stack.enter_context(store())
+        self._trio = self._stack.enter_context(_running())
+        self._model = _Model()
+        self._leased: dict[str, Record] = {}
+        self._count = 0
+        self._open()
+
+    def teardown(self) -> None:
+        """Close the frontier, and have the store go."""
+        self._run(self._opened.__aexit__, None, None, None)
+        self._stack.close()
+
+    @rule(numbers=st.lists(st.integers(0, 12), max_size=5))
+    def claim_and_push(self, numbers: list[int]) -> None:
+        """Claim some fingerprints, push what is new, give the rest of the claims back."""
+        marks = [b"%16d" % number for number in numbers]
+        known = self._model.claimed | self._model.stored
+        expected = [mark not in known and mark not in marks[:i] for i, mark in enumerate(marks)]
+        assert self._run(self._frontier.claim_many, marks) == expected
+        fresh = [mark for mark, is_new in zip(marks, expected, strict=True) if is_new]
+        self._push([self._record(mark, i % 3) for i, mark in enumerate(fresh[:2])])
+        self._run(self._frontier.disclaim, fresh[2:])
+
+    @rule(number=st.integers(13, 16))
+    def claim_only(self, number: int) -> None:
+        """Claim a fingerprint and keep it."""
+        mark = b"%16d" % number
+        is_new = mark not in self._model.claimed | self._model.stored
+        assert self._run(self._frontier.claim_many, [mark]) == [is_new]
+        self._model.claimed.add(mark)
+
+    @rule(wanted=st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 2), st.sampled_from([0.0, 0.5])), max_size=8))
+    def push(self, wanted: list[tuple[int, int, float]]) -> None:
+        """Push records without fingerprints."""
+        self._push([self._record(None, host, priority, share) for host, priority, share in wanted])
+
+    @rule(target=leases, host=st.integers(0, 2), most=st.integers(1, 5))
+    def lease(self, host: int, most: int) -> Any:
+        """Lease from a lane: what comes is its best, in order, and as many as there are."""
+        lane = _lane(HOSTS[host])
+        there = len(self._model.pending.get(lane, ()))
+        leased = self._run(self._frontier.lease_many, lane, most)
+        assert len(leased) == min(most, there)
+        for record in leased:
+            self._model.take(record)
+            self._leased[record.request.url] = record
+        return multiple(*leased)
+
+    @rule(lease=consumes(leases), wanted=st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 2)), max_size=4))
+    def acknowledge(self, lease: Record, wanted: list[tuple[int, int]]) -> None:
+        """End a lease with some outputs."""
+        if self._ours(lease):
+            outputs = [self._record(None, host, priority) for host, priority in wanted]
+            self._run(self._frontier.acknowledge, lease, outputs)
+            for record in outputs:
+                self._model.push(record)
+
+    @rule(target=leases, lease=consumes(leases), host=st.integers(0, 2), priority=st.integers(-2, 2))
+    def replace(self, lease: Record, host: int, priority: int) -> Any:
+        """Put another record in the place of a leased one."""
+        if not self._ours(lease):
+            return multiple()
+        successor = self._record(None, host, priority)
+        self._run(self._frontier.replace, lease, successor)
+        self._leased[successor.request.url] = successor
+        return successor
+
+    @rule(lease=consumes(leases))
+    def release(self, lease: Record) -> None:
+        """Give a lease back."""
+        if self._ours(lease):
+            self._run(self._frontier.release, [lease])
+            self._model.push(lease)
+
+    @precondition(lambda self: self._is_durable)
+    @rule()
+    def reopen(self) -> None:
+        """Close the frontier and open it again: leases come back, claims that were not stored are gone."""
+        self._run(self._opened.__aexit__, None, None, None)
+        for record in self._leased.values():
+            self._model.push(record)
+        self._leased.clear()
+        self._model.claimed.clear()
+        self._open()
+
+    @invariant()
+    def says_what_the_model_says(self) -> None:
+        """Every answer that costs no I/O."""
+        model, frontier = self._model, self._frontier
+        numbers = frontier.statistics()
+        assert numbers.pending == sum(map(len, model.pending.values()))
+        assert numbers.leased == len(self._leased)
+        assert numbers.seen == len(model.claimed | model.stored)
+        assert numbers.lanes == len(model.pending)
+        assert set(frontier.lanes()) == set(model.pending)
+        for host in HOSTS:
+            lane = _lane(host)
+            there = model.pending.get(lane, {})
+            assert frontier.pending_in(lane) == len(there)
+            best = frontier.best(lane)
+            assert (best is None) == (not there)
+            assert best is None or best <= min(there)
+
+    def _open(self) -> None:
+        self._opened = self._opener()
+        self._frontier: Frontier = self._run(self._opened.__aenter__)
+
+    def _push(self, records: list[Record]) -> None:
+        self._run(self._frontier.push_many, records)
+        for record in records:
+            self._model.push(record)
+            self._model.wrote(record)
+
+    def _ours(self, lease: Record) -> bool:
+        """Whether a lease is one still: those from before the store was opened again are not."""
+        return self._leased.get(lease.request.url) is lease and bool(self._leased.pop(lease.request.url))
+
+    def _record(self, mark: bytes | None, host: int, priority: int = 0, share: float = 0.0) -> Record:
+        self._count += 1
+        request = Request(f"http://{HOSTS[host]}/{self._count}", priority=priority)
+        return Record(request, ((HOSTS[host], None),), f"http://{HOSTS[host]}", mark, share=share)
+
+    def _run(self, step: Callable[..., Awaitable[T]], *args: object) -> T:
+        return trio.from_thread.run(step, *args, trio_token=self._trio)
+
+
+@contextmanager
+def _running() -> Iterator[trio.lowlevel.TrioToken]:
+    """Trio in a thread of its own, on a virtual clock: the steps of a state machine are plain functions."""
+    tokens: Queue[tuple[trio.lowlevel.TrioToken, trio.Event]] = Queue()
+
+    async def until_told() -> None:
+        stop = trio.Event()
+        tokens.put((trio.lowlevel.current_trio_token(), stop))
+        await stop.wait()
+
+    thread = Thread(target=partial(trio.run, until_told, clock=MockClock()))
+    thread.start()
+    token, stop = tokens.get()
+    try:
+        yield token
+    finally:
+        trio.from_thread.run_sync(stop.set, trio_token=token)
+        thread.join()
+
+
+def compare(store: Store, *, is_durable: bool, examples: int, steps: int) -> None:
+    """Run the state machine.
+
+    Args:
+        store: Makes an empty store; what it gives opens a frontier.
+        is_durable: Whether the store is opened again now and then.
+        examples: How many runs.
+        steps: How many steps each of them has at most.
+
+    Raises:
+        AssertionError: The frontier and the model differ; Hypothesis tells the shortest steps to it.
+    """
+    run_state_machine_as_test(
+        cast("Any", partial(FrontierMachine, store, is_durable=is_durable)),  # it takes what makes a machine, too
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )
+
+
+def _key(record: Record) -> SortKey:
+    return -record.request.priority, -record.share, record.order
+
+
+def _lane(host: str) -> LaneKey:
+    return (host,), f"http://{host}"

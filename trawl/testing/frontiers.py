@@ -1,0 +1,334 @@
+"""The contract of a frontier as tests: every backend passes them, trawl's own and yours.
+
+Derive a test class and say how a store is made; pytest finds the rest::
+
+    class TestMine(FrontierContract):
+        is_durable = True
+
+        @contextmanager
+        def store(self):
+            with tempfile.TemporaryDirectory() as directory:
+                yield lambda: opened(directory)      # an async context manager that gives the frontier
+
+Each test makes a store of its own. The tests run Trio themselves, on a virtual clock, so that nothing has to be set up
+for pytest. Hypothesis is needed for the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from typing import TypeAlias
+
+import trio
+from trio.testing import MockClock
+
+from trawl.frontier import Frontier, LaneKey, Record
+from trawl.http import Request
+
+__all__ = ["FrontierContract", "Opener", "lane_of", "mark_of", "record_of"]
+
+Opener: TypeAlias = "Callable[[], AbstractAsyncContextManager[Frontier]]"
+"""Opens a frontier on one store; the next one is opened when the last was left."""
+
+Body: TypeAlias = "Callable[[Frontier], Awaitable[None]]"
+
+
+def mark_of(path: str, host: str = "a.example") -> bytes:
+    """A fingerprint for a path on a host."""
+    return f"{host}/{path}".encode().rjust(16, b"-")[-16:]
+
+
+def lane_of(host: str = "a.example") -> LaneKey:
+    """The lane of a host's records."""
+    return (host,), f"http://{host}"
+
+
+def record_of(path: str, host: str = "a.example", *, priority: int = 0, share: float = 0.0) -> Record:
+    """A record of a host's lane, with a fingerprint."""
+    request = Request(f"http://{host}/{path}", priority=priority)
+    return Record(request, ((host, None),), f"http://{host}", mark_of(path, host), share=share)
+
+
+def paths(records: Sequence[Record]) -> list[str]:
+    """The paths of records, in their order."""
+    return [record.request.url.partition("example/")[2] for record in records]
+
+
+class FrontierContract:
+    """What every frontier promises. Derive from it in a test module, and override :meth:`store`.
+
+    Attributes:
+        is_durable: What a frontier has stored is there when its store is opened again.
+        examples: How many random runs are compared with a plain model.
+        steps: How many steps each of them has at most.
+    """
+
+    is_durable: bool = False
+    examples: int = 25
+    steps: int = 30
+
+    def store(self) -> AbstractContextManager[Opener]:
+        """Make a new, empty store, which is gone when the block is left; what it gives opens a frontier on it."""
+        raise NotImplementedError("override store(): it makes an empty store and gives what opens a frontier on it")
+
+    def on(self, *bodies: Body) -> None:
+        """Run each body on a frontier that is opened for it, one after the other on one store."""
+
+        async def opened(opener: Opener, body: Body) -> None:
+            async with opener() as frontier:
+                await body(frontier)
+
+        with self.store() as opener:
+            for body in bodies:
+                trio.run(partial(opened, opener, body), clock=MockClock())
+
+    def test_the_best_priority_then_the_largest_share_then_the_oldest_is_leased_first(self) -> None:
+        """A lane is ordered by priority, share and age."""
+
+        async def body(frontier: Frontier) -> None:
+            await frontier.push_many([record_of("old"), record_of("urgent", priority=5), record_of("new")])
+            await frontier.push_many([record_of("large", share=0.5), record_of("late", priority=-1, share=1.0)])
+            assert paths(await frontier.lease_many(lane_of(), 2)) == ["urgent", "large"]
+            assert paths(await frontier.lease_many(lane_of(), 9)) == ["old", "new", "late"]
+            assert await frontier.lease_many(lane_of(), 1) == []
+
+        self.on(body)
+
+    def test_a_lane_is_told_in_numbers_without_looking(self) -> None:
+        """``lanes``, ``best``, ``pending_in`` and ``statistics`` follow each step."""
+
+        async def body(frontier: Frontier) -> None:
+            assert (list(frontier.lanes()), frontier.best(lane_of()), frontier.pending_in(lane_of())) == ([], None, 0)
+            first, second = record_of("1"), record_of("2", "b.example", priority=3)
+            await frontier.claim_many([mark_of("1"), mark_of("2", "b.example")])
+            await frontier.push_many([first, second])
+            assert list(frontier.lanes()) == [lane_of(), lane_of("b.example")]
+            assert frontier.best(lane_of("b.example")) == (-3, 0.0, second.order)
+            assert first.order < second.order
+            (lease,) = await frontier.lease_many(lane_of(), 1)
+            numbers = frontier.statistics()
+            assert (numbers.pending, numbers.leased, numbers.seen, numbers.lanes) == (1, 1, 2, 1)
+            assert (frontier.best(lane_of()), frontier.pending_in(lane_of())) == (None, 0)
+            await frontier.acknowledge(lease)
+            numbers = frontier.statistics()
+            assert (numbers.pending, numbers.leased, numbers.seen, numbers.lanes) == (1, 0, 2, 1)
+
+        self.on(body)
+
+    def test_a_lease_that_is_given_back_keeps_its_old_place(self) -> None:
+        """``release`` undoes a lease."""
+
+        async def body(frontier: Frontier) -> None:
+            await frontier.push_many([record_of(path) for path in "123"])
+            first, second = await frontier.lease_many(lane_of(), 2)
+            await frontier.release([second])
+            await frontier.release([first])
+            assert paths(await frontier.lease_many(lane_of(), 3)) == ["1", "2", "3"]
+
+        self.on(body)
+
+    def test_an_acknowledged_lease_is_gone_and_its_outputs_are_there(self) -> None:
+        """``acknowledge`` ends one and stores others."""
+
+        async def body(frontier: Frontier) -> None:
+            await frontier.push_many([record_of("1")])
+            (lease,) = await frontier.lease_many(lane_of(), 1)
+            await frontier.acknowledge(lease, [record_of("2"), record_of("3", "b.example")])
+            numbers = frontier.statistics()
+            assert (numbers.pending, numbers.leased) == (2, 0)
+            assert paths(await frontier.lease_many(lane_of(), 9)) == ["2"]
+            assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["3"]
+
+        self.on(body)
+
+    def test_a_successor_is_leased_at_once_and_goes_behind_its_equals(self) -> None:
+        """``replace`` is one step; what took the place has its own lane and a new order."""
+
+        async def body(frontier: Frontier) -> None:
+            await frontier.push_many([record_of("1"), record_of("2", "b.example")])
+            (lease,) = await frontier.lease_many(lane_of(), 1)
+            successor = record_of("target", "b.example")
+            await frontier.replace(lease, successor)
+            numbers = frontier.statistics()
+            assert (numbers.pending, numbers.leased) == (1, 1)
+            await frontier.release([successor])
+            assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["2", "target"]
+            assert await frontier.lease_many(lane_of(), 9) == []
+
+        self.on(body)
+
+    def test_a_fingerprint_is_new_once_and_again_when_its_claim_was_given_back(self) -> None:
+        """``claim_many`` and ``disclaim``."""
+
+        async def body(frontier: Frontier) -> None:
+            one, two = mark_of("1"), mark_of("2")
+            assert await frontier.claim_many([one, two, one]) == [True, True, False]
+            assert await frontier.claim_many([one]) == [False]
+            await frontier.disclaim([one])
+            assert await frontier.claim_many([two, one]) == [False, True]
+            assert await frontier.claim_many([]) == []
+
+        self.on(body)
+
+    def test_a_claim_outlives_its_request(self) -> None:
+        """What was seen stays seen when the request has ended."""
+
+        async def body(frontier: Frontier) -> None:
+            assert await frontier.claim_many([mark_of("1")]) == [True]
+            await frontier.push_many([record_of("1")])
+            (lease,) = await frontier.lease_many(lane_of(), 1)
+            await frontier.acknowledge(lease)
+            assert await frontier.claim_many([mark_of("1")]) == [False]
+
+        self.on(body)
+
+    def test_two_tasks_that_claim_at_once_do_not_both_get_it(self) -> None:
+        """One of two callbacks that found the same link stores it."""
+
+        async def body(frontier: Frontier) -> None:
+            answers: list[bool] = []
+
+            async def claim() -> None:
+                answers.extend(await frontier.claim_many([mark_of("1")]))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(claim)
+            assert sorted(answers) == [False] * 4 + [True]
+
+        self.on(body)
+
+    def test_duplicates_that_are_wanted_are_all_stored(self) -> None:
+        """A record without a fingerprint is never taken for another (``dont_filter``)."""
+
+        async def body(frontier: Frontier) -> None:
+            again = [Record(Request("http://a.example/x"), (("a.example", None),), "http://a.example") for _ in "123"]
+            await frontier.push_many(again)
+            assert len(await frontier.lease_many(lane_of(), 9)) == 3
+
+        self.on(body)
+
+    def test_a_long_lane_comes_out_in_its_order_through_many_small_leases(self) -> None:
+        """More than any backend keeps in memory, with what is urgent pushed in between."""
+
+        async def body(frontier: Frontier) -> None:
+            await frontier.push_many([record_of(str(i)) for i in range(300)])
+            leased: list[str] = []
+            for turn in range(150):
+                if turn % 50 == 10:
+                    await frontier.push_many([record_of(f"urgent{turn}", priority=1)])
+                leases = await frontier.lease_many(lane_of(), 3)
+                leased += paths(leases)
+                if turn % 7 == 0:
+                    await frontier.release(leases)
+                    leased = leased[: -len(leases)] if leases else leased
+                else:
+                    for lease in leases:
+                        await frontier.acknowledge(lease)
+            assert [path for path in leased if path.startswith("urgent")] == ["urgent10", "urgent60", "urgent110"]
+            assert [path for path in leased if path.isdecimal()] == [str(i) for i in range(300)]
+            numbers = frontier.statistics()
+            assert (numbers.pending, numbers.leased) == (0, 0)
+
+        self.on(body)
+
+    def test_many_tasks_lease_and_acknowledge_and_each_record_is_theirs_once(self) -> None:
+        """No step of one task loses or doubles what another is at."""
+
+        async def body(frontier: Frontier) -> None:
+            await frontier.push_many([record_of(str(i)) for i in range(100)])
+            done: list[str] = []
+
+            async def work() -> None:
+                while leases := await frontier.lease_many(lane_of(), 3):
+                    for lease in leases:
+                        (path,) = paths([lease])
+                        done.append(path)
+                        child = [record_of(f"child{path}", "b.example")] if path.endswith("7") else []
+                        await frontier.acknowledge(lease, child)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(8):
+                    nursery.start_soon(work)
+            assert sorted(done, key=int) == [str(i) for i in range(100)]
+            assert len(await frontier.lease_many(lane_of("b.example"), 99)) == 10
+            assert frontier.statistics().leased == 10
+
+        self.on(body)
+
+    def test_a_cancelled_step_was_done_or_was_not(self) -> None:
+        """Cancelling never leaves half of a step behind."""
+
+        async def body(frontier: Frontier) -> None:
+            await frontier.push_many([record_of("1"), record_of("2")])
+            first, second = await frontier.lease_many(lane_of(), 2)
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await frontier.acknowledge(first, [record_of("child")])
+            was_done = frontier.pending_in(lane_of()) == 1
+            assert frontier.statistics().leased == (1 if was_done else 2)
+            await frontier.release([second] if was_done else [first, second])
+            assert paths(await frontier.lease_many(lane_of(), 9)) == (["2", "child"] if was_done else ["1", "2"])
+
+        self.on(body)
+
+    def test_where_a_request_is_can_be_asked(self) -> None:
+        """``lane_of`` knows a lane, or does not, and never names a wrong one."""
+
+        async def body(frontier: Frontier) -> None:
+            record = record_of("1")
+            await frontier.push_many([record, record_of("2", "b.example")])
+            assert frontier.lane_of(record.request) in {None, lane_of()}
+            assert frontier.lane_of(Request("http://a.example/1")) is None
+            await frontier.lease_many(lane_of(), 1)
+            assert frontier.lane_of(record.request) is None
+
+        self.on(body)
+
+    def test_c1_what_was_stored_is_there_when_it_is_opened_again(self) -> None:
+        """Pending and leased records are pending again, each in its old place; what was seen is seen."""
+        if not self.is_durable:
+            return
+
+        async def first(frontier: Frontier) -> None:
+            await frontier.claim_many([mark_of(path) for path in "1234"])
+            await frontier.push_many([record_of("1"), record_of("2"), record_of("3", priority=1)])
+            third, one = await frontier.lease_many(lane_of(), 2)
+            await frontier.acknowledge(third, [record_of("5", "b.example")])
+            assert one.order
+
+        async def second(frontier: Frontier) -> None:
+            assert sorted(frontier.lanes()) == [lane_of(), lane_of("b.example")]
+            numbers = frontier.statistics()
+            assert (numbers.pending, numbers.leased, numbers.lanes) == (3, 0, 2)
+            assert await frontier.claim_many([mark_of(path) for path in "123"]) == [False] * 3
+            assert await frontier.claim_many([mark_of("4")]) == [True]  # its request was never stored
+            await frontier.push_many([record_of("6")])
+            assert paths(await frontier.lease_many(lane_of(), 9)) == ["1", "2", "6"]
+            assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["5"]
+
+        self.on(first, second)
+
+    def test_c1_a_successor_is_there_when_it_is_opened_again_and_its_predecessor_is_not(self) -> None:
+        """A kill between a redirect and its target loses neither and doubles neither."""
+        if not self.is_durable:
+            return
+
+        async def first(frontier: Frontier) -> None:
+            await frontier.push_many([record_of("1")])
+            (lease,) = await frontier.lease_many(lane_of(), 1)
+            await frontier.replace(lease, record_of("target", "b.example"))
+
+        async def second(frontier: Frontier) -> None:
+            assert list(frontier.lanes()) == [lane_of("b.example")]
+            assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["target"]
+
+        self.on(first, second)
+
+    def test_random_steps_agree_with_a_plain_model(self) -> None:
+        """A Hypothesis state machine: whatever is done in whatever order, a dictionary says the same."""
+        from trawl.testing.frontier_model import compare  # noqa: PLC0415 needs Hypothesis
+
+        compare(self.store, is_durable=self.is_durable, examples=self.examples, steps=self.steps)
