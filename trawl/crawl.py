@@ -35,7 +35,7 @@ from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
 from trawl.settings import Layer, Settings, ambient, load, of_spider
-from trawl.spiders import Crawler, Spider
+from trawl.spiders import Crawler, Spider, make_spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import Http11Transport, Transport, TransportSettings
 from trawl.transport.dial import Resolve, ThreadResolver
@@ -257,7 +257,7 @@ async def crawl_with(
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
     stats = Stats()
-    instance = _made(spider, spider_args, Crawler(settings, stats, spider))
+    instance = make_spider(spider, spider_args, Crawler(settings, stats, spider))
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     middleware = settings.of(MiddlewareSettings)
     guard = _guard(settings, instance, is_real=transport is None)
@@ -325,12 +325,6 @@ def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts, g
     """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
     return Http11Transport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
-
-
-def _made(spider: type[Spider], spider_args: Mapping[str, Any] | None, crawler: Crawler) -> Spider:
-    instance = spider.from_crawler(crawler, **spider_args or {})
-    instance.check()
-    return instance
 
 
 async def _heed_signals(crawl: Crawl) -> None:

@@ -137,6 +137,22 @@ def test_an_argument_that_the_spider_does_not_take_is_one_line(
     assert capfd.readouterr().err == "trawl: -a does not suit One: missing a required argument: 'tag'\n"
 
 
+def test_a_constructor_that_fails_is_one_line_and_with_debug_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "myone.py").write_text(f"{SPIDER}    def __init__(self): self.limit = int('x')\n")
+    told = "One can't be made: ValueError: invalid literal for int() with base 10: 'x'\n"
+    assert main(["crawl", "myone.py"]) == 1
+    err = capfd.readouterr().err
+    assert err.startswith("trawl: myone.py, line ")
+    assert err.endswith(told)
+    assert err.count("\n") == 1
+    assert main(["crawl", "myone.py", "--log-level", "DEBUG"]) == 1
+    err = capfd.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith(told)
+
+
 def test_a_bug_on_the_way_is_told_with_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(FakeEngine(error=RuntimeError("a \x1b[31mbug")), "myone.py") == 1
     err = capfd.readouterr().err

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 
 import attrs
 import trio
@@ -57,11 +59,21 @@ class Order:
     is_quiet: bool = False
 
 
+class _Console(Console):
+    """A console whose reader may leave: what came of the crawl is not what came of telling it."""
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more, also when Python flushes its streams at the end; Rich's own would exit with status 1."""
+        self.quiet = True
+        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), self.file.fileno())
+
+
 def stderr_console() -> Console:
     """The console on standard error: colours only on a terminal, and none where NO_COLOR is set."""
     is_terminal = sys.stderr.isatty()
     width = None if is_terminal else _WIDTH_OF_A_FILE
-    return Console(stderr=True, force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
+    return _Console(stderr=True, force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
 
 
 def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
@@ -91,7 +103,7 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
                 return INTERRUPTED  # noqa: ASYNC104
             if not isinstance(error, Exception):
                 raise
-            # A failure of the spider's constructor, say, or a bug: who looks for it needs the traceback.
+            # A bug, maybe of the spider's pipelines: who looks for it needs the traceback.
             logger.critical("the crawl failed", exc_info=error)
             return FAILED  # noqa: ASYNC104
 
@@ -157,10 +169,11 @@ def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watc
 
 
 def _tell(result: CrawlResult, reports: list[ScopeReport], console: Console) -> None:
-    console.print(summary_table(result.reason, result.elapsed, result.stats))
-    table = scopes_table(reports, console.width)
-    if table is not None:
-        console.print(table)
+    with suppress(OSError):  # the terminal may be gone; the crawl has ended all the same
+        console.print(summary_table(result.reason, result.elapsed, result.stats))
+        table = scopes_table(reports, console.width)
+        if table is not None:
+            console.print(table)
 
 
 def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:

@@ -4,6 +4,7 @@ from trawl.spiders.crawl_spider import CrawlSpider
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.custom import CustomSettings
 from trawl.spiders.feed_spider import FeedSpider
+from trawl.spiders.making import make_spider
 from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
 from trawl.spiders.outputs import ItemT, Output, Outputs
 from trawl.spiders.rules import Rule
@@ -31,4 +32,5 @@ __all__ = [
     "SpidersSettings",
     "ThrottlingControl",
     "XMLFeedSpider",
+    "make_spider",
 ]
