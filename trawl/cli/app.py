@@ -99,6 +99,31 @@ def settings(
 
 
 @app.command()
+def check(
+    spiders: Annotated[
+        list[str], typer.Argument(metavar="SPIDER...", help="FILE.py or MODULE, all spiders in it; or one with :CLASS.")
+    ],
+) -> None:
+    """Say what is wrong with spiders before they crawl: names, settings, URLs, annotations. Sends nothing."""
+    from trawl.cli.check import check_command  # noqa: PLC0415
+
+    raise typer.Exit(check_command(spiders))
+
+
+@app.command("list")
+def list_(
+    places: Annotated[
+        list[str],
+        typer.Argument(metavar="[PLACE]...", help="Files, or folders and all below them.", show_default=False),
+    ] = ["."],  # noqa: B006
+) -> None:
+    """List the spiders in files and folders: the name of each, and what `trawl crawl` takes for it. Runs nothing."""
+    from trawl.cli.listing import list_command  # noqa: PLC0415
+
+    raise typer.Exit(list_command(places))
+
+
+@app.command()
 def version() -> None:
     """Show the versions of trawl and of what it runs on."""
     import trio  # noqa: PLC0415

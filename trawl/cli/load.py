@@ -15,7 +15,7 @@ from trawl.errors import SpiderLoadError
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
 
-__all__ = ["load_spider"]
+__all__ = ["load_spider", "load_spiders"]
 
 
 def load_spider(target: str) -> type[Spider]:
@@ -28,11 +28,29 @@ def load_spider(target: str) -> type[Spider]:
         SpiderLoadError: One line that says what is wrong: no such file, a syntax error and its line, an error while it
             is imported, no spider in it, or several.
     """
+    module, place, class_name = _loaded(target)
+    return _spider_in(module, place, class_name)
+
+
+def load_spiders(target: str) -> list[type[Spider]]:
+    """All spiders that ``target`` names, in the order of their module: each class in it that has a name.
+
+    Raises:
+        SpiderLoadError: As :func:`load_spider`, but several are what is asked for.
+    """
+    module, place, class_name = _loaded(target)
+    found = _spiders_of(module)
+    if class_name or not found:
+        return [_spider_in(module, place, class_name)]
+    return list({name: spider for name, spider in found.items() if spider.name}.values() or found.values())
+
+
+def _loaded(target: str) -> tuple[ModuleType, str, str]:
+    """The module that ``target`` names, imported; what it was called, and the class after the colon."""
     place, colon, class_name = target.rpartition(":")
     if not colon or not class_name.isidentifier():
         place, class_name = target, ""
-    module = _from_file(Path(place)) if _is_file(place) else _from_name(place)
-    return _spider_in(module, place, class_name)
+    return _from_file(Path(place)) if _is_file(place) else _from_name(place), place, class_name
 
 
 def _is_file(place: str) -> bool:
@@ -109,12 +127,16 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0]
 
 
-def _spider_in(module: ModuleType, place: str, class_name: str) -> type[Spider]:
-    found = {
+def _spiders_of(module: ModuleType) -> dict[str, type[Spider]]:
+    return {
         value.__name__: value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Spider) and value.__module__ == module.__name__
     }
+
+
+def _spider_in(module: ModuleType, place: str, class_name: str) -> type[Spider]:
+    found = _spiders_of(module)
     if class_name:
         return _named(module, place, class_name, found)
     spiders = {name: spider for name, spider in found.items() if spider.name} or found

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import msgspec
 
-__all__ = ["is_item", "item_fields"]
+__all__ = ["is_item", "is_item_type", "item_fields"]
 
 _Reader = Callable[[Any], dict[str, object]]
 
@@ -24,6 +24,11 @@ def is_item(thing: object) -> bool:
     """Say whether ``thing`` is an item; requests, None, text, numbers, lists and classes are not."""
     kind: type[Any] = type(thing)
     return kind is dict or _reader_of(kind) is not None  # type: ignore[arg-type]  # mypy: a class has no hash of its own
+
+
+def is_item_type(kind: type[Any]) -> bool:
+    """Say whether the instances of a class are items."""
+    return _reader_of(kind) is not None  # type: ignore[arg-type]  # as above
 
 
 def item_fields(item: object) -> dict[str, object]:

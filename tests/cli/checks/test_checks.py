@@ -1,0 +1,236 @@
+"""``trawl check``: what can be known to be wrong with a spider before it crawls."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from trawl.cli import main
+from trawl.cli.checks import check_spider
+from trawl.cli.load import load_spiders
+
+HEAD = """
+from __future__ import annotations
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypedDict
+import trawl
+
+@dataclass
+class Quote:
+    text: str
+
+@dataclass
+class LongQuote(Quote):
+    more: str
+
+@dataclass
+class Author:
+    name: str
+
+class Row(TypedDict):
+    a: str
+"""
+
+
+def checked(folder: Path, body: str) -> list[str]:
+    """What is wrong with the spiders of a file, each as ``LINE: what``; lines are counted in ``body`` from 1."""
+    path = folder / "spiders.py"
+    path.write_text(HEAD + body, "utf-8")
+    before = HEAD.count("\n")
+    found = [finding for spider in load_spiders(str(path)) for finding in check_spider(spider)]
+    assert {finding.path for finding in found} <= {str(path)}
+    return [f"{finding.line - before}: {finding.message}" for finding in found]
+
+
+def test_a_spider_with_nothing_wrong(tmp_path: Path) -> None:
+    body = """
+class Quotes(trawl.CrawlSpider[Quote | dict[str, Any]]):
+    name = "quotes"
+    start_urls = ["http://a.example/"]
+    allowed_domains = ["a.example", "[::1]"]
+    custom_settings = {"DOWNLOAD_DELAY": 1, "BOT_NAME": "x"}
+    rules = [trawl.Rule(trawl.LinkExtractor(), "parse_one", {"title": "x"}, process_links=sorted)]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.later = self.parse_one
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield trawl.Request("http://a.example/", self.later, errback=self.missed)
+
+    def parse_one(self, response: trawl.Response, title: str) -> Iterator[LongQuote | Row | trawl.Request | None]:
+        options = {"x": 1}
+        yield response.follow("/x", self.many, cb_kwargs=options)
+        yield response.follow("/x", callback=self.many, cb_kwargs=dict(x=1, **options))
+
+    async def many(self, response: trawl.Response, x: int) -> AsyncIterator[Any]:
+        yield None
+
+    def missed(self, error: Exception) -> Iterable[Unknown]:
+        return []
+"""
+    assert checked(tmp_path, body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('    start_urls = ["http://a.example/",\n      "a.example"]', r"3: Bad: start_urls\[1\]: .*did you mean 'https://a"),
+        ('    start_urls = "http://a.example/"', "2: Bad: start_urls is a list of URLs, not one text"),
+        ('    allowed_domains = ["a.example", "http://a.example/"]', r"2: allowed_domains takes domains .*\(entry 1\)"),
+        ('    allowed_domains = "a.example"', "2: allowed_domains is a list of domains"),
+        ("    allowed_domains = [7]", "2: allowed_domains takes texts, not 7"),
+        ('    custom_settings = {\n      "RETRY_TIMES": -1}', r"3: RETRY_TIMES must be .* \(in custom_settings\)"),
+        ('    custom_settings = {"DOWNLOD_DELAY": 1}', "2: unknown setting DOWNLOD_DELAY .*did you mean DOWN"),
+        ("    custom_settings = 1", "2: custom_settings: custom_settings must be a mapping"),
+        ('    handle_httpstatus_list = "404"', "2: handle_httpstatus_list is a list, not '404'"),
+        ("    def start(self): return []", r"2: start\(\) is an async generator"),
+        ("    async def start_requests(self): yield", r"2: start_requests\(\) is not asynchronous"),
+        (
+            "    @classmethod\n    def update_settings(cls, settings): settings.set('X', 1)",
+            "3: unknown setting X",
+        ),
+        ("    @classmethod\n    def update_settings(cls, settings): 1 / 0", "3: update_settings: division by zero"),
+    ],
+)
+def test_attributes_that_are_wrong(tmp_path: Path, body: str, expected: str) -> None:
+    (found,) = checked(tmp_path, f"class Bad(trawl.Spider):\n{body}\n    name = 'bad'\n")
+    assert re.match(expected, found), found
+
+
+def test_a_spider_needs_a_name(tmp_path: Path) -> None:
+    assert checked(tmp_path, "class Bad(trawl.Spider): ...\n") == [
+        "1: Bad has no name: give the class an attribute `name`"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ('trawl.Rule(callback="parse_itme")', "rules[0]: callback is 'parse_itme', but Bad has no such method; did"),
+        ('trawl.Rule(callback="one", cb_kwargs={"x": 1})', "rules[0]: callback one() can't be called: got an unexp"),
+        ("trawl.Rule(callback=lambda: None)", "rules[0]: callback <function Bad.<lambda>"),
+        ('trawl.Rule(errback="missed")', "rules[0]: errback is 'missed'"),
+        ('trawl.Rule(process_links="static")', "rules[0]: process_links static() can't be called: missing"),
+        ('trawl.Rule(process_request="one")', "rules[0]: process_request one() can't be called: too many"),
+        ("trawl.LinkExtractor()", "rules[0] is a Rule, not"),
+    ],
+)
+def test_rules_that_name_what_is_not_there_or_does_not_fit(tmp_path: Path, rule: str, expected: str) -> None:
+    body = f"""class Bad(trawl.CrawlSpider):
+    name = "bad"
+    rules = (
+        {rule},
+    )
+    def one(self, response): ...
+    def parse_item(self, response): ...
+    @staticmethod
+    def static(links, more): ...
+"""
+    (found,) = checked(tmp_path, body)
+    assert found.startswith(f"4: {expected}")
+
+
+def test_sitemaps_that_are_wrong(tmp_path: Path) -> None:
+    body = """class Bad(trawl.SitemapSpider):
+    name = "bad"
+    sitemap_urls = ["/sitemap.xml"]
+    sitemap_rules = [
+        ("(", "parse"),
+        ("", "parse_x"),
+    ]
+    sitemap_follow = ["["]
+    def parse(self, response): ...
+"""
+    found = checked(tmp_path, body)
+    assert [line.partition("]")[0] for line in found] == [
+        "3: Bad: sitemap_urls[0",
+        "5: sitemap_rules[0",
+        "6: sitemap_rules[1",
+        "8: sitemap_follow[0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("trawl.Request('/', self.parse_itme)", "Bad has no method 'parse_itme'; did you mean self.parse_item?"),
+        ("response.follow('/', callback=self.nothing_like_it)", "Bad has no method 'nothing_like_it'"),
+        ("response.follow_all([], 'parse_item')", "callback is the text 'parse_item': name the method itself, self."),
+        ("trawl.Request.json('/', {}, errback=self.oops)", "Bad has no method 'oops'"),
+        (
+            "response.follow('/', self.parse_item, cb_kwargs={'titel': 1})",
+            "callback parse_item() can't be called: got an unexpected keyword argument 'titel'",
+        ),
+        ("trawl.Request('/', self.parse_item, cb_kwargs=dict(titel=1))", "callback parse_item() can't be called"),
+    ],
+)
+def test_callbacks_that_are_not_there_or_do_not_fit(tmp_path: Path, call: str, expected: str) -> None:
+    body = f"""class Base(trawl.Spider):
+    def parse(self, response):
+        yield {call}
+class Bad(Base):
+    name = "bad"
+    def parse_item(self, response, title): ...
+"""
+    (found,) = checked(tmp_path, body)
+    assert found.startswith(f"3: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("def parse(self, response) -> Iterator[Author | None]: yield", "is annotated to give spiders.Author, but the"),
+        ("def parse(self, response) -> list[dict]: ...", "is annotated to give dict, but the spider's items are"),
+        ("async def parse(self, response) -> AsyncIterator[str]: yield", "is annotated to give str, which is neither"),
+        ("def parse(self, response) -> tuple[Quote, int]: ...", "is annotated to give int, which is neither"),
+        ("def parse(self, response) -> Quote: yield", "is a generator: annotate it Iterator[...], not spiders.Quote"),
+        ("async def parse(self, response) -> Iterator[Quote]: yield", "is an async generator: annotate it AsyncIter"),
+        ("async def parse(self, response) -> Author: ...", "is annotated to give spiders.Author"),
+    ],
+)
+def test_annotations_that_say_what_the_crawl_does_not_take_or_the_spider_does_not_give(
+    tmp_path: Path, method: str, expected: str
+) -> None:
+    (found,) = checked(tmp_path, f"class Bad(trawl.Spider[Quote]):\n    name = 'bad'\n    {method}\n")
+    spider = Path(tmp_path / "spiders.py").name.removesuffix(".py")
+    assert re.sub(r"\bspider_spiders\.", f"{spider}.", found).startswith(f"3: parse() {expected}")
+
+
+def test_a_spider_of_any_items_may_give_any(tmp_path: Path) -> None:
+    body = """class Base(trawl.Spider[Quote]):
+    name = "base"
+class Good(Base):
+    def parse(self, response) -> Iterator[Quote]: yield Quote("x")
+class Any_(trawl.Spider):
+    name = "any"
+    def parse(self, response) -> Iterator[Author | Row | trawl.Item]: yield Author("x")
+class Rows(trawl.Spider[Row]):
+    name = "rows"
+    def parse(self, response) -> Iterator[Row]: yield {"a": "x"}
+"""
+    assert checked(tmp_path, body) == []
+
+
+def test_the_command_prints_a_line_each_and_says_so_by_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("good.py").write_text("import trawl\nclass Good(trawl.Spider): name = 'good'\n", "utf-8")
+    Path("bad.py").write_text(
+        "import trawl\nclass Base(trawl.Spider):\n    start_urls = ['x']\n"
+        "class One(Base): name = 'one'\nclass Two(Base):\n  name = 'two'\n  allowed_domains = ['/']\n",
+        "utf-8",
+    )
+    Path("broken.py").write_text("import trawl\n\nclass:\n", "utf-8")
+    assert main(["check", "good.py"]) == 0
+    assert capsys.readouterr().out == "1 spider: nothing wrong\n"
+    assert main(["check", "good.py", "bad.py:One", "broken.py", "none.py"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["bad.py:3", "broken.py, line 3", "none.py"]
+    assert main(["check", "bad.py"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["bad.py:3", "bad.py:3", "bad.py:7"]

@@ -1,0 +1,57 @@
+"""``trawl list``: the spiders in files and folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trawl.cli import main
+
+FILES = {
+    "quotes.py": """
+import trawl as scrapy
+print("never run")
+class Base(scrapy.Spider): ...
+class Quotes(Base): name = "quotes"
+class Typed(scrapy.Spider[dict]):
+    name: str = "typed"
+class Below(Quotes): ...
+class Loop(Loop): name = "loop"
+class NotOne: name = "not one"
+""",
+    "shop/books.py": "from trawl.spiders import SitemapSpider\nclass Books(SitemapSpider):\n    name = 'books'\n",
+    "shop/broken.py": "class Spider(:",
+    "shop/other.py": "print('no spiders')",
+    ".hidden/hidden.py": "import trawl\nclass Hidden(trawl.Spider): name = 'hidden'",
+    "env/pyvenv.cfg": "",
+    "env/lib.py": "import trawl\nclass Lib(trawl.Spider): name = 'lib'",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_each_spider_is_told_with_what_crawl_takes_for_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "books   shop/books.py:Books",
+        "quotes  quotes.py:Below",
+        "quotes  quotes.py:Quotes",
+        "typed   quotes.py:Typed",
+    ]
+
+
+def test_only_where_one_looks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "shop", "none"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "books  shop/books.py:Books\n"
+    assert captured.err == "trawl: none: no such file or folder\n"
+    assert main(["list", "shop/other.py"]) == 0
+    assert capsys.readouterr().out == ""

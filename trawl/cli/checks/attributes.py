@@ -1,0 +1,158 @@
+"""What a spider's attributes say: settings, start URLs, domains, rules."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from trawl.cli.checks.finding import Finding
+from trawl.cli.checks.source import SpiderSource
+from trawl.errors import UsageError
+from trawl.scheduler import Admission, SchedulerSettings
+from trawl.settings import Layer, load, of_spider
+from trawl.settings.check import nearest
+from trawl.spiders import CrawlSpider, Rule, SitemapSpider, Spider
+from trawl.spiders.spider import check_urls
+
+__all__ = ["check_attributes"]
+
+Named = tuple[str, tuple[object, ...]]
+
+
+def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+    """Say what is wrong with the attributes of a spider's class, in their order."""
+    name: object = spider.name
+    if not isinstance(name, str) or not name:
+        yield Finding(*source.home(), f"{spider.__name__} has no name: give the class an attribute `name`")
+    yield from _settings(spider, source)
+    yield from _urls(spider, source, "start_urls", is_used=spider.start is Spider.start)
+    yield from _domains(spider, source)
+    yield from _statuses(spider, source)
+    yield from _start(spider, source)
+    if issubclass(spider, CrawlSpider):
+        yield from _rules(spider, source)
+    if issubclass(spider, SitemapSpider):
+        yield from _urls(spider, source, "sitemap_urls", is_used=spider.start is SitemapSpider.start)
+        yield from _sitemap_rules(spider, source)
+
+
+def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+    attribute = "update_settings" if source.is_own("update_settings") else "custom_settings"
+    try:
+        values = of_spider(spider).values
+    except Exception as error:  # update_settings() is the user's own
+        yield Finding(*source.place(attribute), f"{attribute}: {error}")
+        return
+    wrong = 0
+    for name, value in values.items():
+        try:
+            load(Layer(attribute, {name: value}))
+        except UsageError as error:
+            wrong += 1
+            yield Finding(*source.place(attribute, name), str(error))
+    if wrong:
+        return
+    try:
+        load(Layer(attribute, values))
+    except UsageError as error:
+        yield Finding(*source.place(attribute), str(error))
+
+
+def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used: bool) -> Iterator[Finding]:
+    urls = getattr(spider, attribute)
+    if not is_used:
+        return
+    single = urls if isinstance(urls, list | tuple) else [urls]
+    for i, url in enumerate(single):
+        try:
+            check_urls(spider.__name__, attribute, urls if single is not urls else [url])
+        except UsageError as error:
+            message = str(error).replace(f"{attribute}[0]", f"{attribute}[{i}]", 1)
+            yield Finding(*source.place(attribute, i), message)
+
+
+def _domains(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+    domains: Any = spider.allowed_domains
+    if isinstance(domains, str) or not isinstance(domains, Iterable):
+        yield Finding(*source.place("allowed_domains"), f"allowed_domains is a list of domains, not {domains!r}")
+        return
+    for i, domain in enumerate(domains):
+        try:
+            Admission(SchedulerSettings(), [domain])
+        except (ValueError, AttributeError, TypeError) as error:
+            words = error if isinstance(error, ValueError) else f"allowed_domains takes texts, not {domain!r}"
+            yield Finding(*source.place("allowed_domains", i), f"{words} (entry {i})")
+
+
+def _statuses(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+    statuses: Any = spider.handle_httpstatus_list
+    if isinstance(statuses, str) or not isinstance(statuses, Iterable):
+        yield Finding(*source.place("handle_httpstatus_list"), f"handle_httpstatus_list is a list, not {statuses!r}")
+
+
+def _start(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+    if not inspect.isasyncgenfunction(spider.start):
+        yield Finding(*source.place("start"), "start() is an async generator: `async def` with a `yield` in it")
+    older: Any = getattr(spider, "start_requests", None)
+    if older is not None and (inspect.iscoroutinefunction(older) or inspect.isasyncgenfunction(older)):
+        yield Finding(*source.place("start_requests"), "start_requests() is not asynchronous: name it start()")
+
+
+def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[Finding]:
+    rules: Iterable[object] = spider.rules
+    for i, rule in enumerate(rules):
+        if not isinstance(rule, Rule):
+            yield Finding(*source.place("rules", i), f"rules[{i}] is a Rule, not {rule!r}")
+            continue
+        calls: dict[str, tuple[Any, Mapping[str, Any], int]] = {
+            "callback": (rule.callback, rule.cb_kwargs or {}, 1),
+            "errback": (rule.errback, {}, 1),
+            "process_links": (rule.process_links, {}, 1),
+            "process_request": (rule.process_request, {}, 2),
+        }
+        for name, (given, by_name, count) in calls.items():
+            if problem := _problem(spider, given, by_name, count):
+                yield Finding(*source.place("rules", i), f"rules[{i}]: {name} {problem}")
+
+
+def _sitemap_rules(spider: type[SitemapSpider[Any]], source: SpiderSource) -> Iterator[Finding]:
+    for i, (pattern, callback) in enumerate(spider.sitemap_rules):
+        if problem := _problem(spider, callback, {}, 1):
+            yield Finding(*source.place("sitemap_rules", i), f"sitemap_rules[{i}]: its callback {problem}")
+        yield from _pattern(source, "sitemap_rules", i, pattern)
+    for i, pattern in enumerate(spider.sitemap_follow):
+        yield from _pattern(source, "sitemap_follow", i, pattern)
+
+
+def _pattern(source: SpiderSource, attribute: str, i: int, pattern: str | re.Pattern[str]) -> Iterator[Finding]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        words = f"{attribute}[{i}]: {pattern!r} is no regular expression: {error}"
+        yield Finding(*source.place(attribute, i), words)
+
+
+def _problem(spider: type[Spider], given: Any, by_name: Mapping[str, Any], count: int) -> str:
+    """What keeps a rule from calling a function, or a method by its name; "" if nothing does."""
+    if not given:
+        return ""
+    if not isinstance(given, str):
+        return _misfit(given, [None] * count, by_name)
+    method = getattr(spider, given, None)
+    if callable(method):
+        is_static = isinstance(inspect.getattr_static(spider, given), staticmethod | classmethod)
+        return _misfit(method, [None] * (count + (not is_static)), by_name, f"{given}()")
+    close = nearest(given, [name for name in dir(spider) if callable(getattr(spider, name, None))])
+    return f"is {given!r}, but {spider.__name__} has no such method{f'; did you mean {close}?' if close else ''}"
+
+
+def _misfit(function: Callable[..., Any], given: list[None], by_name: Mapping[str, Any], shown: str = "") -> str:
+    try:
+        inspect.signature(function).bind(*given, **by_name)
+    except TypeError as error:
+        return f"{shown or repr(function)} can't be called: {error}"
+    except ValueError:  # a function without a signature, of C
+        return ""
+    return ""

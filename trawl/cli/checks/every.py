@@ -1,0 +1,23 @@
+"""All checks of one spider."""
+
+from __future__ import annotations
+
+from trawl.cli.checks.annotations import check_annotations
+from trawl.cli.checks.attributes import check_attributes
+from trawl.cli.checks.callbacks import callbacks_of, check_callbacks
+from trawl.cli.checks.finding import Finding
+from trawl.cli.checks.source import SpiderSource
+from trawl.spiders import Spider
+
+__all__ = ["check_spider"]
+
+
+def check_spider(spider: type[Spider]) -> list[Finding]:
+    """Everything wrong with a spider's class that can be seen without running it, in the order of its lines."""
+    source = SpiderSource(spider)
+    found = [
+        *check_attributes(spider, source),
+        *check_callbacks(spider, source),
+        *check_annotations(spider, source, callbacks_of(spider, source)),
+    ]
+    return sorted(set(found))

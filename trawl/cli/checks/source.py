@@ -1,0 +1,127 @@
+"""A spider's class as it is written: where its attributes are, and what its methods call."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+__all__ = ["Method", "SpiderSource"]
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@attrs.frozen
+class Method:
+    """A method of a spider, as it is written.
+
+    Attributes:
+        path: Its file.
+        node: Its definition.
+    """
+
+    path: str
+    node: Function
+
+
+class SpiderSource:
+    """The source of a spider's class and of those it derives from, but for trawl's own.
+
+    Args:
+        spider: The class; where its source can't be read, places are the first line of its file.
+    """
+
+    def __init__(self, spider: type) -> None:
+        self._spider = spider
+        self._classes = [kind for kind in spider.__mro__ if not kind.__module__.startswith("trawl.")]
+        self._written = {kind: found for kind in self._classes if (found := _written(kind)) is not None}
+
+    def place(self, attribute: str, *keys: object) -> tuple[str, int]:
+        """Where an attribute, or an entry in its list or dictionary, is written: the file and the line."""
+        for kind in self._classes:
+            if attribute in vars(kind) and kind in self._written:
+                path, node = self._written[kind]
+                for statement in node.body:
+                    if attribute in _names_of(statement):
+                        return path, _line_of(statement, keys)
+        return self.home()
+
+    def home(self) -> tuple[str, int]:
+        """Where the class itself is written."""
+        if self._spider in self._written:
+            path, node = self._written[self._spider]
+            return path, node.lineno
+        return _file_of(self._spider) or self._spider.__module__, 1
+
+    def methods(self) -> Iterator[Method]:
+        """The methods that the spider has, each as it is in force."""
+        seen: set[str] = set()
+        for kind in self._classes:
+            if kind not in self._written:
+                continue
+            path, node = self._written[kind]
+            for statement in node.body:
+                if isinstance(statement, Function) and statement.name not in seen:
+                    seen.add(statement.name)
+                    yield Method(path, statement)
+
+    def is_own(self, attribute: str) -> bool:
+        """Whether the user's classes, not trawl's, have an attribute."""
+        return any(attribute in vars(kind) for kind in self._classes if kind is not object)
+
+
+def _written(kind: type) -> tuple[str, ast.ClassDef] | None:
+    path = _file_of(kind)
+    if path is None:
+        return None
+    try:
+        tree: ast.AST = ast.parse(Path(path).read_text(encoding="utf-8"), path)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == kind.__name__]
+    first = getattr(kind, "__firstlineno__", None)  # Python 3.13
+    exact = [node for node in nodes if node.lineno == first]
+    return (path, (exact or nodes)[-1]) if nodes else None
+
+
+def _file_of(kind: type) -> str | None:
+    try:
+        return inspect.getsourcefile(kind)
+    except TypeError:
+        return None
+
+
+def _names_of(statement: ast.stmt) -> set[str]:
+    """The names that a statement of a class gives a value."""
+    if isinstance(statement, Function):
+        return {statement.name}
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _line_of(statement: ast.stmt, keys: tuple[object, ...]) -> int:
+    """The line of an entry, as near as it is written out."""
+    node: ast.AST | None = getattr(statement, "value", None)
+    line = statement.lineno
+    for key in keys:
+        node = _entry(node, key)
+        if node is None:
+            break
+        line = getattr(node, "lineno", line)
+    return line
+
+
+def _entry(node: ast.AST | None, key: object) -> ast.AST | None:
+    if isinstance(node, ast.List | ast.Tuple) and isinstance(key, int):
+        return node.elts[key] if key < len(node.elts) else None
+    if isinstance(node, ast.Dict):
+        for name, value in zip(node.keys, node.values, strict=True):
+            if isinstance(name, ast.Constant) and name.value == key:
+                value.lineno = name.lineno  # a long value begins where its name stands
+                return value
+    return None

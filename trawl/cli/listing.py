@@ -1,0 +1,102 @@
+"""The command ``trawl list``: the spiders in files and folders, found by reading, so that nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import typer
+
+from trawl.cli.exits import FAILED, OK
+from trawl.observe import printable
+
+__all__ = ["Found", "list_command", "spiders_in"]
+
+_MOST_BYTES = 1_000_000
+_SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
+
+
+@attrs.frozen(order=True)
+class Found:
+    """A spider that was found.
+
+    Attributes:
+        name: Its name.
+        target: What ``trawl crawl`` takes for it: ``FILE:CLASS``.
+    """
+
+    name: str
+    target: str
+
+
+def list_command(places: Sequence[str]) -> int:
+    """Print the name and the target of each spider in ``places``, a line each; the exit status."""
+    missing = [place for place in places if not Path(place).exists()]
+    for place in missing:
+        typer.echo(f"trawl: {printable(place)}: no such file or folder", err=True)
+    found = sorted({found for place in places for found in spiders_in(Path(place))})
+    width = max((len(each.name) for each in found), default=0)
+    for each in found:
+        typer.echo(printable(f"{each.name:{width}}  {each.target}"))
+    return FAILED if missing else OK
+
+
+def spiders_in(place: Path) -> Iterator[Found]:
+    """The spiders in a file, or in the Python files of a folder and those below it.
+
+    A spider is a class that derives from something whose name ends in ``Spider``, and has a ``name`` that is written
+    out, there or in a class of the same file that it derives from.
+    """
+    for path in [place] if place.is_file() else _files_in(place):
+        try:
+            if path.stat().st_size > _MOST_BYTES or "Spider" not in (text := path.read_text(encoding="utf-8")):
+                continue
+            classes = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+        except (OSError, SyntaxError, ValueError):
+            continue  # what can't be read is told by `trawl check`
+        for node in classes.values():
+            if _is_spider(node, classes) and (name := _name_of(node, classes)):
+                yield Found(name, f"{path}:{node.name}")
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in _SKIPPED and name[0] not in "._" and not (Path(where) / name / "pyvenv.cfg").exists()
+        )
+        yield from (Path(where) / name for name in sorted(files) if name.endswith(".py"))
+
+
+def _is_spider(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: frozenset[str] = frozenset()) -> bool:
+    for name in _bases_of(node):
+        if name.endswith("Spider") and name not in classes:
+            return True
+        if name in classes and name not in seen and _is_spider(classes[name], classes, seen | {name}):
+            return True
+    return False
+
+
+def _name_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: frozenset[str] = frozenset()) -> str:
+    for statement in node.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        for target in targets:
+            value = getattr(statement, "value", None)
+            if getattr(target, "id", "") == "name" and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                return value.value
+    for name in _bases_of(node):
+        if name in classes and name not in seen and (found := _name_of(classes[name], classes, seen | {name})):
+            return found
+    return ""
+
+
+def _bases_of(node: ast.ClassDef) -> Iterator[str]:
+    for base in node.bases:
+        plain = base.value if isinstance(base, ast.Subscript) else base  # Spider[Quote]
+        yield plain.attr if isinstance(plain, ast.Attribute) else getattr(plain, "id", "")
