@@ -11,6 +11,8 @@ import attrs
 
 __all__ = ["Method", "SpiderSource"]
 
+_NOT_THE_USERS = frozenset({"trawl", "typing", "builtins"})
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -36,7 +38,7 @@ class SpiderSource:
 
     def __init__(self, spider: type) -> None:
         self._spider = spider
-        self._classes = [kind for kind in spider.__mro__ if not kind.__module__.startswith("trawl.")]
+        self._classes = [kind for kind in spider.__mro__ if kind.__module__.partition(".")[0] not in _NOT_THE_USERS]
         self._written = {kind: found for kind in self._classes if (found := _written(kind)) is not None}
 
     def place(self, attribute: str, *keys: object) -> tuple[str, int]:
@@ -70,7 +72,7 @@ class SpiderSource:
 
     def is_own(self, attribute: str) -> bool:
         """Whether the user's classes, not trawl's, have an attribute."""
-        return any(attribute in vars(kind) for kind in self._classes if kind is not object)
+        return any(attribute in vars(kind) for kind in self._classes)
 
 
 def _written(kind: type) -> tuple[str, ast.ClassDef] | None:
