@@ -24,7 +24,7 @@ NOT_IN_CODE = "ASYNC109,ASYNC127,ASYNC9"
 NOT_IN_TESTS = f"{NOT_IN_CODE},ASYNC101,ASYNC112,ASYNC115,ASYNC119,ASYNC124,ASYNC231"
 
 
-def install(session: nox.Session, group: str, *, project: str = ".[brotli,zstd]", editable: bool = False) -> None:
+def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,zstd]", editable: bool = False) -> None:
     """Install a dependency group, and the project (editable where its files are measured or walked).
 
     The groups are read here rather than by ``pip install --group``, which the pip of a fresh Python 3.11 does not know.

@@ -22,14 +22,16 @@ import trio
 
 from trawl.addresses import MOST_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
+from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
 from trawl.engine.callbacks import culprits
+from trawl.engine.hooks import Hooks
 from trawl.errors import FeedError
 from trawl.feeds import FeedsSettings, open_feeds
 from trawl.frontier import Frontier, MemoryFrontier
 from trawl.http import normalize_url
-from trawl.middleware import MiddlewareSettings, build
+from trawl.middleware import MiddlewareSettings, open_outfit
 from trawl.observe import Stats
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
@@ -261,10 +263,19 @@ async def crawl_with(
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     middleware = settings.of(MiddlewareSettings)
     guard = _guard(settings, instance, is_real=transport is None)
+    dressing = open_outfit(
+        middleware,
+        settings.of(CacheSettings),
+        spider=instance,
+        stats=stats,
+        blocking=blocking,
+        now_utc=lambda: wall.to_utc(trio.current_time()),
+    )
     feeds = await open_feeds(
         settings.of(FeedsSettings), blocking, spider_name=instance.name, started_utc=wall.anchor_utc, stats=stats
     )
-    async with feeds:  # closed also where a part can't be made
+    async with feeds, dressing as outfit:  # closed also where a part can't be made
+        wire = transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts, guard)
         plan = Plan(
             spider=instance,
             settings=settings,
@@ -274,13 +285,13 @@ async def crawl_with(
             throttling=throttling,
             robots=settings.of(RobotsSettings),
             user_agent=middleware.user_agent,
-            transport=transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts, guard),
-            middleware=build(
-                middleware,
-                rng=random.Random(f"{seed}:middleware"),
-                now_utc=lambda: wall.to_utc(trio.current_time()),
-                handled_statuses=frozenset(instance.handle_httpstatus_list),
-            ),
+            transport=outfit.wire(wire),
+            middleware=outfit.middleware,
+            hooks=partial(Hooks.build, middleware.spider_middlewares),
+            prepare=outfit.prepare,
+            lookup=outfit.cache,
+            sessions=outfit.sessions,
+            blocking=blocking,
             frontier=frontier or MemoryFrontier(depth_first=settings.of(SchedulerSettings).depth_first),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
             sinks=[*([] if feeds.is_empty else [feeds]), *sinks],
@@ -291,6 +302,7 @@ async def crawl_with(
             seed=seed,
             address_of=whereabouts.address_of,
             guard=guard,
+            jars=outfit.jars,
         )
         ended = await _alone(run_plan(plan))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)

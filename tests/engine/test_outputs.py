@@ -8,7 +8,7 @@ import trio
 from trawl.engine.outlet import Outlet
 from trawl.engine.outputs import BATCH, Outputs
 from trawl.errors import DropItem
-from trawl.http import Request
+from trawl.http import Request, Response
 from trawl.observe import Stats
 from trawl.pipelines import Pipelines
 
@@ -17,7 +17,7 @@ class Store:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    async def push(self, requests: list[Request], *, depth: int) -> None:
+    async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> None:
         await trio.lowlevel.checkpoint()
         self.sizes.append(len(requests))
 
@@ -25,7 +25,7 @@ class Store:
 class Still(Store):
     """Stores at once, as a frontier in memory does."""
 
-    async def push(self, requests: list[Request], *, depth: int) -> None:
+    async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> None:
         self.sizes.append(len(requests))
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import attrs
 import trio
 
+from trawl.blocking import Blocking
+from trawl.clock import WallClock
 from trawl.engine.direct import DirectFetches
 from trawl.engine.state import State
 from trawl.frontier import Frontier
 from trawl.http import Request, Response
+from trawl.middleware import Session, Sessions
 from trawl.observe import Stats
 from trawl.scheduler import Chooser
 from trawl.spiders import Spider
@@ -71,10 +76,21 @@ class Crawl:
         throttling: Limits, to be changed while the crawl runs.
         cancel_scope: Around everything that is sent.
         started_at: When it began, on the run clock, in seconds.
+        blocking: How work that blocks is done: ``await crawl.blocking.run(function, argument)``.
     """
 
     def __init__(
-        self, *, spider: Spider, settings: Mapping[str, Any], stats: Stats, state: State, address_of: AddressOf
+        self,
+        *,
+        spider: Spider,
+        settings: Mapping[str, Any],
+        stats: Stats,
+        state: State,
+        address_of: AddressOf,
+        wall: WallClock,
+        seed: int,
+        blocking: Blocking,
+        sessions: Sessions,
     ) -> None:
         self.spider = spider
         self.settings = settings
@@ -83,6 +99,10 @@ class Crawl:
         self.cancel_scope: trio.CancelScope = trio.CancelScope()
         self._state = state
         self._address_of = address_of
+        self.blocking: Blocking = blocking
+        self._wall = wall
+        self._seed = seed
+        self._sessions = sessions
         self._when_cancelled: list[Callable[[], None]] = []
 
     def bind(self, *, chooser: Chooser, frontier: Frontier, throttle: Throttle, direct: DirectFetches) -> None:
@@ -92,6 +112,7 @@ class Crawl:
         self._throttle = throttle
         self._direct = direct
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
+        self._sessions.bind(self, self.throttling.set)
 
     @property
     def elapsed(self) -> float:
@@ -156,6 +177,23 @@ class Crawl:
             host: A name or address, with or without a port.
         """
         return await self._address_of(host)
+
+    def session(self, name: str, **options: Any) -> Session:
+        """The session of this name, made if it is not there; see :meth:`trawl.middleware.session.Sessions.get`.
+
+        Args:
+            name: Its name.
+            options: ``proxy``, ``headers`` and ``throttling``, in place of what it had.
+        """
+        return self._sessions.get(name, **options)
+
+    def now_utc(self) -> datetime:
+        """Wall time now, as the crawl sees it."""
+        return self._wall.to_utc(trio.current_time())
+
+    def random(self, name: str) -> random.Random:
+        """A source of chance that the crawl's seed and ``name`` decide."""
+        return random.Random(f"{self._seed}:{name}")
 
     def shutdown(self, reason: str = "shutdown") -> None:
         """Send nothing new and let what is in flight end, at the longest ``SHUTDOWN_TIMEOUT`` seconds."""

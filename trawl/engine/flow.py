@@ -14,12 +14,13 @@ ends more than the callback itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 import trio
 
 from trawl.engine.callbacks import Callback, Shields, call, consume, culprits, named
 from trawl.engine.holding import Holder
+from trawl.engine.hooks import Hook, hooked
 from trawl.engine.intake import Intake
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.outlet import Outlet
@@ -76,10 +77,12 @@ class Flow:
         stats: Counts errors.
         state: Counts what is open.
         limits: Counts pages and failed callbacks.
+        hooks: Put around every callback, the first next to it.
     """
 
     __slots__ = (
         "_fetch",
+        "_hooks",
         "_intake",
         "_limits",
         "_outlet",
@@ -108,6 +111,7 @@ class Flow:
         stats: Stats,
         state: State,
         limits: CrawlLimits,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         self._fetch = fetch
         self._sending = sending
@@ -121,6 +125,7 @@ class Flow:
         self._stats = stats
         self._state = state
         self._limits = limits
+        self._hooks = hooks
 
     async def run(self, turn: Turn) -> None:
         """Carry one turn to its end. If it is cancelled, its lease is given back at the end of the crawl."""
@@ -201,7 +206,7 @@ class Flow:
         error: TrawlError | None = outcome.error
         depth = request.depth
         outlet = self._outlet.of(turn.lease)
-        outputs = Outputs(outlet, self._intake, depth + 1)
+        outputs = Outputs(outlet, self._intake, depth + 1, response)
         if response is not None:
             meta = request.meta
             meta["depth"] = depth
@@ -222,7 +227,12 @@ class Flow:
             turn.cancel_scope.cancel()
             await trio.lowlevel.checkpoint()
         await self._intake.finish(
-            turn.lease, outputs.requests, depth=depth + 1, items=outlet.given, failure=outputs.failure
+            turn.lease,
+            outputs.requests,
+            depth=depth + 1,
+            items=outlet.given,
+            failure=outputs.failure,
+            source=response,
         )
 
     async def _run(
@@ -237,7 +247,11 @@ class Flow:
         state = self._state
         state.callback_began()
         try:
-            await consume(call(named(self._spider, callback, default), argument, cb_kwargs), outputs, self._shields)
+            if self._hooks:
+                given: object = hooked(self._hooks, named(self._spider, callback, default), argument, cb_kwargs)
+            else:
+                given = call(named(self._spider, callback, default), argument, cb_kwargs)
+            await consume(given, outputs, self._shields)
         except Exception as failure:
             self._failed(request, failure, outputs)
         except BaseExceptionGroup as group:  # a nursery that was open across a yield: with GeneratorExit, or Cancelled

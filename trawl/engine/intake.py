@@ -14,14 +14,18 @@ import trio
 from trawl.engine.state import State
 from trawl.engine.turn import Waiter
 from trawl.frontier import Amounts, Frontier, Record, Scopes
-from trawl.http import Request, fingerprint
+from trawl.http import Request, Response, fingerprint
 from trawl.observe import Stats
 from trawl.scheduler import Admission, Entry, Heads
 from trawl.throttling import Throttle
 
-__all__ = ["Intake", "not_before", "page_entry"]
+__all__ = ["Intake", "Prepare", "not_before", "page_entry"]
 
 logger: logging.Logger = logging.getLogger("trawl.intake")
+
+
+Prepare = Callable[[Request, Response | None], None]
+"""What is done to a request when it is let in, given the page that it was found on, if there is one."""
 
 
 class Intake:
@@ -38,6 +42,7 @@ class Intake:
         state: State,
         origin_of: Callable[[Request], str],
         is_durable: bool = False,
+        prepare: Prepare | None = None,
     ) -> None:
         self._admission = admission
         self._frontier = frontier
@@ -47,11 +52,14 @@ class Intake:
         self._state = state
         self._origin_of = origin_of
         self._is_durable = is_durable
+        self._prepare = prepare
         self._abandoned: list[Record] = []
 
-    async def push(self, requests: Sequence[Request], *, depth: int, is_start: bool = False) -> None:
-        """Take in the requests found at ``depth`` links from the start, and store those that are new."""
-        records = await self.admit(requests, depth=depth, is_start=is_start)
+    async def push(
+        self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None
+    ) -> None:
+        """Take in the requests found at ``depth`` links from the start, on ``source``, and store those that are new."""
+        records = await self.admit(requests, depth=depth, is_start=is_start, source=source)
         if records:
             self._state.opened(len(records))
             await self._frontier.push_many(records)
@@ -65,6 +73,7 @@ class Intake:
         depth: int,
         items: Callable[[], Sequence[bytes]] = tuple,
         failure: str | None = None,
+        source: Response | None = None,
     ) -> None:
         """End a lease and store what came of it, in one step.
 
@@ -74,8 +83,9 @@ class Intake:
             depth: In links.
             items: Gives the items that go with the acknowledgement; called just before that.
             failure: Why it counts as failed.
+            source: What its callback found them on.
         """
-        records = await self.admit(requests, depth=depth) if requests else []
+        records = await self.admit(requests, depth=depth, source=source) if requests else []
         if records:
             self._state.opened(len(records))
         await self._frontier.acknowledge(lease, records, items(), failure)
@@ -109,6 +119,8 @@ class Intake:
         Raises:
             Exception: Whatever a user's manager raises when it is asked for the scopes.
         """
+        if self._prepare is not None:
+            self._prepare(request, None)
         scopes = self._throttle.scopes_of_nowait(request)
         if scopes is None:
             scopes = await self._throttle.scopes_of(request)
@@ -124,7 +136,9 @@ class Intake:
             waiter=waiter,
         )
 
-    async def admit(self, requests: Sequence[Request], *, depth: int, is_start: bool = False) -> list[Record]:
+    async def admit(
+        self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None
+    ) -> list[Record]:
         """The records of those requests that are let in; the others are counted under their reason."""
         admitted = []
         for request in requests:
@@ -149,7 +163,7 @@ class Intake:
             if mark is not None and not next(fresh):
                 self._stats.inc("dupefilter_filtered")
                 continue
-            record = await self._record(request, mark)
+            record = await self._record(request, mark, source)
             if record is not None:
                 records.append(record)
         return records
@@ -174,8 +188,10 @@ class Intake:
         self._heads.pushed(records)
         self._state.pulse.beat()  # where the frontier waited for a disk, the dispatcher has looked before
 
-    async def _record(self, request: Request, mark: bytes | None) -> Record | None:
+    async def _record(self, request: Request, mark: bytes | None, source: Response | None = None) -> Record | None:
         try:
+            if self._prepare is not None:
+                self._prepare(request, source)
             until = not_before(request)
             scopes = self._throttle.scopes_of_nowait(request)
             if scopes is None:

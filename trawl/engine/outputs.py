@@ -9,7 +9,7 @@ import trio
 from trawl.engine.holding import Holding
 from trawl.engine.limits import Full
 from trawl.engine.outlet import Outlet
-from trawl.http import Request
+from trawl.http import Request, Response
 from trawl.items import is_item
 
 __all__ = ["BATCH", "Outputs"]
@@ -22,13 +22,19 @@ a callback may yield a million, or never end."""
 class Store(Protocol):
     """Stores requests that a callback has given before it has ended."""
 
-    async def push(self, requests: list[Request], *, depth: int) -> None:
-        """Take in requests found at ``depth``."""
+    async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> None:
+        """Take in requests found at ``depth``, on ``source``."""
         ...
 
 
 class Outputs:
     """The outputs of one callback.
+
+    Args:
+        outlet: Where items go.
+        store: Where requests go that are too many to be held.
+        depth: Of its requests, in links.
+        source: The response that the callback was given.
 
     Attributes:
         requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
@@ -37,12 +43,13 @@ class Outputs:
         is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
     """
 
-    __slots__ = ("_depth", "_outlet", "_store", "failure", "is_cut", "items", "requests")
+    __slots__ = ("_depth", "_outlet", "_source", "_store", "failure", "is_cut", "items", "requests")
 
-    def __init__(self, outlet: Outlet | Holding, store: Store, depth: int) -> None:
+    def __init__(self, outlet: Outlet | Holding, store: Store, depth: int, source: Response | None = None) -> None:
         self._outlet = outlet
         self._store = store
         self._depth = depth
+        self._source = source
         self.requests: list[Request] = []
         self.items: int = 0
         self.failure: str | None = None
@@ -80,7 +87,7 @@ class Outputs:
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
             full, self.requests = self.requests, [output]
-            await self._store.push(full, depth=self._depth)
+            await self._store.push(full, depth=self._depth, source=self._source)
         else:
             try:
                 await self._outlet.put(output)

@@ -10,13 +10,17 @@ import attrs
 import trio
 
 from trawl.addresses import AddressGuard
+from trawl.blocking import Blocking
 from trawl.clock import WallClock
+from trawl.cookies import Jars
 from trawl.engine.callbacks import Shields
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
 from trawl.engine.flow import Flow, StatusRule
-from trawl.engine.intake import Intake, page_entry
+from trawl.engine.hits import Hits, Lookup
+from trawl.engine.hooks import Hooks
+from trawl.engine.intake import Intake, Prepare, page_entry
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.outlet import ItemSink, Outlet, Processor
 from trawl.engine.places import Places
@@ -29,7 +33,7 @@ from trawl.engine.succession import Succession
 from trawl.errors import UsageError
 from trawl.frontier import Frontier
 from trawl.http import Middleware
-from trawl.middleware import compose
+from trawl.middleware import Sessions, compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
 from trawl.scheduler import Admission, Chooser, Entry, Heads, SchedulerSettings
@@ -39,6 +43,10 @@ from trawl.throttling.pages import spent
 from trawl.transport import Transport
 
 __all__ = ["Parts", "Plan", "assemble"]
+
+
+def _no_hooks(crawl: Crawl) -> Hooks:
+    return Hooks()
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +63,7 @@ class Plan:
         robots: Whether and how robots.txt is obeyed.
         user_agent: Whose group in robots.txt is ours, where the settings name none.
         transport: The wire.
-        middleware: Around each send, outermost first.
+        middleware: Makes what is around each send, outermost first.
         frontier: Where pending requests are kept.
         pipelines: Makes the item pipelines for the crawl.
         sinks: Where finished items go.
@@ -66,6 +74,12 @@ class Plan:
         seed: All randomness of the run comes from it.
         address_of: Says the address of a host, for limits by address and for managers.
         guard: Says which addresses may be connected to; None: all.
+        blocking: How work that blocks is done.
+        sessions: The named sessions.
+        hooks: Makes what is around callbacks and ``start()``.
+        prepare: Done to each request that is let in, with the page that it was found on; None: nothing is.
+        lookup: Answers requests in place of the wire; None: all are sent.
+        jars: The cookies.
     """
 
     spider: Spider
@@ -77,7 +91,7 @@ class Plan:
     robots: RobotsSettings
     user_agent: str
     transport: Transport
-    middleware: Sequence[Middleware]
+    middleware: Callable[[Crawl], Sequence[Middleware]]
     frontier: Frontier
     pipelines: Callable[[Crawl], Processor]
     sinks: Sequence[ItemSink]
@@ -87,7 +101,13 @@ class Plan:
     wall: WallClock
     seed: int
     address_of: AddressOf
+    blocking: Blocking
+    sessions: Sessions
     guard: AddressGuard | None = None
+    jars: Jars | None = None
+    hooks: Callable[[Crawl], Hooks] = _no_hooks
+    prepare: Prepare | None = None
+    lookup: Lookup | None = None
 
 
 @attrs.define
@@ -105,6 +125,11 @@ class Parts:
     shields: Shields
     processor: Processor
     limits: CrawlLimits
+    hits: Hits | None = None
+
+    def unsent(self) -> list[Entry]:
+        """The pages that were to be answered without the wire and were not yet; they are no longer here."""
+        return [] if self.hits is None else self.hits.pending()
 
 
 @attrs.define
@@ -121,6 +146,8 @@ class _Core:
     heads: Heads
     intake: Intake
     limits: CrawlLimits
+    hits: Hits | None
+    hooks: Hooks
 
 
 def assemble(plan: Plan) -> Parts:
@@ -128,12 +155,19 @@ def assemble(plan: Plan) -> Parts:
     core = _core(plan)
     crawl, state, shields, intake = core.crawl, core.state, core.shields, core.intake
     direct = DirectFetches(
-        intake=intake, chooser=core.chooser, gates=core.gates, state=state, most=plan.engine.direct_fetches_limit
+        intake=intake,
+        chooser=core.chooser,
+        gates=core.gates,
+        state=state,
+        most=plan.engine.direct_fetches_limit,
+        hits=core.hits,
     )
     crawl.bind(chooser=core.chooser, frontier=plan.frontier, throttle=core.throttle, direct=direct)
     processor = plan.pipelines(crawl)
     outlet = Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, core.limits.items)
-    reading = Reading(spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state)
+    reading = Reading(
+        spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state, hooks=core.hooks.start
+    )
     dispatcher = Dispatcher(
         chooser=core.chooser,
         heads=core.heads,
@@ -143,6 +177,7 @@ def assemble(plan: Plan) -> Parts:
         flow=_flow(plan, core, outlet),
         reading=reading,
         state=state,
+        hits=core.hits,
     )
     return Parts(
         crawl=crawl,
@@ -156,14 +191,13 @@ def assemble(plan: Plan) -> Parts:
         shields=shields,
         processor=processor,
         limits=core.limits,
+        hits=core.hits,
     )
 
 
 def _core(plan: Plan) -> _Core:
     stats, state, places = plan.stats, State(plan.engine.concurrent_callbacks), Places()
-    crawl = Crawl(
-        spider=plan.spider, settings=plan.settings, stats=stats, state=state, address_of=plan.address_of
-    )
+    crawl = _crawl(plan, state)
     throttle = Throttle(
         plan.throttling,
         seed=plan.seed,
@@ -197,10 +231,29 @@ def _core(plan: Plan) -> _Core:
         stats=stats,
         state=state,
         origin_of=gates.origin_of,
+        prepare=plan.prepare,
     )
     gates.bind(chooser, intake)
     limits = CrawlLimits(plan.engine, state=state, chooser=chooser, moved=moved)
-    return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits)
+    hits = None
+    if plan.lookup is not None:
+        hits = heads.aside = Hits(plan.lookup, entry_of=page_entry, limits=limits, state=state)
+    hooks = plan.hooks(crawl)
+    return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits, hits, hooks)
+
+
+def _crawl(plan: Plan, state: State) -> Crawl:
+    return Crawl(
+        spider=plan.spider,
+        settings=plan.settings,
+        stats=plan.stats,
+        state=state,
+        address_of=plan.address_of,
+        wall=plan.wall,
+        seed=plan.seed,
+        blocking=plan.blocking,
+        sessions=plan.sessions,
+    )
 
 
 def _admission(plan: Plan) -> Admission:
@@ -228,9 +281,10 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:
         gates=core.gates,
         stats=plan.stats,
         state=core.state,
+        hits=core.hits,
     )
     return Flow(
-        fetch=compose(plan.middleware, sending.send),
+        fetch=compose(plan.middleware(core.crawl), sending.send),
         sending=sending,
         intake=core.intake,
         succession=succession,
@@ -242,6 +296,7 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:
         stats=plan.stats,
         state=core.state,
         limits=core.limits,
+        hooks=core.hooks.outputs,
     )
 
 

@@ -17,6 +17,7 @@ import trio
 
 from trawl.engine.callbacks import Shields, culprits
 from trawl.engine.holding import Holder
+from trawl.engine.hooks import StartHook, started_by
 from trawl.engine.intake import Intake
 from trawl.engine.outlet import Outlet
 from trawl.engine.outputs import BATCH, Outputs
@@ -65,6 +66,7 @@ class Reading:
         shields: Shields,
         state: State,
         beginning: Beginning | None = None,
+        hooks: Sequence[StartHook] = (),
     ) -> None:
         self._spider = spider
         self._intake = intake
@@ -72,6 +74,7 @@ class Reading:
         self._shields = shields
         self._state = state
         self._beginning = beginning
+        self._hooks = hooks
         self._may_read = trio.Event()
         self._permits = 0
         self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
@@ -109,7 +112,7 @@ class Reading:
     async def _read(self) -> None:
         outlet = self._outlet.of(None)
         outputs = Outputs(outlet, self._intake, 0)
-        async with aclosing(_asynchronous(self._spider.start())) as started:
+        async with started_by(self._hooks, _asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:
                     with self._waiting.shielded():

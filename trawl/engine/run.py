@@ -71,7 +71,7 @@ async def run_plan(plan: Plan) -> Ended:
             watching.cancel_scope.cancel()
     finally:
         reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
-        whole = partial(parts.intake.give_back, pending_pages(parts.chooser))
+        whole = partial(parts.intake.give_back, [*pending_pages(parts.chooser), *parts.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, plan.spider, reason))  # noqa: ASYNC102
         await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102

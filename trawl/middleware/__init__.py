@@ -6,6 +6,7 @@ from trawl.middleware.cookies import cookies
 from trawl.middleware.default_headers import default_headers
 from trawl.middleware.loading import function
 from trawl.middleware.meta_refresh import meta_refresh
+from trawl.middleware.outfit import Outfit, open_outfit
 from trawl.middleware.redirect import redirect, redirected
 from trawl.middleware.referrer import POLICIES, Referrer, policy_of
 from trawl.middleware.retry import get_retry_request, retry
@@ -24,6 +25,7 @@ __all__ = [
     "Kit",
     "Layer",
     "MiddlewareSettings",
+    "Outfit",
     "Referrer",
     "Session",
     "Sessions",
@@ -38,6 +40,7 @@ __all__ = [
     "get_retry_request",
     "layers",
     "meta_refresh",
+    "open_outfit",
     "policy_of",
     "redirect",
     "redirected",

@@ -14,13 +14,14 @@ from trawl.cookies import Cookie, Jar, Jars
 from trawl.http import Headers, Request, Response, host_of
 from trawl.http.request import Callback, RequestOptions
 from trawl.middleware.settings import SessionConfig
+from trawl.throttling.charging import SESSION
 
 __all__ = ["Session", "Sessions", "scope_of_session"]
 
 
 def scope_of_session(name: str) -> str:
     """The id of a session's throttling scope."""
-    return f"session:{name}"
+    return f"{SESSION}{name}"
 
 
 class _Crawl(Protocol):

@@ -13,6 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 import attrs
 import msgspec
 
+from trawl.cache import CacheSettings
 from trawl.engine import EngineSettings
 from trawl.feeds import FeedsSettings
 from trawl.frontier import JobSettings
@@ -49,6 +50,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("Throttling", ThrottlingSettings),
     Section("Transport", TransportSettings),
     Section("Middleware", MiddlewareSettings),
+    Section("Cache", CacheSettings),
     Section("robots.txt", RobotsSettings),
     Section("Spiders", SpidersSettings),
     Section("Pipelines", PipelinesSettings),

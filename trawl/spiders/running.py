@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from trawl.http import Request, Response
+from trawl.middleware import Session
 from trawl.observe import Stats
 from trawl.throttling import Reason, ScopeReport
 
@@ -67,6 +68,10 @@ class RunningCrawl(Protocol):
 
     async def fetch(self, request: Request) -> Response:
         """Send a request through the throttle and wait for its response."""
+        ...
+
+    def session(self, name: str, **options: Any) -> Session:
+        """The session of this name; ``options`` are ``proxy``, ``headers`` and ``throttling``."""
         ...
 
     async def address_of(self, host: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Self
 
 from trawl.errors import UsageError
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
+from trawl.middleware import Session
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.custom import CustomSettings
 from trawl.spiders.outputs import ItemT, Outputs
@@ -172,6 +173,18 @@ class Spider(Generic[ItemT]):
             IgnoreRequest: robots.txt or a middleware refused it.
         """
         return await self.crawl.fetch(request)
+
+    def session(self, name: str, **options: Any) -> Session:
+        """The session of this name: its own cookies and throttling scope, and its own proxy and fields if wanted.
+
+        ``yield self.session("anna")(request)`` puts a request into it.
+
+        Args:
+            name: It is made when it is first named.
+            options: ``proxy``, ``headers`` and ``throttling``, as :meth:`trawl.middleware.session.Sessions.get` has
+                them, in place of what the session had.
+        """
+        return self.crawl.session(name, **options)
 
     def log(self, message: str, level: int = logging.DEBUG, **kwargs: Any) -> None:
         """Log a message under the spider's name."""

@@ -225,6 +225,9 @@ def _outage(table: OutageTable) -> Outage:
     )
 
 
+_NOT_OF_THE_WIRE = (DownloadError, errors.AddressRefused, errors.SoftBlocked, errors.TooManyRedirects)
+
+
 def _failure(name: str | None) -> type[DownloadError] | None:
     """The download error of this name in :mod:`trawl.exceptions`."""
     if name is None:
@@ -232,7 +235,7 @@ def _failure(name: str | None) -> type[DownloadError] | None:
     kinds = {
         kind.__name__: kind
         for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, DownloadError) and kind is not DownloadError
+        if isinstance(kind, type) and issubclass(kind, DownloadError) and kind not in _NOT_OF_THE_WIRE
     }
     if name not in kinds:
         close = nearest(name, kinds)

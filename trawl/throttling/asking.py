@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from trawl.errors import SoftBlocked
 from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden
 from trawl.throttling.signals import Signal, signals_of
 
@@ -25,6 +26,8 @@ _HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
 
 def is_trigger(policy: ScopePolicy, response: Response | None, exception: Exception | None) -> bool:
     """Whether an answer says "slow down" to one scope: as its scope manager says, else as its backoff does."""
+    if isinstance(exception, SoftBlocked):  # the user has said so
+        return True
     if policy.manager is not None:
         ask = getattr(policy.manager, "is_trigger", None)
         said = None if ask is None else ask(response, exception)

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from trawl.http import Request
     from trawl.throttling.kinds import Kinds
 
-__all__ = ["AddressOf", "Charging"]
+__all__ = ["SESSION", "AddressOf", "Charging"]
+
+SESSION = "session:"
+"""What the id of a session's scope begins with; its name follows."""
 
 AddressOf = Callable[[str], Awaitable[str | None]]
 """The address of a host (as ``host`` or ``host:port``), or None where it has none."""
@@ -44,6 +47,10 @@ class Charging:
             TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
             ValueError: An id in it is empty, or an amount negative.
         """
+        charges = self._of_nowait(request)
+        return charges if charges is None or request.meta_get("session") is None else _in_session(charges, request)
+
+    def _of_nowait(self, request: Request) -> Charges | None:
         named = request.meta_get("throttling_scopes")
         if named is not None:
             if isinstance(named, Iterator):  # read once, and asked for again by a redirect (E03)
@@ -73,8 +80,10 @@ class Charging:
         if charges is not None:
             return charges
         if self._names_scopes:
-            return self._noted(charges_of(await awaited(self._manager.get_scopes(request))), request)
-        return self._noted(((await self.own_scope(request), None),), request)
+            charges = self._noted(charges_of(await awaited(self._manager.get_scopes(request))), request)
+        else:
+            charges = self._noted(((await self.own_scope(request), None),), request)
+        return _in_session(charges, request)
 
     async def own_scope(self, request: Request) -> str:
         """What a request is charged to by default: its host, or the address of that (I05). "" for a URL without a host.
@@ -105,3 +114,11 @@ class Charging:
     def scope_of_host(self, host: str) -> str:
         """The scope that requests to a host are under: the host, or its address where that is what counts (I05)."""
         return self._addresses.get(host, host)
+
+
+def _in_session(charges: Charges, request: Request) -> Charges:
+    """The charges of a request that is in a session: its scope too, unless meta names the scopes themselves."""
+    session = request.meta_get("session")
+    if session is None or request.meta_get("throttling_scopes") is not None:
+        return charges
+    return tuple(sorted({**dict(charges), f"{SESSION}{session}": None}.items()))

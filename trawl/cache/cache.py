@@ -1,0 +1,212 @@
+"""The cache of one crawl: looked up before a request is lined up, filled behind the wire.
+
+Looking up and storing are two ends. :meth:`Cache.find` is asked by the engine while a request holds nothing; what it
+answers never comes near the throttle. :meth:`Cache.middleware` is next to the wire: it adds the conditions under which
+a stale response may be given after all, takes a 304 for it, and stores what may be stored. A failure of the disk is
+logged and counted, and the crawl goes on without a cache.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import zlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+import trio
+
+from trawl.blocking import Blocking
+from trawl.cache.policy import Choice, Policy
+from trawl.cache.settings import CacheSettings
+from trawl.cache.store import Store
+from trawl.cache.stored import Stored, response_of, stored_of
+from trawl.errors import IgnoreRequest
+from trawl.http import Fetch, Outcome, Replace, Request, Response, fingerprint, scheme_of
+from trawl.observe import Stats
+
+__all__ = ["Cache", "Dress"]
+
+logger: logging.Logger = logging.getLogger("trawl.cache")
+
+MOST_STALE = 10_000
+"""Stale responses that are remembered until their request is sent; beyond that it is sent without conditions."""
+
+Dress = Callable[[Request], Request]
+"""A request with the fields that it will be sent with, for ``Vary``."""
+
+
+class Cache:
+    """Responses on disk.
+
+    Args:
+        settings: What is kept, and for how long.
+        policy: What it goes by.
+        store: Where it is.
+        blocking: How the store is asked.
+        now_utc: Wall time.
+        stats: Counts ``httpcache/hit``, ``/miss``, ``/store``, ``/uncacheable``, ``/revalidate``, ``/invalidate``,
+            ``/ignore`` and ``/error``.
+        unkept: Statuses that are not kept besides those of the settings: what is sent again.
+        dress: Adds what the middleware will add.
+    """
+
+    def __init__(
+        self,
+        settings: CacheSettings,
+        *,
+        policy: Policy,
+        store: Store,
+        blocking: Blocking,
+        now_utc: Callable[[], datetime],
+        stats: Stats,
+        unkept: Sequence[int] = (),
+        dress: Dress | None = None,
+    ) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._store = store
+        self._blocking = blocking
+        self._now_utc = now_utc
+        self._stats = stats
+        self._unkept = frozenset((*settings.httpcache_ignore_http_codes, *unkept))
+        self._dress = dress
+        self._stale: OrderedDict[bytes, tuple[Request, Choice]] = OrderedDict()
+
+    async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
+        """For each request how it is answered from here; None: it has to be sent. A checkpoint.
+
+        Nothing is held meanwhile, and no body is read: each is when its answer is given.
+        """
+        answers: list[Callable[[Request], Awaitable[Outcome]] | None] = [None] * len(requests)
+        asked = [index for index, request in enumerate(requests) if self._is_ours(request)]
+        keys = [fingerprint(requests[index]) for index in asked]
+        if not keys:
+            return answers
+        try:
+            found = await self._blocking.run(self._store.find, keys)
+        except sqlite3.Error:
+            self._broken("looking up")
+            found = [[] for _ in keys]
+        now = self._now()
+        for index, key, stored in zip(asked, keys, found, strict=True):
+            answers[index] = self._answer(requests[index], key, stored, now)
+        return answers
+
+    def middleware(self, fetch: Fetch) -> Fetch:
+        """The layer next to the wire."""
+
+        async def send(request: Request) -> Outcome:
+            key = fingerprint(request) if self._is_kept(request) else b""
+            request, stale = self._conditional(request, key) if self._stale else (request, None)
+            asked_at = self._now()
+            outcome = await fetch(request)
+            response = outcome.response
+            if response is not None and not outcome.is_cached and key and outcome.then is None:
+                try:
+                    await self._heard(key, stale, outcome, response, asked_at)
+                except sqlite3.Error:
+                    self._broken("storing")
+            return outcome
+
+        return send
+
+    def _answer(
+        self, request: Request, key: bytes, stored: list[Stored], now: float
+    ) -> Callable[[Request], Awaitable[Outcome]] | None:
+        expiry = self._settings.httpcache_expiration_secs
+        if expiry:
+            stored = [each for each in stored if now - each.came_at <= expiry]
+        if stored and self._dress is not None:
+            request = self._dress(request)
+        choice = self._policy.choose(request, stored, now)
+        if choice.stored is not None and choice.conditions is None:
+            return partial(self._given, choice.stored)
+        self._stats.inc("httpcache/miss")
+        if self._settings.httpcache_ignore_missing:
+            return self._ignored
+        if choice.stored is not None:
+            self._stale[key] = (request, choice)
+            if len(self._stale) > MOST_STALE:
+                self._stale.popitem(last=False)
+        return None
+
+    async def _given(self, stored: Stored, request: Request) -> Outcome:
+        """The outcome of a hit."""
+        try:
+            body = await self._blocking.run(self._store.body, stored.id)
+        except (sqlite3.Error, zlib.error):
+            self._broken("reading a body")
+            body = None
+        if body is None:  # dropped meanwhile, by another process or a newer one: look again, or send it
+            meta = {**request.meta, "dont_cache": True}
+            return Outcome(request, is_cached=True, then=Replace(request.replace(meta=meta), reason="httpcache_gone"))
+        self._stats.inc("httpcache/hit")
+        now = trio.current_time()
+        response = response_of(stored, body, request)
+        return Outcome(request, response=response, started_at=now, ended_at=now, is_cached=True)
+
+    async def _ignored(self, request: Request) -> Outcome:
+        self._stats.inc("httpcache/ignore")
+        await trio.lowlevel.checkpoint()
+        error = IgnoreRequest(f"{request!r}: it is not in the cache, and HTTPCACHE_IGNORE_MISSING is set")
+        return Outcome(request, error=error, is_cached=True)
+
+    def _conditional(self, request: Request, key: bytes) -> tuple[Request, Stored | None]:
+        """A request with the conditions under which the stale response may be given."""
+        known = self._stale.pop(key, None)
+        if known is None:
+            return request, None
+        _, choice = known
+        request = request.replace()
+        for name, value in choice.conditions or ():
+            request.headers[name] = value
+        return request, choice.stored
+
+    async def _heard(
+        self, key: bytes, stale: Stored | None, outcome: Outcome, response: Response, asked_at: float
+    ) -> None:
+        """Take a response from the wire in."""
+        sent, policy, now = outcome.request, self._policy, self._now()
+        if response.status == 304 and stale is not None:
+            refreshed = policy.refreshed(stale, response, asked_at=asked_at, came_at=now)
+            body = None if refreshed is None else await self._blocking.run(self._store.body, stale.id)
+            if refreshed is not None and body is not None:
+                await self._blocking.run(self._store.refresh, refreshed)
+                self._stats.inc("httpcache/revalidate")
+                renewed = response_of(refreshed, body, sent)
+                renewed.latency = response.latency
+                outcome.response = renewed
+            return
+        if policy.invalidates(sent, response):
+            if await self._blocking.run(self._store.forget, sent.url):
+                self._stats.inc("httpcache/invalidate")
+        elif outcome.is_trigger or response.status in self._unkept or not policy.may_store(sent, response):
+            self._stats.inc("httpcache/uncacheable")
+        else:
+            stored = stored_of(sent, response, asked_at=asked_at, came_at=now)
+            await self._blocking.run(self._put, key, stored, response.body, sent)
+            self._stats.inc("httpcache/store")
+
+    def _put(self, key: bytes, stored: Stored, body: bytes, sent: Request) -> None:
+        older = self._store.find([key])[0]
+        replaced = [each.id for each in older if self._policy.takes_place_of(sent, each)]
+        self._store.put(key, stored, body, replaced)
+
+    def _is_kept(self, request: Request) -> bool:
+        """Whether the cache has anything to do with a request."""
+        return not request.meta_get("dont_cache") and scheme_of(request.url) not in (
+            self._settings.httpcache_ignore_schemes
+        )
+
+    def _is_ours(self, request: Request) -> bool:
+        return self._is_kept(request) and self._policy.may_answer(request)
+
+    def _now(self) -> float:
+        return self._now_utc().timestamp()
+
+    def _broken(self, what: str) -> None:
+        self._stats.inc("httpcache/error")
+        logger.exception("%s in the cache failed", what)

@@ -1,0 +1,141 @@
+"""Where responses are kept: one SQLite file a spider. Everything here blocks.
+
+The body stands in a table of its own, so that looking a request up reads no body. Several processes may use one file;
+a write that another holds up waits for it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trawl.cache.stored import Fields, Stored
+
+__all__ = ["Error", "Store"]
+
+Error = sqlite3.Error
+"""What goes wrong with a file, in any of the calls."""
+
+VERSION = 1
+_PATIENCE = 10.0  # seconds that a write waits for another process
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS response (
+    id INTEGER PRIMARY KEY, key BLOB NOT NULL, url TEXT NOT NULL, method TEXT NOT NULL, status INTEGER NOT NULL,
+    asked_at REAL NOT NULL, came_at REAL NOT NULL, sent BLOB NOT NULL, fields BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS response_key ON response (key);
+CREATE INDEX IF NOT EXISTS response_url ON response (url);
+CREATE TABLE IF NOT EXISTS body (id INTEGER PRIMARY KEY, is_compressed INTEGER NOT NULL, content BLOB NOT NULL);
+"""
+_COLUMNS = "id, url, method, status, asked_at, came_at, sent, fields"
+
+
+class Store:
+    """The responses of one file.
+
+    Args:
+        path: The file; it and its folder are made.
+        compresses: Whether bodies are compressed.
+
+    Raises:
+        OSError: The folder can't be made.
+        sqlite3.Error: The file can't be opened, or is none of ours.
+    """
+
+    def __init__(self, path: Path, *, compresses: bool = False) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._compresses = compresses
+        self._lock = threading.Lock()  # one connection, many threads, one at a time
+        self._connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _prepare(self) -> None:
+        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, VERSION):
+            raise sqlite3.DatabaseError(f"it is of version {version}, and only {VERSION} is known")
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may lose the latest, never the file
+        self._connection.executescript(_SCHEMA)
+        self._connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def find(self, keys: Sequence[bytes]) -> list[list[Stored]]:
+        """For each key the responses under it."""
+        with self._lock:
+            query = f"SELECT {_COLUMNS} FROM response WHERE key = ?"
+            return [[_stored(row) for row in self._connection.execute(query, (key,))] for key in keys]
+
+    def body(self, id: int) -> bytes | None:
+        """The body of a response; None if it is gone."""
+        with self._lock:
+            row = self._connection.execute("SELECT is_compressed, content FROM body WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            return None
+        return zlib.decompress(row[1]) if row[0] else bytes(row[1])
+
+    def put(self, key: bytes, stored: Stored, body: bytes, replaced: Iterable[int]) -> None:
+        """Keep a response, in place of others, in one step."""
+        content = zlib.compress(body) if self._compresses else body
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._remove(replaced)
+            values = (key, stored.url, stored.method, stored.status, stored.asked_at, stored.came_at)
+            cursor = self._connection.execute(
+                "INSERT INTO response (key, url, method, status, asked_at, came_at, sent, fields)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*values, msgspec.json.encode(stored.sent), msgspec.json.encode(stored.fields)),
+            )
+            self._connection.execute(
+                "INSERT INTO body (id, is_compressed, content) VALUES (?, ?, ?)",
+                (cursor.lastrowid, int(self._compresses), content),
+            )
+
+    def refresh(self, stored: Stored) -> None:
+        """Give a response its new fields and times."""
+        with self._lock:
+            self._connection.execute(
+                "UPDATE response SET asked_at = ?, came_at = ?, fields = ? WHERE id = ?",
+                (stored.asked_at, stored.came_at, msgspec.json.encode(stored.fields), stored.id),
+            )
+
+    def forget(self, url: str) -> int:
+        """Drop what is kept of a URL; how many responses that were."""
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            found = [row[0] for row in self._connection.execute("SELECT id FROM response WHERE url = ?", (url,))]
+            self._remove(found)
+        return len(found)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    def _remove(self, ids: Iterable[int]) -> None:
+        pairs = [(id,) for id in ids]
+        self._connection.executemany("DELETE FROM response WHERE id = ?", pairs)
+        self._connection.executemany("DELETE FROM body WHERE id = ?", pairs)
+
+
+def _stored(row: Sequence[Any]) -> Stored:
+    id, url, method, status, asked_at, came_at, sent, fields = row
+    return Stored(
+        id=id,
+        url=url,
+        method=method,
+        status=status,
+        asked_at=asked_at,
+        came_at=came_at,
+        sent=msgspec.json.decode(sent, type=Fields),
+        fields=msgspec.json.decode(fields, type=Fields),
+    )
