@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Any, Protocol
 
 import trio
