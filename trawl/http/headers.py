@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping, Set
 from typing import Any, TypeVar, overload
 
 __all__ = ["HeaderValue", "Headers", "HeadersInput"]
@@ -151,6 +151,10 @@ class Headers(MutableMapping[str, str]):
                 for value in field[1:]
             ]
         )
+
+    def has_any(self, names: Set[str]) -> bool:
+        """Whether one of ``names``, in lower case, is set, be it to None."""
+        return not names.isdisjoint(self._fields)
 
     def __delitem__(self, name: str) -> None:
         del self._fields[name.lower()]

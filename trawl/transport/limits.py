@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,13 @@ class Limits:
     is_strict: bool
     decodes: bool
     truncates: bool = False
+
+    plain_bytes: int = attrs.field(init=False)
+    """Up to this size there is nothing to be said about a body."""
+
+    @plain_bytes.default
+    def _plain_bytes(self) -> int:
+        return min(self.max_bytes or sys.maxsize, self.warn_bytes or sys.maxsize)
 
     @classmethod
     def of(cls, settings: TransportSettings) -> Limits:

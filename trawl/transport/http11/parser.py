@@ -19,6 +19,7 @@ from typing import Any
 import httptools
 
 from trawl.errors import ResponseBroken
+from trawl.http import Headers
 from trawl.transport.http11.mending import end_of_head, mended
 
 __all__ = ["MOST_FIELDS", "MOST_IDLE_BYTES", "ResponseParser", "ServerLeftError"]
@@ -30,6 +31,8 @@ MOST_FIELDS = 1_000
 """Fields of one response; a line counts as one."""
 
 _HTTP = b"HTTP/"
+
+_NONE = Headers()
 
 _LENIENT = {
     "lenient_chunked_length": True,
@@ -53,6 +56,7 @@ class ResponseParser:
         status: The final status code; 0 before the headers are complete.
         version: ``"1.1"`` and the like.
         fields: Names and values in order, as they came; trailers are not among them.
+        headers: The same, to be looked up; empty before the headers are complete.
         trailers: The fields after a chunked body (RFC 9112, 7.1.2).
         length: What ``Content-Length`` says, if the body is framed by it.
         has_head: The headers are complete.
@@ -77,6 +81,7 @@ class ResponseParser:
         "has_excess",
         "has_head",
         "has_started",
+        "headers",
         "is_complete",
         "is_invited",
         "is_keepable",
@@ -116,6 +121,7 @@ class ResponseParser:
         self.fields: list[tuple[bytes, bytes]] = []
         self.trailers: list[tuple[bytes, bytes]] = []
         self._add = self.fields.append
+        self.headers: Headers = _NONE
         self.length: int | None = None
         self.status: int = 0
         self.version: str = "1.1"
@@ -267,18 +273,15 @@ class ResponseParser:
 
     def _frame(self) -> None:
         """Find out how the body ends (RFC 9112, 6.3)."""
-        has_length = False
-        for name, value in self.fields:
-            size = len(name)
-            if size == 14 and name.lower() == b"content-length":
-                self.length, has_length = int(value), True
-            elif size == 17 and name.lower() == b"transfer-encoding":
-                if self._is_chunked or value.strip().lower() != b"chunked":
-                    raise ResponseBroken(f"its transfer coding {value[:50]!r} is not known")
-                self._is_chunked = True
-        if self._is_chunked:
-            self.length = None
-            self.is_keepable = self.is_keepable and not has_length
+        headers = self.headers = Headers.from_wire(self.fields)
+        lengths, codings = headers.getlist("content-length"), headers.getlist("transfer-encoding")
+        if codings:
+            if len(codings) > 1 or codings[0].strip().lower() != "chunked":
+                raise ResponseBroken(f"its transfer coding {codings[-1][:50]!r} is not known")
+            self._is_chunked = True
+            self.is_keepable = self.is_keepable and not lengths
+        elif lengths:
+            self.length = int(lengths[-1])
         if self._is_head:
             self.is_complete = True
             self.is_keepable = self._is_persistent()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import trio
 
 from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
-from trawl.http import Headers, Outcome, Response
+from trawl.http import Outcome, Request, Response
 from trawl.transport.decoding import Body
 from trawl.transport.http11.connection import Connection
+from trawl.transport.http11.parser import ResponseParser
 from trawl.transport.http11.watch import Watch
 from trawl.transport.limits import Limits
 
@@ -29,12 +32,42 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
     outcome.first_byte_at = trio.current_time()
     if broken is not None and limits.is_strict:
         raise broken
-    headers = Headers.from_wire(parser.fields)
-    length = parser.length if outcome.request.method != "HEAD" and parser.status not in _BODILESS else None
-    body = limits.body(headers.getlist("content-encoding"), length)
+    flags: Sequence[str] = ()
+    whole = b"".join(parser.take()) if parser.is_complete else b""
+    if not parser.is_complete or parser.has_excess or len(whole) > limits.plain_bytes or _is_coded(parser, limits):
+        whole, flags = await _read_body(connection, whole, outcome.request, limits, watch, broken)
+    return Response(
+        outcome.request.url,
+        parser.status,
+        parser.headers,
+        whole,
+        outcome.request,
+        flags,
+        outcome.first_byte_at - outcome.started_at,
+        ip_address=connection.wire.peer,
+        protocol="HTTP/" + parser.version,
+    )
+
+
+def _is_coded(parser: ResponseParser, limits: Limits) -> bool:
+    return limits.decodes and "content-encoding" in parser.headers
+
+
+async def _read_body(
+    connection: Connection,
+    begun: bytes,
+    request: Request,
+    limits: Limits,
+    watch: Watch,
+    broken: DownloadError | None,
+) -> tuple[bytes, Sequence[str]]:
+    """Read a body that is not simply there, or that has to be looked at; return it with the response's flags."""
+    parser = connection.parser
+    length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
+    body = limits.body(parser.headers.getlist("content-encoding"), length)
     loss: DownloadError | None
     try:
-        for piece in parser.take():
+        for piece in (begun, *parser.take()):
             body.feed(piece)
         loss = None if parser.is_complete else await _read_rest(connection, body, limits, watch, broken)
     except BodyTooLarge as error:
@@ -43,18 +76,7 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
         loss = error
     if loss is None and parser.has_excess and length is not None:
         loss = ResponseBroken(f"more came than its Content-Length of {length} bytes")
-    whole, flags = limits.whole(body, loss, outcome.request)
-    return Response(
-        outcome.request.url,
-        parser.status,
-        headers,
-        whole,
-        outcome.request,
-        flags,
-        outcome.latency,
-        ip_address=connection.wire.peer,
-        protocol="HTTP/" + parser.version,
-    )
+    return limits.whole(body, loss, request)
 
 
 async def _read_head(connection: Connection, watch: Watch) -> DownloadError | None:

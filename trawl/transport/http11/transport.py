@@ -111,11 +111,17 @@ class Http11Transport:
         while True:
             if connection is None:
                 connection = await self._open(site, outcome, watch)
-            if outcome.sent_at is None:
-                outcome.sent_at = outcome.started_at if is_reused else trio.current_time()
-                on_sent()
             try:
-                await self._ask(connection, message, request, watch)
+                if outcome.sent_at is None:
+                    outcome.sent_at = outcome.started_at if is_reused else trio.current_time()
+                    on_sent()
+                body = request.body
+                data = message.head + body if body and not message.expects else message.head
+                sent = connection.ask_nowait(data, is_head=request.method == "HEAD")
+                if sent < len(data) or (message.expects and body):
+                    watch.start()
+                    await self._send_rest(connection, data[sent:], message, body, watch)
+                watch.reading(trio.current_time()) if body else watch.still_reading()
                 response = await read_response(connection, outcome, self._limits.for_request(request), watch)
             except ServerLeftError as error:
                 connection.close()
@@ -139,30 +145,19 @@ class Http11Transport:
         watch.sending(trio.current_time())
         return connection
 
-    async def _ask(self, connection: Connection, message: Message, request: Request, watch: Watch) -> None:
-        """Send the request."""
-        body = request.body
+    async def _send_rest(
+        self, connection: Connection, rest: bytes, message: Message, body: bytes, watch: Watch
+    ) -> None:
+        """Send what the server did not take at once; a body that waits for its word, when it says so or nothing."""
+        if rest:
+            await connection.send(rest)
         if message.expects and body:
-            await self._ask_first(connection, message, request, watch)
-        else:
-            data = message.head + body
-            sent = connection.ask_nowait(data, is_head=request.method == "HEAD")
-            if sent < len(data):
-                watch.start()
-                await connection.send(data[sent:])
-        watch.reading(trio.current_time()) if body else watch.still_reading()
-
-    async def _ask_first(self, connection: Connection, message: Message, request: Request, watch: Watch) -> None:
-        """Send the head, and the body only when the server has asked for it or said nothing for a while."""
-        watch.start()
-        sent = connection.ask_nowait(message.head)
-        await connection.send(message.head[sent:])
-        await connection.receive_word()
-        if connection.parser.has_head:
-            message.is_last = True  # it still expects the body that is not sent (RFC 9110, 10.1.1)
-        else:
-            watch.sending(trio.current_time())
-            await connection.send(request.body)
+            await connection.receive_word()
+            if connection.parser.has_head:
+                message.is_last = True  # it still expects the body that is not sent (RFC 9110, 10.1.1)
+            else:
+                watch.sending(trio.current_time())
+                await connection.send(body)
 
     def _put_back(self, site: Site, connection: Connection, message: Message) -> None:
         if message.is_last or not connection.is_reusable:

@@ -21,7 +21,7 @@ __all__ = ["SocketWire", "StreamWire", "Wire"]
 READ_BYTES = 65_536
 """The most that is read at once."""
 
-RELUCTANCE = 16
+RELUCTANCE = 4
 """Reads that wait at once, after one that gave way for nothing."""
 
 

@@ -13,6 +13,8 @@ __all__ = ["Message", "chunk", "head_bytes", "message_of"]
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host"})
 _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 
+_UNUSUAL = frozenset({"host", "connection", "expect"})
+
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -41,7 +43,7 @@ def message_of(request: Request, site: Site, defaults: Headers | None) -> Messag
     """
     target = site.target
     headers = request.headers
-    if target.user_info or "host" in headers:
+    if target.user_info or headers.has_any(_UNUSUAL):
         return _rare(request, defaults)
     path = request.url[len(site.origin) :]
     if "#" in path:
@@ -54,15 +56,7 @@ def message_of(request: Request, site: Site, defaults: Headers | None) -> Messag
         )
     except UnicodeEncodeError:
         return _rare(request, defaults)
-    return _noted(Message(head), headers)
-
-
-def _noted(message: Message, headers: Headers) -> Message:
-    """``message``, with what its fields say of the connection."""
-    options, wish = headers.get("connection"), headers.get("expect")
-    message.is_last = options is not None and "close" in _words(options)
-    message.expects = wish is not None and "100-continue" in _words(wish)
-    return message
+    return Message(head)
 
 
 def _words(value: str) -> set[str]:
@@ -75,7 +69,11 @@ def _rare(request: Request, defaults: Headers | None) -> Message:
     if defaults is not None:
         headers.fill(defaults)
     fields = wire_fields(request.replace(headers=headers), target, None)
-    return _noted(Message(head_bytes(request.method.encode(), target.path.encode("ascii"), fields)), headers)
+    return Message(
+        head_bytes(request.method.encode(), target.path.encode("ascii"), fields),
+        is_last="close" in _words(headers.get("connection", "")),
+        expects="100-continue" in _words(headers.get("expect", "")),
+    )
 
 
 def head_bytes(method: bytes, path: bytes, fields: list[tuple[bytes, bytes]]) -> bytes:
