@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
@@ -37,6 +35,7 @@ from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
 from trawl.settings import Layer, Settings, ambient, load, of_spider
+from trawl.signals import Signals, heed_signals
 from trawl.spiders import Crawler, Spider, make_spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import Http11Transport, Transport, TransportSettings
@@ -81,16 +80,11 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
             fit; nothing was sent.
         RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
     """
-    return trio.run(
-        partial(
-            crawl_with,
-            spider,
-            _settings(spider, settings),
-            spider_args=spider_args,
-            collect=True,
-            handle_signals=True,
+    values = _settings(spider, settings)
+    with Signals():
+        return trio.run(
+            partial(crawl_with, spider, values, spider_args=spider_args, collect=True, handle_signals=True)
         )
-    )
 
 
 async def crawl(
@@ -241,7 +235,8 @@ async def crawl_with(
         collect: Keep the items for the result.
         watchers: Tasks that look at the running crawl; cancelled at its end.
         sinks: Where items go besides the feeds.
-        handle_signals: Let SIGINT and SIGTERM drain the crawl, and cancel it at the second.
+        handle_signals: Let SIGINT, SIGTERM and SIGHUP drain the crawl, and cancel it at the second. Put
+            :class:`trawl.signals.Signals` around ``trio.run`` to have them heeded before it begins and to its very end.
         transport: The wire; the real one if None.
         blocking: How blocking work is done; in threads if None.
         resolve: Looks names up; as the system does if None.
@@ -296,7 +291,7 @@ async def crawl_with(
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
             sinks=[*([] if feeds.is_empty else [feeds]), *sinks],
             collected=[] if collect else None,
-            watchers=[*([_heed_signals] if handle_signals else []), *watchers],
+            watchers=[*([heed_signals] if handle_signals else []), *watchers],
             recorder=recorder,
             wall=wall,
             seed=seed,
@@ -337,23 +332,6 @@ def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts, g
     """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
     return Http11Transport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
-
-
-async def _heed_signals(crawl: Crawl) -> None:
-    """The first SIGINT or SIGTERM drains the crawl, the second cancels it. Only the main thread has signals."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for received in signals:
-            if crawl.reason is None:
-                logger.warning(
-                    "%s: sending nothing new, waiting for %d in flight; once more to stop at once",
-                    signal.Signals(received).name,
-                    crawl.in_flight,
-                )
-                crawl.shutdown()
-            else:
-                crawl.cancel()
 
 
 def _settings(spider: type[Spider], given: Mapping[str, object] | None) -> Settings:

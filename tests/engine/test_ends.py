@@ -168,6 +168,37 @@ async def test_closing_a_spider_that_fails_or_hangs_does_not_hold_up_the_end(aut
     assert trio.current_time() == pytest.approx(10, abs=0.1)
 
 
+async def test_another_stop_does_not_wait_for_the_spider_to_close(autojump_clock: MockClock) -> None:
+    class Hangs(Slow):
+        async def closed(self, reason: str) -> Any:
+            await trio.sleep_forever()
+
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(11)
+        crawl.shutdown()
+
+    crawls: list[Crawl] = []
+
+    async def keep(crawl: Crawl) -> None:
+        crawls.append(crawl)
+
+    async def again() -> None:
+        await trio.sleep(22)
+        crawls[0].cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(again)
+        run = await crawl_with(
+            Hangs,
+            load(Layer("test", FREE)),
+            transport=slow_web().transport(),
+            blocking=InlineBlocking(),
+            watchers=[stop, keep],
+        )
+    assert run.reason == "shutdown"
+    assert trio.current_time() == pytest.approx(22, abs=0.1)  # it would have been 30
+
+
 class BrokenSink:
     """A sink whose writer fails after a second."""
 

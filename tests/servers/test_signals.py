@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +61,12 @@ class Command:
         """Send it a signal."""
         self._process.send_signal(number)
 
+    def signal_child(self, number: int) -> None:
+        """Send a signal to what it has started."""
+        pid = self._process.pid
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split():
+            os.kill(int(child), number)
+
     async def status(self) -> int:
         """Its exit status, when it has ended; no traceback was shown."""
         assert self._process.stderr is not None
@@ -71,14 +78,21 @@ class Command:
 
 @asynccontextmanager
 async def crawling(
-    folder: Path, server: Holding, feeds: Sequence[str] = ("out.jsonl",), *, delay: float = 0.0
+    folder: Path,
+    server: Holding,
+    feeds: Sequence[str] = ("out.jsonl",),
+    *,
+    delay: float = 0.0,
+    before: Sequence[str] = (),
+    prelude: str = "",
 ) -> AsyncIterator[Command]:
-    """``trawl crawl`` of the server into ``feeds``, killed at the end if it still runs."""
-    (folder / "many.py").write_text(SPIDER, encoding="utf-8")
+    """``trawl crawl`` of the server into ``feeds``, ``before`` it another command; killed if it still runs."""
+    (folder / "many.py").write_text(prelude + SPIDER, encoding="utf-8")
     settings = [word for setting in [*SETTINGS, f"DOWNLOAD_DELAY={delay}"] for word in ("-s", setting)]
     outputs = [word for feed in feeds for word in ("-O", feed)]
     command = [sys.executable, "-m", "trawl", "crawl", "many.py", "-q", "-a", f"server={server.url}"]
-    process = await trio.lowlevel.open_process([*command, *settings, *outputs], cwd=folder, stderr=subprocess.PIPE)
+    whole = [*before, *command, *settings, *outputs]
+    process = await trio.lowlevel.open_process(whole, cwd=folder, stderr=subprocess.PIPE)
     try:
         with trio.fail_after(PATIENCE):  # noqa: ASYNC100 - what is done inside checks
             yield Command(process)
@@ -135,6 +149,53 @@ async def test_a_signal_does_not_wait_for_a_delay(tmp_path: Path, number: signal
         assert trio.current_time() - begun < AT_ONCE
         assert urls(feed) == [f"{server.url}/0"]
         assert len(server.asked) == 1
+
+
+async def test_two_signals_during_a_delay_do_not_wait_for_what_hangs(tmp_path: Path) -> None:
+    async with serving(at_once=0) as server, crawling(tmp_path, server, delay=60.0) as command:
+        await server.until_asked(1)
+        begun = trio.current_time()
+        command.signal(signal.SIGTERM)
+        await command.until_said(b"waiting for 1 in flight")
+        command.signal(signal.SIGTERM)
+        assert await command.status() == 130
+        assert trio.current_time() - begun < PATIENCE / 2  # the delay is a minute, and what is in flight hangs
+
+
+async def test_a_terminal_that_is_closed_drains_the_crawl(tmp_path: Path) -> None:
+    async with serving(at_once=3) as server, crawling(tmp_path, server) as command:
+        await server.until_asked(3 + 4)
+        command.signal(signal.SIGHUP)
+        await command.until_said(b"SIGHUP: sending nothing new, waiting for 4 in flight")
+        command.signal(signal.SIGHUP)  # the kernel's and the shell's
+        server.release()
+        assert await command.status() == 130
+        assert len(urls(tmp_path / "out.jsonl")) == 7
+
+
+LOADS = """
+import sys, time
+print("loading", file=sys.stderr, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["while it runs", "while its spider is loaded"])
+async def test_the_first_process_of_a_container_heeds_sigterm(tmp_path: Path, early: bool) -> None:
+    alone = ["unshare", "--pid", "--fork", "--kill-child"]
+    try:
+        await trio.run_process([*alone, "true"], capture_stderr=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no process may be the first of its namespace here")
+    async with serving() as server, crawling(tmp_path, server, before=alone, prelude=LOADS * early) as command:
+        if early:
+            await command.until_said(b"loading")
+        else:
+            await server.until_asked(10)
+        begun = trio.current_time()
+        command.signal_child(signal.SIGTERM)
+        assert await command.status() == 130
+        assert trio.current_time() - begun < PATIENCE / 2  # loading takes ten minutes
 
 
 async def test_a_kill_leaves_whole_records(tmp_path: Path) -> None:

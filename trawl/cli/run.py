@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from contextlib import suppress
 
 import attrs
 import trio
@@ -25,6 +26,7 @@ from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
 from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
+from trawl.signals import Signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
 
@@ -81,7 +83,7 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
 
     Expected errors end in one line on standard error; with ``--log-level DEBUG`` their traceback comes first.
     """
-    with Logs(console) as logs:
+    with Logs(console) as logs, Signals():
         try:
             # Before the spider's settings are known, so that its import is logged too.
             logs.apply(load(log_layer(order.log_level, order.log_file)).of(ObserveSettings), is_quiet=order.is_quiet)
@@ -154,7 +156,8 @@ def _run(
 
     result, reports = trio.run(main)
     if not is_quiet:
-        _tell(result, reports, console)
+        with suppress(OSError):  # the terminal is gone, and what became of the crawl is told by its status
+            _tell(result, reports, console)
     return status_of(result.reason)
 
 

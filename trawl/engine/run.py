@@ -24,6 +24,7 @@ from typing import Any
 import attrs
 import trio
 
+from trawl.engine.crawl import Crawl
 from trawl.engine.outlet import ItemSink
 from trawl.engine.parts import Parts, Plan, assemble
 from trawl.engine.watches import limit_watchers
@@ -73,7 +74,7 @@ async def run_plan(plan: Plan) -> Ended:
         reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
         whole = partial(parts.intake.give_back, [*pending_pages(parts.chooser), *parts.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
-        await _closing("the spider", partial(_closed, plan.spider, reason))  # noqa: ASYNC102
+        await _closing("the spider", partial(_closed, plan.spider, reason), parts.crawl)  # noqa: ASYNC102
         await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102
         await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
     stats = parts.crawl.stats
@@ -162,12 +163,17 @@ async def _closed(spider: Spider, reason: str) -> None:
         await result
 
 
-async def _closing(what: str, close: Callable[[], Awaitable[None]]) -> None:
-    """One step of closing: shielded, limited, and no failure keeps the next step from being made."""
+async def _closing(what: str, close: Callable[[], Awaitable[None]], crawl: Crawl | None = None) -> None:
+    """One step of closing: shielded, limited, and no failure keeps the next step from being made.
+
+    Cancelling the ``crawl`` once more, by another Ctrl-C say, ends the step at once.
+    """
     with trio.move_on_after(CLOSE_GRACE, shield=True) as scope:
+        if crawl is not None:
+            crawl.when_cancelled(scope.cancel)
         try:
             await close()
         except Exception:
             logger.exception("closing %s failed", what)
     if scope.cancelled_caught:
-        logger.error("closing %s took more than %g s and was given up", what, CLOSE_GRACE)
+        logger.error("closing %s was given up: it took more than %g s, or the crawl was cancelled", what, CLOSE_GRACE)
