@@ -19,7 +19,13 @@ class Idle:
         self.is_open = True
         self.was_left = False
 
+    def send_nowait(self, data: bytes) -> int:
+        raise AssertionError
+
     async def send(self, data: bytes) -> None:
+        raise AssertionError
+
+    async def receive_soon(self) -> bytes:
         raise AssertionError
 
     async def receive(self) -> bytes:
