@@ -1,7 +1,8 @@
 """The rows, in the order in which they run."""
 
+from benchmarks import free_host
 from benchmarks.bench import Row
-from benchmarks.rows import pages
+from benchmarks.rows import choosing, imports, memory, pages, share, stream, throttled
 
 __all__ = ["ROWS"]
 
@@ -10,5 +11,16 @@ ROWS = {
     for row in (
         Row("pages", "5,000 linked pages of 5.5 kB, 10 links each, unthrottled, 64 connections", pages.against_peers),
         Row("tls", "the same over TLS", pages.over_tls),
+        Row("engine", "the engine's own share: a wire that costs nothing, a null callback", share.engine),
+        Row("next", "next request with 10, 1,000 and 50,000 domains pending", choosing.next_request),
+        Row("looks", "50,000 lanes on one shared full or delayed scope", choosing.looks),
+        Row("pending", "a pending request in memory, fingerprint included", memory.per_pending),
+        Row("seen", "a seen fingerprint in memory", memory.per_seen),
+        Row("imports", "import trawl, trawl --help", imports.imports),
+        Row("simulate", "a simulated crawl in virtual time", share.simulated),
+        Row("hosts", "1,000 hosts at a delay of 1 s, on the real clock", throttled.thousand_hosts),
+        Row("delays", "one host each at several delays, on the real clock", throttled.delays),
+        Row("free-host", "a free host beside throttled ones", free_host.beside_throttled),
+        Row("stream", "200,000 pages streamed through with a million links", stream.streamed),
     )
 }

@@ -25,7 +25,7 @@ def crawled(bench: Bench, peer: str, url: str, *options: str, environment: dict[
     items = sum(1 for _ in feed.open(encoding="utf-8"))
     if told["pages"] != PAGES or items != PAGES:
         raise RuntimeError(f"{peer} took {told['pages']} pages and wrote {items} items; there are {PAGES}")
-    bench.say(f"  {peer}: {PAGES / told['seconds']:,.0f} pages/s, {told['own'] / PAGES * 1e6:,.0f} us its own a page")
+    bench.say(f"  {peer}: {PAGES / told['seconds']:,.0f} pages/s, {told['own'] / PAGES * 1e6:,.0f} us of its own")
     return told
 
 

@@ -1,0 +1,124 @@
+"""A free host beside throttled ones: ``python -m benchmarks.free_host [--rounds N]``.
+
+The free host takes 0.2 s for a page and is asked for four at a time for 20 s: alone, beside 15 hosts with a delay of
+1 s, and beside 100. What it takes, against its time alone, is what the others cost it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import AsyncIterator
+
+import trio
+
+import trawl
+from benchmarks.bench import Bench
+from benchmarks.crawling import LoopbackNames, loaded, timed
+from benchmarks.figures import Figure, median_of, ratio_of, table
+from trawl.engine import Crawl
+from trawl.http import Outcome
+from trawl.scheduler import Entry
+
+__all__ = ["FreeHost", "beside_throttled"]
+
+SLOTS = 4
+LATENCY = 0.2
+"""Seconds that the site takes for a page below ``/free/``."""
+
+SECONDS = 20.0
+BESIDE = (15, 100)
+FREE = "free.localhost"
+
+
+class Mixed(trawl.Spider):
+    """The free host's pages, and as many of each throttled host's as its delay allows meanwhile, and more."""
+
+    name = "mixed"
+    port = 0
+    pages = 0
+    throttled = 0
+
+    async def start(self) -> AsyncIterator[trawl.Request]:
+        """Ask for all."""
+        for number in range(self.pages):
+            yield trawl.Request(f"http://{FREE}:{self.port}/free/{number}")
+            if number < 1.5 * self.pages * LATENCY / SLOTS:
+                for host in range(self.throttled):
+                    yield trawl.Request(f"http://throttled-{host}.localhost:{self.port}/small/{number}")
+
+    def parse(self, response: trawl.Response) -> None:
+        """Take nothing."""
+
+
+class FreeHost:
+    """Notes the free host's sends and ends, and ends the crawl with the last of them."""
+
+    def __init__(self, pages: int) -> None:
+        self._pages = pages
+        self._done = trio.Event()
+        self.sent: list[float] = []
+        self.ended: list[float] = []
+        self.others = 0
+
+    def record(self, entry: Entry, outcome: Outcome | None, now: float) -> None:
+        """Note a send or an end; the crawl's recorder."""
+        if FREE not in entry.request.url:
+            self.others += outcome is not None
+            return
+        (self.sent if outcome is None else self.ended).append(now)
+        if len(self.ended) == self._pages:
+            self._done.set()
+
+    async def watch(self, crawl: Crawl) -> None:
+        """End the crawl with the free host's last page."""
+        await self._done.wait()
+        crawl.cancel()
+
+    @property
+    def took(self) -> float:
+        """Seconds from its first send to its last page."""
+        return self.ended[-1] - self.sent[0]
+
+
+def took(bench: Bench, throttled: int, seconds: float) -> float:
+    """Seconds that the free host takes beside so many throttled ones."""
+    pages = int(seconds * SLOTS / LATENCY)
+    host = FreeHost(pages)
+    free = {FREE: {"concurrency": SLOTS, "delay": 0.0, "delay_per_slot": 0.0}}
+    timed(
+        Mixed,
+        loaded(CONCURRENT_REQUESTS=0, DOWNLOAD_DELAY=1.0, THROTTLING_SCOPES=free),
+        spider_args={"port": bench.site.port, "pages": pages, "throttled": throttled},
+        resolve=LoopbackNames(),
+        watchers=[host.watch],
+        recorder=host.record,
+    )
+    if host.others < throttled * seconds / 2:
+        raise RuntimeError("the throttled hosts did next to nothing: this proves nothing")
+    return host.took
+
+
+def beside_throttled(bench: Bench) -> list[Figure]:
+    """Its time beside others against its time alone."""
+    seconds = 2.0 if bench.is_quick else SECONDS
+    times: dict[int, list[float]] = {throttled: [] for throttled in (0, *BESIDE)}
+    for _ in range(max(1, bench.rounds // 3)):  # a minute each
+        for throttled, each in times.items():
+            each.append(took(bench, throttled, seconds))
+    return [
+        *(median_of(f"beside {throttled} throttled hosts", each, "s") for throttled, each in times.items()),
+        *(ratio_of(f"beside {count}, against alone", times[count], times[0], most=1.05) for count in BESIDE),
+    ]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="so many minutes (3)")
+    given = parser.parse_args()
+    with Bench(given.rounds * 3) as bench:
+        print(table("a free host beside throttled ones", beside_throttled(bench)))
+
+
+if __name__ == "__main__":
+    main()

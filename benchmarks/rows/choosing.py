@@ -1,0 +1,127 @@
+"""The next request, with few and with many domains pending: ours, and Scrapy's scheduler in a process of its own."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from math import inf
+from time import perf_counter
+
+import trio
+
+from benchmarks.bench import Bench
+from benchmarks.choose import CASES, run
+from benchmarks.figures import Figure, median_of, ratio_of
+from benchmarks.peers import run_script
+from trawl.engine.intake import page_entry
+from trawl.frontier import MemoryFrontier, Record
+from trawl.http import Request, fingerprint, origin_of
+from trawl.scheduler import Chooser, Entry, Heads
+from trawl.throttling.limits import Limits
+from trawl.throttling.scope import Scope
+
+__all__ = ["DOMAINS", "SCRAPY_DOMAINS", "looks", "next_request"]
+
+DOMAINS = (10, 1_000, 50_000)
+SCRAPY_DOMAINS = (10, 1_000, 10_000)
+"""At 50,000 its push of all requests alone takes minutes."""
+
+REQUESTS = 50_000
+AT_ONCE = 10
+"""Requests pushed together: the links of a page."""
+
+PLACES = 64
+LATENCY = 0.01
+LIMITS = Limits(concurrency=8)
+
+
+async def push_and_pop(domains: int) -> tuple[float, float]:
+    """Microseconds to push a request (claimed, stored, leased ahead) and to pop one (chosen, sent, given back)."""
+    frontier = MemoryFrontier()
+    known: dict[str, Scope] = {}
+
+    def scope_of(id: str, now: float) -> Scope:
+        if id not in known:
+            known[id] = Scope(id, LIMITS)
+        return known[id]
+
+    chooser = Chooser(scope_of, places=PLACES)
+    heads = Heads(frontier, chooser, page_entry)
+    requests = [Request(f"http://host-{number % domains}.example/page/{number}") for number in range(REQUESTS)]
+    gc.collect()
+    gc.freeze()
+    began = perf_counter()
+    for start in range(0, REQUESTS, AT_ONCE):
+        some = requests[start : start + AT_ONCE]
+        prints = [fingerprint(request) for request in some]
+        await frontier.claim_many(prints)
+        records = [record_of(request, mark) for request, mark in zip(some, prints, strict=True)]
+        await frontier.push_many(records)
+        heads.pushed(records)
+        await heads.refill(0.0)
+    pushed = perf_counter()
+    now, on_wire, most = 0.0, deque[tuple[float, Entry]](), REQUESTS // 2  # the domains stay pending all the while
+    while chooser.grants < most:
+        while isinstance(granted := chooser.grant(now), Entry):
+            heads.granted(granted.lease.lane_key())
+            chooser.sent(granted, now)
+            on_wire.append((now + LATENCY, granted))
+            if heads.are_wanted:
+                await heads.refill(now)
+        now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)
+        while on_wire and on_wire[0][0] <= now:
+            entry = on_wire.popleft()[1]
+            chooser.give_back(entry, now)
+            await frontier.acknowledge(entry.lease)
+    ended = perf_counter()
+    gc.unfreeze()
+    return (pushed - began) / REQUESTS * 1e6, (ended - pushed) / chooser.grants * 1e6
+
+
+def record_of(request: Request, mark: bytes) -> Record:
+    """What admission makes of a request."""
+    origin = origin_of(request.url)
+    return Record(request, ((origin.partition("//")[2], None),), origin, mark)
+
+
+def next_request(bench: Bench) -> list[Figure]:
+    """Push and pop at each number of domains; Scrapy's too."""
+    domains = DOMAINS[:2] if bench.is_quick else DOMAINS
+    ours: dict[int, list[tuple[float, float]]] = {count: [] for count in domains}
+    theirs: dict[int, list[dict[str, float]]] = {count: [] for count in SCRAPY_DOMAINS[: len(domains)]}
+    trio.run(push_and_pop, domains[0])  # warm
+    for _ in range(bench.rounds):
+        for count, each in ours.items():
+            each.append(trio.run(push_and_pop, count))
+        for count, told in theirs.items():
+            told.append(run_script("scrapy", "crawlers/scrapy_queue.py", str(count)))
+    figures = []
+    for place, what in enumerate(("push", "pop")):
+        few, *_, many = ([each[place] for each in rounds] for rounds in ours.values())
+        figures += [
+            *(
+                median_of(f"{what}, {count:,} domains", [each[place] for each in rounds], "us", most=20)
+                for count, rounds in ours.items()
+            ),
+            ratio_of(f"{what}, {domains[-1]:,} against {domains[0]}", many, few, most=2),
+            *(
+                median_of(f"Scrapy: {what}, {count:,} domains", [each[what] for each in rounds], "us")
+                for count, rounds in theirs.items()
+            ),
+        ]
+    return figures
+
+
+def looks(bench: Bench) -> list[Figure]:
+    """Lanes looked at for a grant, after the first look at each; no time is measured, so one run is enough."""
+    lanes = 5_000 if bench.is_quick else 50_000
+    figures = []
+    for name, most in (
+        ("3 scopes, shared one full (10)", 3.0),
+        ("3 scopes, shared one delayed (0.01)", 3.0),
+        ("2 shared scopes closed in turn", None),
+    ):
+        push, grant, looked = run(lanes, *CASES[name])
+        note = f"push {push:.1f} us, grant {grant:.1f} us with the first look at each"
+        figures.append(Figure(name=name, value=looked, unit="looks", most=most, note=note))
+    return figures

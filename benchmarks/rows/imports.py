@@ -1,0 +1,60 @@
+"""What there is to wait for before anything runs: imports, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from benchmarks.bench import Bench
+from benchmarks.figures import Figure, median_of, ratio_of
+from benchmarks.peers import ROOT, peer_python
+
+__all__ = ["imports"]
+
+IMPORT = "import time; began = time.perf_counter(); {}; print(time.perf_counter() - began)"
+REPEAT = 3
+"""An import is short: each round takes it so many times, and the shortest counts."""
+
+
+def imported(peer: str, what: str) -> float:
+    """Milliseconds of an import in a fresh process, without Python's own start."""
+    return min(float(output([peer_python(peer), "-c", IMPORT.format(what)])) for _ in range(REPEAT)) * 1_000
+
+
+def ended(*arguments: str) -> float:
+    """Milliseconds of a whole process, Python's own start included."""
+
+    def once() -> float:
+        began = time.perf_counter()
+        output([sys.executable, *arguments])
+        return time.perf_counter() - began
+
+    return min(once() for _ in range(REPEAT)) * 1_000
+
+
+def output(command: list[str]) -> str:
+    """What a process prints; the package is found whether it is installed or not."""
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def imports(bench: Bench) -> list[Figure]:
+    """``import trawl`` against ``import scrapy``, the same with all that a spider's file uses, and the command."""
+    whole = "from trawl import Spider, Request, Response, Item, CloseSpider, run"
+    ours, theirs, all_of_ours, helps, own = [], [], [], [], []
+    for _ in range(bench.rounds):
+        ours.append(imported("trawl", "import trawl"))
+        theirs.append(imported("scrapy", "import scrapy"))
+        all_of_ours.append(imported("trawl", whole))
+        helps.append(ended("-m", "trawl", "--help"))
+        own.append(ended("-c", "import trawl.cli"))
+    return [
+        median_of("import trawl", ours, "ms"),
+        median_of("import scrapy", theirs, "ms"),
+        median_of("spider, request, response, item, and the engine", all_of_ours, "ms"),
+        median_of("trawl --help", helps, "ms"),
+        median_of("its own import", own, "ms"),
+        ratio_of("import trawl against import scrapy", ours, theirs, most=0.8),
+        ratio_of("with the engine, against import scrapy", all_of_ours, theirs),
+        ratio_of("trawl --help against its own import", helps, own, most=1.2),
+    ]

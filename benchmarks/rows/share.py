@@ -1,0 +1,101 @@
+"""The engine's own share of a request, and what a simulated crawl costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import trawl
+from benchmarks.bench import Bench
+from benchmarks.crawling import loaded, timed
+from benchmarks.figures import Figure, median_of
+from benchmarks.wires import NullTransport
+from trawl.http import Request
+from trawl.testing import SimulatedWeb, simulate
+
+__all__ = ["engine", "simulated"]
+
+REQUESTS = 20_000
+HOSTS = 50
+PAGES = 10_000
+
+
+class Null(trawl.Spider):
+    """Asks for many pages of many hosts, and does nothing with them."""
+
+    name = "null"
+    requests = REQUESTS
+
+    async def start(self) -> AsyncIterator[trawl.Request]:
+        """Ask."""
+        for number in range(self.requests):
+            yield trawl.Request(f"http://host-{number % HOSTS}.example/page/{number}")
+
+    def parse(self, response: trawl.Response) -> None:
+        """Take nothing."""
+
+
+def engine(bench: Bench) -> list[Figure]:
+    """A request from ``start()`` to the end of its callback, its making included, on a wire that costs nothing.
+
+    The clock is the real one: what the virtual clock costs is a test's, not a crawl's.
+    """
+    requests = REQUESTS // 10 if bench.is_quick else REQUESTS
+    settings = loaded()
+    own, making = [], []
+    for _ in range(bench.rounds):
+        crawl = timed(Null, settings, spider_args={"requests": requests}, transport=NullTransport())
+        if crawl.result.stats["response_count"] != requests:
+            raise RuntimeError(f"{crawl.result.stats['response_count']} responses in place of {requests}")
+        own.append(crawl.own / requests * 1e6)
+        began = time.process_time()
+        for number in range(requests):
+            Request(f"http://host-{number % HOSTS}.example/page/{number}")
+        making.append((time.process_time() - began) / requests * 1e6)
+    return [
+        median_of("the engine's own share", own, "us", most=80),
+        median_of("of it, to make the request", making, "us"),
+    ]
+
+
+class Linked(trawl.Spider):
+    """Each page's title; every link is followed."""
+
+    name = "linked"
+    start_urls = [f"http://host-{host}.example/0" for host in range(HOSTS)]  # noqa: RUF012
+
+    def parse(self, response: trawl.Response) -> Iterator[Any]:
+        """Take the title, follow the links."""
+        yield {"url": response.url, "title": response.css("title::text").get()}
+        yield from response.follow_all(css="a")
+
+
+def linked_web(pages: int) -> SimulatedWeb:
+    """So many pages on each of the hosts, in a chain with a link back."""
+    web = SimulatedWeb()
+    for host in range(HOSTS):
+        web.add_host(f"host-{host}.example", latency=0.1)
+        for number in range(pages):
+            near = [f"/{other}" for other in range(number + 1, min(number + 3, pages))]
+            web.add_page(f"http://host-{host}.example/{number}", links=[*near, "/0"], title=f"Page {number}")
+    return web
+
+
+def simulated(bench: Bench) -> list[Figure]:
+    """10,000 linked pages over 50 hosts in virtual time, with the delay that each host gets by default."""
+    pages = PAGES // (10 if bench.is_quick else 1)
+    web = linked_web(pages // HOSTS)
+    seconds, virtual = [], []
+    for _ in range(bench.rounds):
+        began = time.perf_counter()
+        run = simulate(Linked, web, {"ROBOTSTXT_OBEY": False})
+        seconds.append(time.perf_counter() - began)
+        virtual.append(run.elapsed)
+        if len(run.items) != pages:
+            raise RuntimeError(f"{len(run.items)} items in place of {pages}")
+    return [
+        median_of(f"{pages:,} pages over {HOSTS} hosts", seconds, "s", most=3.0),
+        median_of("of virtual time", virtual, "s"),
+        median_of("a page", [each / pages * 1e6 for each in seconds], "us"),
+    ]

@@ -1,0 +1,94 @@
+"""Delays on the real clock, over real sockets: the rate that is reached, and that nothing goes early."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from statistics import mean
+
+import trawl
+from benchmarks.bench import Bench
+from benchmarks.crawling import Sends, loaded, timed
+from benchmarks.figures import Figure
+
+__all__ = ["delays", "thousand_hosts"]
+
+HOSTS = 1_000
+DELAY = 1.0
+SECONDS = 20
+"""How long each host is crawled."""
+
+DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0)
+EARLY = 1e-6
+"""Seconds that two instants may differ by rounding."""
+
+
+class Rounds(trawl.Spider):
+    """Asks each host for page after page, each found on the one before; takes the status of each."""
+
+    name = "rounds"
+
+    def __init__(self, hosts: list[str], pages: dict[str, int]) -> None:
+        super().__init__()
+        self.hosts = hosts
+        self.pages = pages
+
+    async def start(self) -> AsyncIterator[trawl.Request]:
+        """The first page of each host."""
+        for host in self.hosts:
+            yield trawl.Request(f"http://{host}/small/0", cb_kwargs={"host": host, "number": 0})
+
+    def parse(self, response: trawl.Response, host: str, number: int) -> Iterator[trawl.Request]:
+        """Find the next."""
+        if number + 1 < self.pages[host]:
+            yield trawl.Request(f"http://{host}/small/{number + 1}", cb_kwargs={"host": host, "number": number + 1})
+
+
+def address(number: int, port: int) -> str:
+    """One of the loopback addresses."""
+    return f"127.{1 + number // 62_500}.{number // 250 % 250}.{1 + number % 250}:{port}"
+
+
+def thousand_hosts(bench: Bench) -> list[Figure]:
+    """1,000 hosts at a delay of 1 s."""
+    count, pages = (100, 5) if bench.is_quick else (HOSTS, SECONDS)
+    hosts = [address(number, bench.site.port) for number in range(count)]
+    sends = Sends()
+    settings = loaded(CONCURRENT_REQUESTS=0, DOWNLOAD_DELAY=DELAY)
+    crawl = timed(
+        Rounds,
+        settings,
+        spider_args={"hosts": hosts, "pages": dict.fromkeys(hosts, pages)},
+        recorder=sends.record,
+    )
+    if crawl.result.stats["response_count"] != count * pages:
+        raise RuntimeError(f"{crawl.result.stats['response_count']} responses in place of {count * pages}")
+    gaps = sends.gaps()
+    return [
+        Figure(name="hosts", value=float(len(sends.times))),
+        Figure(name="rate against what is allowed", value=DELAY / mean(gaps), unit="x", least=0.99),
+        Figure(name="earliest send after its turn", value=(min(gaps) - DELAY) * 1_000, unit="ms", least=-EARLY * 1_000),
+        Figure(name="latest send after its turn", value=(max(gaps) - DELAY) * 1_000, unit="ms"),
+        Figure(name="of a core", value=crawl.own / crawl.seconds, unit="x", most=0.5),
+        Figure(name="its process's own time", value=crawl.own / (count * pages) * 1e6, unit="us/page"),
+    ]
+
+
+def delays(bench: Bench) -> list[Figure]:
+    """One host each at several delays, side by side."""
+    seconds = 3.0 if bench.is_quick else float(SECONDS)
+    hosts = {address(number, bench.site.port): delay for number, delay in enumerate(DELAYS)}
+    sends = Sends()
+    settings = loaded(CONCURRENT_REQUESTS=0, THROTTLING_SCOPES={host: {"delay": each} for host, each in hosts.items()})
+    pages = {host: int(seconds / delay) + 1 for host, delay in hosts.items()}
+    timed(Rounds, settings, spider_args={"hosts": list(hosts), "pages": pages}, recorder=sends.record)
+    rates = []
+    for host, delay in hosts.items():
+        times = sends.times[host]
+        rate = (len(times) - 1) * delay / (times[-1] - times[0])
+        rates.append(Figure(name=f"delay {delay:g} s: rate against allowed", value=rate, unit="x", least=0.99))
+    early = min(
+        later - earlier - delay
+        for host, delay in hosts.items()
+        for earlier, later in zip(sends.times[host], sends.times[host][1:], strict=False)
+    )
+    return [*rates, Figure(name="earliest send after its turn", value=early * 1_000, unit="ms", least=-EARLY * 1_000)]
