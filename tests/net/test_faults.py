@@ -45,6 +45,7 @@ from trawl.errors import (
     ReadTimeout,
     ResponseBroken,
     TLSFailed,
+    TooManyRedirects,
     UnsupportedScheme,
 )
 from trawl.transport.dial import Address
@@ -109,9 +110,9 @@ TABLE = [
     Row("bombs_in_deflate", BodyTooLarge, "once decompressed", 0, 4 * MEGABYTE),
     Row("bombs_in_br", BodyTooLarge, "once decompressed", 0, 4 * MEGABYTE),
     Row("bombs_in_zstd", BodyTooLarge, "once decompressed", 0, 10 * MEGABYTE),
-    Row("redirects_in_a_loop", DownloadError, "redirected more than 5 times", sends=6),
-    Row("redirects_to_itself", DownloadError, "redirected more than 5 times", sends=6),
-    Row("redirects_ever_further", DownloadError, "redirected more than 5 times", sends=6),
+    Row("redirects_in_a_loop", TooManyRedirects, "redirected more than 5 times", sends=6),
+    Row("redirects_to_itself", TooManyRedirects, "redirected more than 5 times", sends=6),
+    Row("redirects_ever_further", TooManyRedirects, "redirected more than 5 times", sends=6),
     Row("redirects_to_a_file", UnsupportedScheme, "which is not fetched"),
 ]
 

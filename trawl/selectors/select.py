@@ -8,6 +8,8 @@ from cssselect import SelectorError
 from parsel import Selector, SelectorList
 from parsel.csstranslator import HTMLTranslator
 
+from trawl.selectors.crowds import without_crowds
+
 __all__ = ["Selector", "SelectorList", "SelectorType", "css_to_xpath", "select"]
 
 SelectorType = Literal["html", "xml", "json", "text"]
@@ -17,13 +19,16 @@ SelectorType = Literal["html", "xml", "json", "text"]
 def select(text: str, type: SelectorType = "html", base_url: str | None = None) -> Selector:
     """Parse ``text`` once and return the selector of its root.
 
-    Never raises for broken markup; text that is no JSON selects nothing with ``type="json"``.
+    Never raises for broken markup; text that is no JSON selects nothing with ``type="json"``. Of an HTML element's
+    attributes no more than :data:`~trawl.selectors.crowds.MOST_ATTRIBUTES` are read: many more would take minutes.
 
     Args:
         text: The decoded page.
         type: How to read it.
         base_url: What the document's own URL is said to be.
     """
+    if type == "html":
+        text = without_crowds(text)
     return Selector(text=text, type=type, base_url=base_url)
 
 
