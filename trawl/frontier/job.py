@@ -26,7 +26,7 @@ from trawl.frontier.base import OutboxItem
 from trawl.frontier.commits import Commits
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.outbox import Outbox
-from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, connect
+from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, SCHEMA_VERSION, connect
 from trawl.frontier.trouble import job_error
 
 __all__ = ["Job", "open_job"]
@@ -228,12 +228,10 @@ class _Opened:
     def _read(self) -> None:
         connection = self.connection
         connection.execute("BEGIN IMMEDIATE")
-        # What can't be written is to be known now, and not with the first page.
-        connection.execute(
-            "INSERT INTO state VALUES ('openings', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
-        )
-        connection.execute("DELETE FROM spilled")  # items of requests that come back, and will give them again
-        connection.execute("COMMIT")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # can it be written? Nothing is, until a commit
+        connection.execute("ROLLBACK")
+        if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
+            connection.execute("DELETE FROM spilled")  # the requests come back, and will give these items again
         self.kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
         state: dict[str, int] = dict(connection.execute("SELECT name, value FROM state"))
         self.outbox_start = state.get("outbox_start", 0)
