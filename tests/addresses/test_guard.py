@@ -115,3 +115,14 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     guard = starting_at(*[f"http://{number}.example/" for number in range(5)])
     assert [bool(guard.refused(f"{number}.example", ["10.0.0.1"])) for number in range(5)] == [False] * 3 + [True] * 2
     assert [refuses(guard, f"10.0.0.{number}") for number in range(9)] == [True] * 9
+
+
+def test_a_guard_is_opened_for_a_crawl_that_goes_on_unless_the_setting_forbids_it() -> None:
+    guard = AddressGuard()
+    assert not guard.begin_at("http://shop.example/")
+    guard.open()
+    assert guard.begin_at("http://shop.example/")
+    assert not refuses(guard, "10.0.0.1")
+    closed = AddressGuard(False)
+    closed.open()
+    assert refuses(closed, "10.0.0.1")

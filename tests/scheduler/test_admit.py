@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from trawl.addresses import AddressGuard
 from trawl.http import Request
 from trawl.scheduler import Admission, SchedulerSettings
 
@@ -68,3 +69,23 @@ def test_answers_by_host_are_forgotten_before_they_fill_memory(monkeypatch: pyte
     admission = Admission(SchedulerSettings(), ["a.example"])
     hosts = [f"http://h{i}.example/" for i in range(5)]
     assert all(admission.is_offsite(Request(url)) for url in [*hosts, *hosts])
+
+
+def test_an_address_that_is_not_public_is_refused_until_a_start_request_is_there() -> None:
+    admission = Admission(SchedulerSettings(), guard=AddressGuard())
+    inside, outside = Request("http://10.0.0.1/"), Request("http://a.example/")
+    assert not admission.begin_at(outside)
+    assert admission.refusal(inside, depth=1) == "private_addresses_refused"
+    assert admission.refusal(outside, depth=1) is None
+    assert admission.begin_at(Request("http://localhost:8000/"))
+    assert admission.refusal(inside, depth=1) is None
+
+
+def test_a_job_that_goes_on_opens_what_it_had_opened() -> None:
+    admission = Admission(SchedulerSettings(), guard=AddressGuard())
+    admission.open_addresses()
+    assert admission.refusal(Request("http://10.0.0.1/"), depth=1) is None
+    unguarded = Admission(SchedulerSettings())
+    unguarded.open_addresses()
+    assert not unguarded.begin_at(Request("http://10.0.0.1/"))
+    assert unguarded.refusal(Request("http://10.0.0.1/"), depth=1) is None

@@ -61,15 +61,21 @@ class AddressGuard:
         """Whether private addresses may be connected to, whoever names them."""
         return self._is_open
 
-    def begin_at(self, url: str) -> None:
-        """Take note of a URL (in normal form) that the user starts from."""
+    def open(self) -> None:
+        """Let private addresses be connected to, whoever names them, unless the setting says that none may be."""
+        if self._allows is None:
+            self._is_open = True
+
+    def begin_at(self, url: str) -> bool:
+        """Take note of a URL (in normal form) that the user starts from; whether such URLs have opened the guard."""
         if self._allows is not None:
-            return
+            return False
         host = _bare(host_of(url))
         if not self._is_open:
             self._is_open = self._kind(host) is not None if _is_address(host) else _is_own_name(host)
         if len(self._names) < MOST_NAMES:
             self._names.setdefault(host, True)
+        return self._is_open
 
     def refuses_url(self, url: str) -> bool:
         """Whether a URL (in normal form) names an address that may not be connected to. Hot: names cost nothing."""

@@ -95,6 +95,8 @@ class Intake:
 
     def restore(self) -> None:
         """Take up what an earlier run has left in the frontier; it passes the throttle like any other."""
+        if self._stats.get("private_addresses_allowed"):
+            self._admission.open_addresses()
         self._state.opened(self._frontier.statistics().pending)
         self._heads.restored(self._frontier.lanes())
 
@@ -111,7 +113,8 @@ class Intake:
 
     def begin_at(self, request: Request) -> None:
         """Take note of a request that the user's own code makes, not that of a page."""
-        self._admission.begin_at(request)
+        if self._admission.begin_at(request):
+            self._stats.set("private_addresses_allowed", 1)  # a job that goes on later may not read start() again
 
     async def direct_entry(self, request: Request, waiter: Waiter, *, passes_gate: bool = False) -> Entry:
         """The core's entry for a request that never enters the frontier.
@@ -144,7 +147,7 @@ class Intake:
         for request in requests:
             if is_start:  # what a user starts from, and where that redirects to, is wanted by its name
                 request.meta.setdefault("allow_offsite", True)
-                self._admission.begin_at(request)
+                self.begin_at(request)
             refusal = self._admission.refusal(request, depth=depth)
             if refusal is not None:
                 self._stats.inc(refusal)

@@ -58,10 +58,14 @@ class Admission:
             return "private_addresses_refused"
         return None
 
-    def begin_at(self, request: Request) -> None:
-        """Take note of what the user starts from: such a request may say that private addresses are wanted."""
+    def begin_at(self, request: Request) -> bool:
+        """Take note of what the user starts from; whether such requests have said that private addresses are wanted."""
+        return self._guard is not None and self._guard.begin_at(request.url)
+
+    def open_addresses(self) -> None:
+        """Let private addresses in: requests of an earlier run have said that they are wanted."""
         if self._guard is not None:
-            self._guard.begin_at(request.url)
+            self._guard.open()
 
     def is_offsite(self, request: Request) -> bool:
         """Whether a host lies outside the allowed domains; never with ``dont_filter`` or meta ``allow_offsite``."""
