@@ -1,0 +1,224 @@
+"""The cache in whole crawls: a hit comes before the throttle, takes no place and waits for nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.cache.crawls import HOST, Reader, crawl, settings, web_of
+from trawl.blocking import InlineBlocking
+from trawl.crawl import crawl_with
+from trawl.engine.hits import MOST_AT_ONCE
+from trawl.errors import SettingsError, UsageError
+from trawl.frontier import MemoryFrontier
+from trawl.http import Request, Response
+from trawl.settings import Layer, load
+from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
+from trawl.testing.wire import WALL_START_UTC
+
+
+def test_what_was_answered_once_is_answered_again_without_a_send_or_a_second_of_delay(tmp_path: Path) -> None:
+    values = settings(tmp_path, DOWNLOAD_DELAY=5.0)
+    first = crawl(web_of(), values)
+    again = crawl(web_of(body="changed"), values)
+    assert first.elapsed >= 10.0
+    assert (again.sends, again.elapsed) == ((), 0.0)
+    assert sorted(item["url"] for item in again.items) == [f"{HOST}/{n}" for n in (1, 2, 3)]
+    assert {item["body"] for item in again.items} == {"page"}
+    assert [item["flags"] for item in again.items] == [["cached"]] * 3
+    assert (first.stats["httpcache/miss"], first.stats["httpcache/store"]) == (3, 3)
+    assert (again.stats["httpcache/hit"], again.stats["response_count"]) == (3, 3)
+    assert "request_count" not in again.stats
+
+
+def test_a_hit_waits_neither_for_a_place_nor_for_robots_txt(tmp_path: Path) -> None:
+    class Both(Reader):
+        paths = ("/cached", "/slow", "/slower")
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=10.0, robots="User-agent: *\nDisallow: /cached")
+    crawl(web_of(), settings(tmp_path), type("Both", (Both,), {"paths": ("/cached",)}))
+    sim = crawl(web, settings(tmp_path, ROBOTSTXT_OBEY=True, CONCURRENT_REQUESTS=1), Both)
+    assert sim.items[0]["url"] == f"{HOST}/cached"
+    assert f"{HOST}/cached" not in [send.url for send in sim.sends]
+    assert len(sim.sends) == 3  # robots.txt and two pages
+
+
+def test_a_miss_is_not_held_up_by_hits_before_it(tmp_path: Path) -> None:
+    class Many(Reader):
+        paths = tuple(f"/{n}" for n in range(300))
+
+    class More(Many):
+        paths = (*Many.paths, "/new")
+
+    free = settings(tmp_path, DOWNLOAD_DELAY=0.0, DOWNLOAD_DELAY_PER_SLOT=0.0, CONCURRENT_REQUESTS_PER_DOMAIN=16)
+    crawl(web_of(), free, Many)
+    sim = crawl(web_of(), free, More)
+    assert [send.url for send in sim.sends] == [f"{HOST}/new"]
+    assert sim.elapsed == pytest.approx(0.1)
+    assert len(sim.items) == 301
+
+
+def test_a_cached_redirect_and_its_cached_target_need_no_send(tmp_path: Path) -> None:
+    def answer(request: Any) -> SimulatedResponse:
+        if request.url.endswith("/old"):
+            return SimulatedResponse(status=301, headers={"Location": "/new"})
+        return SimulatedResponse(body="new")
+
+    class Old(Reader):
+        paths = ("/old",)
+        handle_httpstatus_all = False
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=answer)
+    first, again = crawl(web, settings(tmp_path), Old), crawl(web, settings(tmp_path), Old)
+    assert len(first.sends) == 2
+    assert again.sends == ()
+    assert again.items == [{"url": f"{HOST}/new", "body": "new", "flags": ["cached"], "status": 200}]
+
+
+def test_a_direct_fetch_is_answered_from_the_cache_at_any_depth(tmp_path: Path) -> None:
+    class Asks(Reader):
+        paths = tuple(f"/{n}" for n in range(40))
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            detail = await self.fetch(Request(response.url + "/detail"))
+            return {"flags": detail.flags}
+
+    free = settings(tmp_path, DOWNLOAD_DELAY=0.0, DOWNLOAD_DELAY_PER_SLOT=0.0, CONCURRENT_REQUESTS_PER_DOMAIN=8)
+    crawl(web_of(), free, Asks)
+    sim = crawl(web_of(), free, Asks)
+    assert sim.sends == ()
+    assert sim.items == [{"flags": ["cached"]}] * 40
+
+
+def test_what_is_sent_again_is_not_kept(tmp_path: Path) -> None:
+    sim = crawl(web_of(status=500), settings(tmp_path, RETRY_TIMES=1, HTTPCACHE_IGNORE_HTTP_CODES=[404]))
+    assert sim.stats["httpcache/uncacheable"] == len(sim.sends) == 6
+    again = crawl(web_of(), settings(tmp_path))
+    assert len(again.sends) == 3
+
+
+def test_statuses_of_the_setting_are_not_kept(tmp_path: Path) -> None:
+    crawl(web_of(status=404), settings(tmp_path, HTTPCACHE_IGNORE_HTTP_CODES=[404]))
+    assert len(crawl(web_of(), settings(tmp_path)).sends) == 3
+
+
+def test_a_request_that_refuses_the_cache_is_sent(tmp_path: Path) -> None:
+    class Fresh(Reader):
+        async def start(self) -> AsyncGenerator[Request, None]:
+            yield Request(f"{HOST}/1", meta={"dont_cache": True})
+
+    crawl(web_of(), settings(tmp_path))
+    assert len(crawl(web_of(), settings(tmp_path), Fresh).sends) == 1
+
+
+def test_what_has_expired_is_asked_for_again(tmp_path: Path) -> None:
+    class Polls(Reader):
+        paths = ("/1",)
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"flags": response.flags}
+            await trio.sleep(40)
+            if self.crawl.elapsed < 200:
+                yield Request(response.url, dont_filter=True)
+
+    sim = crawl(web_of(), settings(tmp_path, HTTPCACHE_EXPIRATION_SECS=100.0), Polls)
+    kept = ["cached"]
+    assert [item["flags"] for item in sim.items] == [[], kept, kept, [], kept]
+    assert len(sim.sends) == 2
+
+
+def test_with_ignore_missing_nothing_is_sent(tmp_path: Path) -> None:
+    one = type("One", (Reader,), {"paths": ("/1",)})
+    crawl(web_of(), settings(tmp_path), one)
+    sim = crawl(web_of(), settings(tmp_path, HTTPCACHE_IGNORE_MISSING=True))
+    assert sim.sends == ()
+    assert [item["url"] for item in sim.items] == [f"{HOST}/1"]
+    assert sim.stats["httpcache/ignore"] == 2
+
+
+def test_the_page_limit_is_exact_where_pages_come_from_the_cache(tmp_path: Path) -> None:  # C11
+    many = type("Many", (Reader,), {"paths": tuple(f"/{n}" for n in range(20))})
+    free = settings(tmp_path, DOWNLOAD_DELAY=0.0, DOWNLOAD_DELAY_PER_SLOT=0.0)
+    crawl(web_of(), free, many)
+    sim = crawl(web_of(), {**free, "CLOSESPIDER_PAGECOUNT": 7}, many)
+    assert (len(sim.items), sim.reason) == (7, "closespider_pagecount")
+
+
+def test_a_cache_that_breaks_is_told_and_the_crawl_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from trawl.cache.store import Store
+
+    def broken(*args: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(Store, "find", broken)
+    sim = crawl(web_of(), settings(tmp_path))
+    assert len(sim.items) == 3
+    assert sim.stats["httpcache/error"] == caplog.text.count("in the cache failed") >= 4  # three were not stored
+
+
+def test_a_file_that_is_no_cache_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "reader.sqlite3").write_text("not a database, but long enough to be looked at as one " * 10)
+    with pytest.raises(UsageError, match=r"HTTPCACHE_DIR: the cache .*reader.sqlite3.* can't be opened"):
+        crawl(web_of(), settings(tmp_path))
+
+
+def test_a_policy_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="HTTPCACHE_POLICY must be 'always' or 'rfc9111', not 'never'"):
+        crawl(web_of(), settings(tmp_path, HTTPCACHE_POLICY="never"))
+
+
+@pytest.mark.parametrize("compresses", [False, True])
+def test_bodies_may_be_compressed_on_disk(tmp_path: Path, compresses: bool) -> None:
+    values = settings(tmp_path, HTTPCACHE_GZIP=compresses)
+    body = "a" * 100_000
+    crawl(web_of(body=body), values)
+    sim = crawl(web_of(), values)
+    assert {item["body"] for item in sim.items} == {body}
+    assert ((tmp_path / "reader.sqlite3").stat().st_size < 100_000) is compresses
+
+
+def test_a_spider_has_a_file_of_its_own(tmp_path: Path) -> None:
+    other = type("Other", (Reader,), {"name": "../other one"})
+    crawl(web_of(), settings(tmp_path / "new" / "folder"), other)
+    assert [path.name for path in (tmp_path / "new" / "folder").glob("*.sqlite3")] == ["_other_one.sqlite3"]
+
+
+def test_soft_blocks_are_not_kept(tmp_path: Path) -> None:
+    values = settings(tmp_path, SOFT_BLOCK_DETECTOR=lambda response: "captcha" in response.text, RETRY_TIMES=0)
+    crawl(web_of(body="captcha"), values)
+    assert "httpcache/store" not in simulate(Reader, web_of(body="captcha"), values).stats
+
+
+async def test_what_was_not_answered_goes_back_to_the_frontier(tmp_path: Path, autojump_clock: MockClock) -> None:
+    class Slow(Reader):
+        async def start(self) -> AsyncGenerator[Request, None]:
+            yield Request(f"{HOST}/links", meta={"dont_cache": True})
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            if response.url.endswith("/links"):
+                for n in range(50):
+                    yield Request(f"{HOST}/{n}")
+            elif "cached" in response.flags:
+                self.crawl.shutdown()
+                await trio.sleep(1)
+
+    values = load(Layer("test", settings(tmp_path, DOWNLOAD_DELAY=0.0, DOWNLOAD_DELAY_PER_SLOT=0.0)))
+    run = partial(crawl_with, Slow, values, blocking=InlineBlocking(), now_utc=WALL_START_UTC)
+    await run(transport=web_of().transport())
+    frontier = MemoryFrontier()
+    result = await run(transport=web_of().transport(), frontier=frontier)
+    left = frontier.statistics()
+    assert left.leased == 0
+    assert result.stats["httpcache/hit"] <= MOST_AT_ONCE
+    assert left.pending == 50 - result.stats["httpcache/hit"]
