@@ -117,12 +117,12 @@ class Hits:
         if entry.waiter is not None:
             entry.waiter.turn = turn
         else:
+            self._running += 1
             self._limits.answered(turn)
         self._state.turns += 1
         nursery.start_soon(self._run, turn, run)
 
     async def _run(self, turn: Turn, run: Callable[[Turn], Awaitable[None]]) -> None:
-        self._running += turn.entry.waiter is None
         try:
             await run(turn)
         finally:
