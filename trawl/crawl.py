@@ -24,10 +24,11 @@ from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
 from trawl.engine.callbacks import culprits
+from trawl.engine.durable import Durable, open_durable
 from trawl.engine.hooks import Hooks
-from trawl.errors import FeedError
-from trawl.feeds import FeedsSettings, open_feeds
-from trawl.frontier import Frontier, MemoryFrontier
+from trawl.errors import FeedError, JobError
+from trawl.feeds import Feeds, FeedsSettings, open_feeds
+from trawl.frontier import Frontier, JobSettings, MemoryFrontier
 from trawl.http import normalize_url
 from trawl.middleware import MiddlewareSettings, open_outfit
 from trawl.observe import Stats
@@ -241,6 +242,7 @@ async def crawl_with(
         blocking: How blocking work is done; in threads if None.
         resolve: Looks names up; as the system does if None.
         frontier: Where pending requests are kept, with what an earlier crawl left in it; a new one in memory if None.
+            With ``JOB_DIR`` the job's is taken.
         seed: Of all randomness; drawn if None.
         now_utc: The wall time now; the machine's if None.
         recorder: Told of each send and its end.
@@ -258,6 +260,7 @@ async def crawl_with(
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     middleware = settings.of(MiddlewareSettings)
     guard = _guard(settings, instance, is_real=transport is None)
+    depth_first = settings.of(SchedulerSettings).depth_first
     dressing = open_outfit(
         middleware,
         settings.of(CacheSettings),
@@ -266,10 +269,7 @@ async def crawl_with(
         blocking=blocking,
         now_utc=lambda: wall.to_utc(trio.current_time()),
     )
-    feeds = await open_feeds(
-        settings.of(FeedsSettings), blocking, spider_name=instance.name, started_utc=wall.anchor_utc, stats=stats
-    )
-    async with feeds, dressing as outfit:  # closed also where a part can't be made
+    async with _stored(settings, instance, blocking, wall, stats) as (feeds, durable), dressing as outfit:
         wire = transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts, guard)
         plan = Plan(
             spider=instance,
@@ -287,9 +287,9 @@ async def crawl_with(
             lookup=outfit.cache,
             sessions=outfit.sessions,
             blocking=blocking,
-            frontier=frontier or MemoryFrontier(depth_first=settings.of(SchedulerSettings).depth_first),
+            frontier=durable.frontier if durable else frontier or MemoryFrontier(depth_first=depth_first),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
-            sinks=[*([] if feeds.is_empty else [feeds]), *sinks],
+            sinks=[*([] if durable or feeds.is_empty else [feeds]), *sinks],
             collected=[] if collect else None,
             watchers=[*([heed_signals] if handle_signals else []), *watchers],
             recorder=recorder,
@@ -297,10 +297,30 @@ async def crawl_with(
             seed=seed,
             address_of=whereabouts.address_of,
             guard=guard,
+            durable=durable,
             jars=outfit.jars,
         )
         ended = await _alone(run_plan(plan))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
+
+
+@asynccontextmanager
+async def _stored(
+    settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
+) -> AsyncGenerator[tuple[Feeds, Durable | None], None]:
+    """The feeds, open, and the job if there is one; closed also where a part of the crawl can't be made."""
+    values, job_dir = settings.of(FeedsSettings), settings.of(JobSettings).job_dir
+    if job_dir:
+        depth_first = settings.of(SchedulerSettings).depth_first
+        async with open_durable(
+            job_dir, spider, wall=wall, blocking=blocking, feeds=values, depth_first=depth_first, stats=stats
+        ) as durable:
+            yield durable.feeds, durable
+        return
+    async with await open_feeds(
+        values, blocking, spider_name=spider.name, started_utc=wall.anchor_utc, stats=stats
+    ) as feeds:
+        yield feeds, None
 
 
 async def _alone(running: Awaitable[Ended]) -> Ended:
@@ -309,7 +329,7 @@ async def _alone(running: Awaitable[Ended]) -> Ended:
         return await running
     except BaseExceptionGroup as group:
         found = culprits(group)
-        if len(found) != 1:
+        if len(found) != 1 and not all(isinstance(error, JobError) for error in found):  # each task that meets it
             raise
     raise found[0]
 

@@ -52,8 +52,8 @@ class Intake:
         self._state = state
         self._origin_of = origin_of
         self._is_durable = is_durable
-        self._prepare = prepare
         self._abandoned: list[Record] = []
+        self._prepare = prepare
 
     async def push(
         self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None

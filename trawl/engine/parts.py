@@ -17,12 +17,15 @@ from trawl.engine.callbacks import Shields
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
+from trawl.engine.durable import Durable
 from trawl.engine.flow import Flow, StatusRule
 from trawl.engine.hits import Hits, Lookup
+from trawl.engine.holding import Holder
 from trawl.engine.hooks import Hooks
 from trawl.engine.intake import Intake, Prepare, page_entry
+from trawl.engine.keeping import Keeping
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.outlet import ItemSink, Outlet, Processor
+from trawl.engine.outlet import ItemSink, Outlet, Processor, Writer
 from trawl.engine.places import Places
 from trawl.engine.reading import Reading
 from trawl.engine.robots_gate import RobotsGates
@@ -74,12 +77,13 @@ class Plan:
         seed: All randomness of the run comes from it.
         address_of: Says the address of a host, for limits by address and for managers.
         guard: Says which addresses may be connected to; None: all.
+        durable: The job, with its frontier; None where the crawl ends with its process.
+        jars: The cookies, so that a job keeps them.
         blocking: How work that blocks is done.
         sessions: The named sessions.
         hooks: Makes what is around callbacks and ``start()``.
         prepare: Done to each request that is let in, with the page that it was found on; None: nothing is.
         lookup: Answers requests in place of the wire; None: all are sent.
-        jars: The cookies.
     """
 
     spider: Spider
@@ -104,10 +108,16 @@ class Plan:
     blocking: Blocking
     sessions: Sessions
     guard: AddressGuard | None = None
+    durable: Durable | None = None
     jars: Jars | None = None
     hooks: Callable[[Crawl], Hooks] = _no_hooks
     prepare: Prepare | None = None
     lookup: Lookup | None = None
+
+    @property
+    def writers(self) -> Sequence[Writer]:
+        """The tasks that move items on."""
+        return self.sinks if self.durable is None else [*self.sinks, self.durable.outbox]
 
 
 @attrs.define
@@ -125,6 +135,7 @@ class Parts:
     shields: Shields
     processor: Processor
     limits: CrawlLimits
+    keeping: Keeping | None = None
     hits: Hits | None = None
 
     def unsent(self) -> list[Entry]:
@@ -164,9 +175,15 @@ def assemble(plan: Plan) -> Parts:
     )
     crawl.bind(chooser=core.chooser, frontier=plan.frontier, throttle=core.throttle, direct=direct)
     processor = plan.pipelines(crawl)
-    outlet = Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, core.limits.items)
+    outlet, keeping = _outlet(plan, core, processor), _keeping(plan, core)
     reading = Reading(
-        spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state, hooks=core.hooks.start
+        spider=plan.spider,
+        intake=intake,
+        outlet=outlet,
+        shields=shields,
+        state=state,
+        beginning=keeping,
+        hooks=core.hooks.start,
     )
     dispatcher = Dispatcher(
         chooser=core.chooser,
@@ -191,7 +208,31 @@ def assemble(plan: Plan) -> Parts:
         shields=shields,
         processor=processor,
         limits=core.limits,
+        keeping=keeping,
         hits=core.hits,
+    )
+
+
+def _outlet(plan: Plan, core: _Core, processor: Processor) -> Outlet | Holder:
+    limit, durable = core.limits.items, plan.durable
+    if durable is None:
+        return Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, limit)
+    outlet = Outlet(processor, plan.spider, plan.sinks, None, plan.stats, limit, is_held=True)
+    return Holder(outlet, durable.outbox, plan.frontier, durable.job, plan.stats, plan.collected)
+
+
+def _keeping(plan: Plan, core: _Core) -> Keeping | None:
+    if plan.durable is None:
+        return None
+    return Keeping(
+        plan.durable.job,
+        plan.durable.note,
+        stats=plan.stats,
+        throttle=core.throttle,
+        gates=core.gates,
+        robots=plan.robots,
+        jars=plan.jars,
+        wall=plan.wall,
     )
 
 
@@ -231,6 +272,7 @@ def _core(plan: Plan) -> _Core:
         stats=stats,
         state=state,
         origin_of=gates.origin_of,
+        is_durable=plan.durable is not None,
         prepare=plan.prepare,
     )
     gates.bind(chooser, intake)
@@ -263,7 +305,7 @@ def _admission(plan: Plan) -> Admission:
         raise UsageError(f"{plan.spider.name}: {error}") from error
 
 
-def _flow(plan: Plan, core: _Core, outlet: Outlet) -> Flow:
+def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
     sending = Sending(
         transport=plan.transport,
         chooser=core.chooser,

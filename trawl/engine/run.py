@@ -25,7 +25,7 @@ import attrs
 import trio
 
 from trawl.engine.crawl import Crawl
-from trawl.engine.outlet import ItemSink
+from trawl.engine.outlet import Writer
 from trawl.engine.parts import Parts, Plan, assemble
 from trawl.engine.watches import limit_watchers
 from trawl.errors import FeedError
@@ -68,6 +68,8 @@ async def run_plan(plan: Plan) -> Ended:
         async with trio.open_nursery() as watching:
             for watcher in watchers:
                 watching.start_soon(watcher, parts.crawl)
+            if parts.keeping is not None:
+                watching.start_soon(parts.keeping.run)
             await _written(plan, parts, writing)
             watching.cancel_scope.cancel()
     finally:
@@ -75,27 +77,29 @@ async def run_plan(plan: Plan) -> Ended:
         whole = partial(parts.intake.give_back, [*pending_pages(parts.chooser), *parts.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, plan.spider, reason), parts.crawl)  # noqa: ASYNC102
+        if parts.keeping is not None:
+            parts.keeping.last_word(reason)
         await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102
         await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
     stats = parts.crawl.stats
     stats.set("finish_reason", reason)
-    stats.set("elapsed_seconds", parts.crawl.elapsed)
+    stats.set("elapsed_seconds", parts.crawl.elapsed if parts.keeping is None else parts.keeping.elapsed)
     return Ended(reason, stats.as_dict(), parts.crawl.elapsed, writing.error)
 
 
 async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
     """The crawl, with its items written; returns when the last of them is."""
     async with trio.open_nursery() as writers:
-        for sink in plan.sinks:
-            await writers.start(writing.write, sink)
+        for writer in plan.writers:
+            await writers.start(writing.write, writer)
         try:
             async with parts.processor.opened(plan.spider):
                 with parts.crawl.cancel_scope:
                     await _crawl(plan, parts)
                     parts.state.end("start_error" if parts.reading.has_failed else "finished")
         finally:
-            for sink in plan.sinks:
-                sink.close()
+            for writer in plan.writers:
+                writer.close()
             if parts.state.reason is None or parts.crawl.cancel_scope.cancel_called:
                 writing.hurry()
 
@@ -105,6 +109,8 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
     state = parts.state
     async with trio.open_nursery() as inner:
         try:
+            if parts.keeping is not None:
+                parts.keeping.restore()
             await parts.throttle.begin(trio.current_time())
             parts.intake.restore()
             state.opened(1)  # start() itself
@@ -135,7 +141,7 @@ class _Writing:
         self._scopes: list[trio.CancelScope] = []
         self.error: FeedError | None = None
 
-    async def write(self, sink: ItemSink, *, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128
+    async def write(self, sink: Writer, *, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128
         """Run one sink's writer; if it fails, the crawl ends with ``feed_error``."""
         with trio.CancelScope(shield=True) as scope:
             self._scopes.append(scope)

@@ -67,6 +67,8 @@ class Succession:
             )
             then.request.depth = lease.request.depth
         successor.not_before = max(successor.not_before, not_before)
+        if not self._intake.can_be_stored(successor):
+            return "unstorable_requests"
         await self._frontier.replace(lease, successor)
         self._count(then)
         await self._push(page_entry(successor), not_before)

@@ -69,6 +69,11 @@ class Feed:
         self._outgoing_records = 0
 
     @property
+    def place(self) -> str:
+        """Where it goes, however it was spelled: the absolute path; ``-`` for standard output."""
+        return self._options.place
+
+    @property
     def columns(self) -> tuple[str, ...] | None:
         """The only fields that it can write from now on; None if any."""
         return self._format.columns

@@ -67,6 +67,11 @@ class FeedOptions:
     arguments: ExportArguments = attrs.field(factory=ExportArguments)
 
     @property
+    def place(self) -> str:
+        """Where it goes, however that is spelled: the absolute path; ``-`` for standard output."""
+        return self.uri if self.path is None else str(self.path.resolve())
+
+    @property
     def path(self) -> Path | None:
         """The file; None for standard output."""
         if self.uri == STANDARD_OUTPUT:
@@ -195,7 +200,6 @@ def _item_class(given: Any, path: str) -> type:
 def _check_apart(options: list[FeedOptions]) -> None:
     seen: set[object] = set()
     for one in options:
-        place = one.path.resolve() if one.path else None
-        if place in seen:
+        if one.place in seen:
             raise FeedError(f"feed {one.uri}: another feed goes to the same place", one.uri)
-        seen.add(place)
+        seen.add(one.place)

@@ -20,7 +20,7 @@ Without a job none of this is in the way: :class:`trawl.feeds.Feeds` takes the i
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -60,7 +60,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 MARKS: Section[dict[str, Mark]] = Section("feeds", dict[str, Mark])
-"""What a job keeps of its feeds, by their paths."""
+"""What a job keeps of its feeds, by the places that they go to: absolute, so that ``-o`` may be spelled otherwise."""
 
 
 class Outbox:
@@ -141,10 +141,10 @@ class Outbox:
             FeedError: A feed can't be written.
             JobError: The job can't be.
         """
+        task_status.started()  # at once: it is started shielded, and who is cancelled meanwhile would wait for it
         try:
             self._record()  # where each feed begins, before anything is written to it
             await self._job.commit()
-            task_status.started()
             while not self._is_closed:
                 await self._gathered()
                 await self._copy()
@@ -201,7 +201,8 @@ class Outbox:
 
     def _record(self) -> None:
         earlier = MARKS.read(self._job) or {}
-        MARKS.keep(self._job, {**earlier, **{feed.uri: Mark(feed.position, feed.columns) for feed in self._feeds.all}})
+        now = {feed.place: Mark(feed.position, feed.columns) for feed in self._feeds.all}
+        MARKS.keep(self._job, {**earlier, **now})
 
     def _failed(self, what: str, error: Exception) -> None:
         logger.error("feeds: an item of type %s is left out: %s", what, error)
@@ -242,8 +243,8 @@ async def open_outbox(
         spider_name=spider_name,
         started_utc=started_utc,
         stats=stats,
-        positions={uri: mark.position for uri, mark in marks.items()},
-        columns={uri: mark.columns for uri, mark in marks.items() if mark.columns},
+        positions={place: mark.position for place, mark in marks.items()},
+        columns={place: mark.columns for place, mark in marks.items() if mark.columns},
     )
     _tell(job, feeds, marks)
     return feeds, Outbox(job, feeds, blocking, stats)
@@ -251,10 +252,10 @@ async def open_outbox(
 
 def _tell(job: JobStore, feeds: Feeds, marks: Mapping[str, Mark]) -> None:
     """Warn of feeds that this run was not given."""
-    given: Sequence[str] = [feed.uri for feed in feeds.all]
-    for uri in marks:
-        if uri not in given:
-            logger.warning("job %s: its feed %s is none of this run: it gets no items", job.directory, uri)
+    given = [feed.place for feed in feeds.all]
+    for place in marks:
+        if place not in given:
+            logger.warning("job %s: its feed %s is none of this run: it gets no items", job.directory, place)
     waiting = job.outbox_end - job.outbox_start
     if waiting and not given:
         logger.warning("job %s: %d items wait for a feed, and this run has none", job.directory, waiting)

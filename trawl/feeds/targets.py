@@ -16,11 +16,20 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from trawl.errors import FeedError
+from trawl.observe import printable
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["FileTarget", "StreamTarget", "Target", "TextTarget", "open_standard_output", "open_target"]
+__all__ = [
+    "FileTarget",
+    "StreamTarget",
+    "Target",
+    "TerminalTarget",
+    "TextTarget",
+    "open_standard_output",
+    "open_target",
+]
 
 PIPE_WAIT = 0.1
 """Seconds that a write waits for a pipe's reader before it comes back, so that a crawl can be cancelled meanwhile."""
@@ -140,6 +149,25 @@ class StreamTarget:
             os.close(self._descriptor)
 
 
+class TerminalTarget(StreamTarget):
+    """A terminal, on which items are looked at: control characters that pages have put into them are spelled out."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Write to ``descriptor``, which stays open."""
+        super().__init__(descriptor, is_owned=False)
+        self._spelled = b""
+        self._taken = 0
+
+    def write(self, position: int, content: memoryview) -> int:
+        """Write as much as there is room for; nothing counts as written before all of it is."""
+        if not self._spelled:
+            text = bytes(content).decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+            self._spelled, self._taken = printable(text, keeps_lines=True).encode(), len(content)
+        done = super().write(position, memoryview(self._spelled))
+        self._spelled = self._spelled[done:]
+        return 0 if self._spelled else self._taken
+
+
 class TextTarget:
     """A standard output without a descriptor: a notebook's, or one that was replaced to catch what is printed."""
 
@@ -188,7 +216,7 @@ def open_standard_output() -> StreamTarget | TextTarget:
         raise FeedError("feed -: there is no standard output", "-")
     stream.flush()  # what was printed before comes before
     try:
-        return StreamTarget(stream.fileno(), is_owned=False)
+        return TerminalTarget(stream.fileno()) if stream.isatty() else StreamTarget(stream.fileno(), is_owned=False)
     except (OSError, AttributeError):
         return TextTarget(stream)
 

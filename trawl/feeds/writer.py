@@ -80,8 +80,8 @@ class Feeds:
 
     @property
     def positions(self) -> dict[str, int]:
-        """Of each feed, the bytes up to the end of the last whole record that was written."""
-        return {feed.uri: feed.position for feed in self._feeds}
+        """Of each feed, by its place, the bytes up to the end of the last whole record that was written."""
+        return {feed.place: feed.position for feed in self._feeds}
 
     def put_nowait(self, item: object) -> None:
         """Give an item to the feeds. One that can't be written is logged and counted, and does no harm.
@@ -240,8 +240,8 @@ async def open_feeds(
         spider_name: What ``%(name)s`` in a path stands for.
         started_utc: What ``%(time)s`` in a path stands for.
         stats: Where ``feed_item_errors`` is counted.
-        positions: By path, where to cut a feed and go on, as :attr:`Feeds.positions` told it.
-        columns: By path, the fields that such a feed can write, as :attr:`Feed.columns` told them.
+        positions: By place (:attr:`Feed.place`), where to cut a feed and go on, as :attr:`Feeds.positions` told it.
+        columns: By place, the fields that such a feed can write, as :attr:`Feed.columns` told them.
 
     Raises:
         FeedError: A feed can't be opened or continued; one sentence that names it.
@@ -259,7 +259,7 @@ def _open_all(
         for one in options:
             feeds.append(open_feed(one))
         for feed in feeds:
-            feed.locate(positions.get(feed.uri), columns.get(feed.uri))
+            feed.locate(positions.get(feed.place), columns.get(feed.place))
     except BaseException:
         for feed in feeds:
             feed.abandon()
