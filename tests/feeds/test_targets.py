@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from trawl.errors import FeedError
-from trawl.feeds.targets import FileTarget, StreamTarget, TextTarget, open_standard_output, open_target
+from trawl.feeds.targets import (
+    FileTarget,
+    StreamTarget,
+    TerminalTarget,
+    TextTarget,
+    open_standard_output,
+    open_target,
+)
 
 
 def write(target: FileTarget | StreamTarget | TextTarget, position: int, content: bytes) -> int:
@@ -135,3 +142,34 @@ def test_no_standard_output_is_an_error_of_the_feed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(FeedError, match="feed -: there is no standard output"):
         open_standard_output()
+
+
+def test_on_a_terminal_the_control_characters_of_pages_are_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        target = open_standard_output()
+        assert isinstance(target, TerminalTarget)
+        content = "a\x1b]0;owned\x07\x9b31m,\u202eb\r\nnext\tline\n".encode() + b"\xff"
+        assert target.write(0, memoryview(content)) == len(content)
+        shown = os.read(master, 10_000).decode()
+        target.close()
+    os.close(master)
+    assert shown == "a\\x1b]0;owned\\x07\\x9b31m,\\u202eb\r\nnext\tline\r\n\\xff"
+
+
+def test_what_a_terminal_has_no_room_for_is_offered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trawl.feeds.targets.PIPE_WAIT", 0.0)
+    read, write = os.pipe()
+    target = TerminalTarget(write)
+    content = ("\x1b" * 100_000 + "\n").encode()
+    came = b""
+    while not (done := target.write(0, memoryview(content))):
+        came += os.read(read, 65_536)
+    assert done == len(content)
+    os.close(write)
+    while more := os.read(read, 65_536):
+        came += more
+    os.close(read)
+    assert came == b"\\x1b" * 100_000 + b"\n"
