@@ -1,35 +1,180 @@
-"""Scrapy's settings that mean nothing here, and why: they are passed over with a warning instead of refused.
+"""Scrapy's settings that trawl does not have: what takes the place of each.
 
-A spider that moves here from Scrapy keeps its ``custom_settings``. Only what changes nothing about the pages that are
-fetched is listed; a setting that would (a middleware, a proxy, a storage) is refused as unknown.
+A spider that moves here keeps its ``custom_settings``. A setting that means the same under another name here is
+translated; any other is passed over with a warning that names what to write instead. A setting that trawl has itself is
+never looked up here, and a name that is neither Scrapy's nor trawl's is refused as a typing error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["FOREIGN", "why_ignored"]
+from trawl.settings.text import from_json
+
+__all__ = ["FOREIGN", "TRANSLATED", "translated", "why_ignored"]
+
+_PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `trawl list` lists them"
+_TELNET = "there is no telnet console: `spider.crawl` answers what it told"
+_TRIO = "trawl runs on Trio"
+_MAIL = "no mail is sent: watch `CrawlResult.reason` and the exit status"
+_QUEUES = "there is one scheduler: `DEPTH_FIRST` says which order, JOB_DIR that it is stored"
+_PARTS = "it is no part that can be replaced"
+_TLS = "TLS is as Python's ssl module has it; `DOWNLOAD_VERIFY_CERTIFICATES` turns verifying off"
+_STORES = "give the store's own options in the feed's entry of FEEDS"
+_BASE = "the built-in ones are in the list that `DOWNLOADER_MIDDLEWARES` changes"
+_FTP = "only http and https are fetched"
+_CACHE = "the cache has one store; HTTPCACHE_DIR says where"
+_REMOTE = "there is no remote control: `spider.crawl` answers what it told"
+_DNS = "names are looked up by the system, once a host"
 
 FOREIGN: Mapping[str, str] = {
     "ADDONS": "there are no add-ons",
-    "ASYNCIO_EVENT_LOOP": "trawl runs on Trio",
+    "ASYNCIO_EVENT_LOOP": _TRIO,
+    **dict.fromkeys(
+        (
+            *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION_NAME"),
+            *("AWS_MAX_POOL_CONNECTIONS", "AWS_USE_SSL", "AWS_VERIFY", "GCS_PROJECT_ID"),
+            *("FEED_STORAGES", "FEED_STORAGES_BASE", "FEED_STORAGE_FTP_ACTIVE", "FEED_STORAGE_GCS_ACL"),
+            *("FEED_STORAGE_S3_ACL", "FILES_STORE_GCS_ACL", "FILES_STORE_S3_ACL", "IMAGES_STORE_GCS_ACL"),
+            "IMAGES_STORE_S3_ACL",
+        ),
+        _STORES,
+    ),
     "BOT_NAME": "there are no projects; USER_AGENT says who crawls",
-    "NEWSPIDER_MODULE": "there are no projects",
-    "REACTOR_THREADPOOL_MAXSIZE": "trawl runs on Trio",
+    "CLOSESPIDER_PAGECOUNT_NO_ITEM": "use CLOSESPIDER_TIMEOUT_NO_ITEM",
+    "COMMANDS_MODULE": "commands are found by their entry points",
+    "CONCURRENT_ITEMS": "CONCURRENT_CALLBACKS bounds how many callbacks, with their items, are under way",
+    "DEFAULT_DROPITEM_LOG_LEVEL": "dropped items are logged as INFO",
+    "DEFAULT_ITEM_CLASS": "it was of use to Scrapy's shell only",
+    "DEPTH_PRIORITY": "use DEPTH_FIRST, or give requests a priority",
+    "DEPTH_STATS_VERBOSE": "there are no statistics by depth",
+    **dict.fromkeys(("DNSCACHE_ENABLED", "DNSCACHE_SIZE", "DNS_RESOLVER", "TWISTED_DNS_RESOLVER"), _DNS),
+    "DNS_TIMEOUT": "DOWNLOAD_CONNECT_TIMEOUT counts looking up the name too",
+    "DOWNLOADER": _PARTS,
+    **dict.fromkeys(
+        (
+            *("DOWNLOADER_CLIENTCONTEXTFACTORY", "DOWNLOADER_CLIENT_TLS_CIPHERS", "DOWNLOADER_CLIENT_TLS_METHOD"),
+            *("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING", "DOWNLOAD_TLS_MAX_VERSION", "DOWNLOAD_TLS_MIN_VERSION"),
+        ),
+        _TLS,
+    ),
+    "DOWNLOADER_HTTPCLIENTFACTORY": _PARTS,
+    "DOWNLOADER_MIDDLEWARES_BASE": _BASE,
+    "DOWNLOADER_STATS": "statistics are always kept",
+    "DOWNLOAD_BIND_ADDRESS": "give a transport of your own its local address",
+    "DOWNLOAD_DELAY_JITTER": "give the scope a `jitter` in THROTTLING_SCOPES",
+    **dict.fromkeys(("DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"), "write a transport, or a middleware that answers"),
+    "DUPEFILTER_CLASS": "there is one filter; `dont_filter` passes it",
+    "DUPEFILTER_DEBUG": "LOG_LEVEL=DEBUG tells of what is dropped",
+    "EDITOR": "there is no `trawl edit`",
+    "EXTENSIONS": "a watcher, a middleware or a pipeline does what an extension did",
+    "EXTENSIONS_BASE": "a watcher, a middleware or a pipeline does what an extension did",
+    "FEED_EXPORTERS": "formats are found by their entry points",
+    "FEED_EXPORTERS_BASE": "formats are found by their entry points",
+    "FEED_EXPORT_BATCH_ITEM_COUNT": "give `batch_item_count` in the feed's entry of FEEDS",
+    "FEED_FORMAT": "give `format` in the feed's entry of FEEDS",
+    "FEED_TEMPDIR": "feeds are written where they end up",
+    "FEED_URI": "name the feed in FEEDS",
+    "FEED_URI_PARAMS": "%(name)s and %(time)s are filled in",
+    "FORCE_CRAWLER_PROCESS": "there is `trawl.run` and `await trawl.crawl`",
+    **dict.fromkeys(("FTP_PASSIVE_MODE", "FTP_PASSWORD", "FTP_USER"), _FTP),
+    "HTTP2_MAX_FRAME_SIZE": "it is not set by hand",
+    "HTTPAUTH_DOMAIN": "write HTTP_AUTH",
+    "HTTPAUTH_PASS": "write HTTP_AUTH: what identifies us is bound to a domain",
+    "HTTPAUTH_USER": "write HTTP_AUTH: what identifies us is bound to a domain",
+    **dict.fromkeys(("HTTPCACHE_DBM_MODULE", "HTTPCACHE_STORAGE"), _CACHE),
+    "HTTPPROXY_AUTH_ENCODING": "the name and password of a proxy are sent as UTF-8",
+    "HTTPPROXY_ENABLED": "a request's meta `proxy` names its proxy; without it there is none",
+    "HTTPX_HTTP2_ENABLED": "HTTP/1.1 is spoken",
+    "ITEM_PIPELINES_BASE": "no pipeline is built in",
+    "ITEM_PROCESSOR": _PARTS,
+    **dict.fromkeys(
+        ("LOG_COLOR", "LOG_SHORT_NAMES", "LOG_STDOUT", "LOG_VERSIONS", "LOG_FORMATTER", "LOG_INSTALL_ROOT_HANDLER"),
+        "the log is as LOG_FORMAT, LOG_DATEFORMAT and LOG_LEVEL say; colours are for terminals",
+    ),
+    **dict.fromkeys(
+        ("MAIL_FROM", "MAIL_HOST", "MAIL_PASS", "MAIL_PORT", "MAIL_SSL", "MAIL_TLS", "MAIL_USER", "STATSMAILER_RCPTS"),
+        _MAIL,
+    ),
+    "MEMDEBUG_ENABLED": "use a memory profiler",
+    "MEMUSAGE_ENABLED": "MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB turn it on by themselves",
+    "MEMUSAGE_NOTIFY_MAIL": _MAIL,
+    "NEWSPIDER_MODULE": _PROJECTS,
+    **dict.fromkeys(
+        ("PERIODIC_LOG_DELTA", "PERIODIC_LOG_STATS", "PERIODIC_LOG_TIMING_ENABLED"),
+        "LOGSTATS_INTERVAL logs the crawl's progress",
+    ),
+    "REACTOR_THREADPOOL_MAXSIZE": _TRIO,
+    "REFERRER_POLICIES": "REFERRER_POLICY takes a function",
+    **dict.fromkeys(
+        (
+            *("REMOTE_CONTROL_ENABLED", "REMOTE_CONTROL_JOBS_DIR", "REMOTE_CONTROL_OUTPUT_MAX_BYTES"),
+            *("REMOTE_CONTROL_TIMEOUT_DEFAULT", "REMOTE_CONTROL_TIMEOUT_MAX", "REMOTE_CONTROL_TRACEBACK_MAX_BYTES"),
+        ),
+        _REMOTE,
+    ),
+    "REQUEST_FINGERPRINTER_CLASS": "there is one fingerprint: method, canonical URL and body",
     "REQUEST_FINGERPRINTER_IMPLEMENTATION": "there is one fingerprint",
-    "SPIDER_MODULES": "there are no projects",
+    "REQUEST_HEADER_ORDER": "headers go in the order in which they are given",
+    "RETRY_EXCEPTIONS": "each error says whether it may be retried; RETRY_PREDICATE decides otherwise",
+    "RETRY_GIVE_UP_LOG_LEVEL": "giving up is an error, which the errback gets",
+    "ROBOTSTXT_PARSER": "robots.txt is read as RFC 9309 has it",
+    **dict.fromkeys(
+        (
+            *("SCHEDULER", "SCHEDULER_DEBUG", "SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE"),
+            *("SCHEDULER_PRIORITY_QUEUE", "SCHEDULER_START_DISK_QUEUE", "SCHEDULER_START_MEMORY_QUEUE"),
+        ),
+        _QUEUES,
+    ),
+    "SCRAPER_SLOT_MAX_ACTIVE_SIZE": "CONCURRENT_CALLBACKS bounds what is under way",
+    **dict.fromkeys(("SPIDER_CONTRACTS", "SPIDER_CONTRACTS_BASE"), "trawl.testing takes the place of contracts"),
+    "SPIDER_LOADER_CLASS": _PROJECTS,
+    "SPIDER_LOADER_WARN_ONLY": _PROJECTS,
+    "SPIDER_MIDDLEWARES_BASE": "no such middleware is built in",
+    "SPIDER_MODULES": _PROJECTS,
+    "STATS_CLASS": _PARTS,
     "STATS_DUMP": "the command always ends with a summary",
-    "TELNETCONSOLE_ENABLED": "there is no telnet console",
-    "TELNETCONSOLE_HOST": "there is no telnet console",
-    "TELNETCONSOLE_PASSWORD": "there is no telnet console",
-    "TELNETCONSOLE_PORT": "there is no telnet console",
-    "TELNETCONSOLE_USERNAME": "there is no telnet console",
-    "TWISTED_REACTOR": "trawl runs on Trio",
-    "TWISTED_REACTOR_ENABLED": "trawl runs on Trio",
+    "STICKY_META_KEYS": "hand meta on by hand; a `session` in it is kept",
+    **dict.fromkeys(
+        (
+            *("TELNETCONSOLE_ENABLED", "TELNETCONSOLE_HOST", "TELNETCONSOLE_PASSWORD", "TELNETCONSOLE_PORT"),
+            "TELNETCONSOLE_USERNAME",
+        ),
+        _TELNET,
+    ),
+    "TEMPLATES_DIR": _PROJECTS,
+    "TWISTED_REACTOR": _TRIO,
+    "TWISTED_REACTOR_ENABLED": _TRIO,
+    "WARN_ON_GENERATOR_RETURN_VALUE": "`trawl check` looks at callbacks",
 }
-"""Name to reason."""
+"""Name to what takes its place."""
+
+TRANSLATED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
+"""Scrapy's name to trawl's, where the two mean the same."""
 
 
 def why_ignored(name: str) -> str:
-    """Why the setting ``name`` is passed over; "" if it is not one of those."""
+    """Why the setting ``name`` is passed over, or what takes its place; "" if it is not one of Scrapy's."""
     return FOREIGN.get(name, "")
+
+
+def translated(values: Mapping[str, object]) -> Mapping[str, object]:
+    """What one source gives, with Scrapy's names in it made trawl's; what the source says under trawl's name wins."""
+    if not TRANSLATED.keys() & values.keys():
+        return values
+    own = {name: value for name, value in values.items() if name not in TRANSLATED}
+    for name, ours in TRANSLATED.items():
+        if name in values and values[name] is not None:
+            value: Any = values[name]
+            own.setdefault(ours, _scopes(value) if name == "DOWNLOAD_SLOTS" else value)
+    return own
+
+
+def _scopes(slots: Any) -> Any:
+    """``DOWNLOAD_SLOTS`` as scopes: ``randomize_delay`` is a scope's jitter."""
+    slots = from_json(slots) if isinstance(slots, str) else slots
+    if not isinstance(slots, Mapping) or not all(isinstance(slot, Mapping) for slot in slots.values()):
+        return slots
+    names = {"randomize_delay": "jitter"}
+    return {host: {names.get(key, key): value for key, value in slot.items()} for host, slot in slots.items()}

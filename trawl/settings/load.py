@@ -18,7 +18,7 @@ import msgspec
 
 from trawl.errors import SettingsError
 from trawl.settings.check import checked, nearest
-from trawl.settings.foreign import why_ignored
+from trawl.settings.foreign import translated, why_ignored
 from trawl.settings.sections import SECTIONS, Definition, known
 from trawl.settings.text import from_text
 from trawl.settings.values import Settings
@@ -54,7 +54,8 @@ class Layer:
 def load(*layers: Layer) -> Settings:
     """The settings that ``layers`` give, weakest first, over the defaults.
 
-    Scrapy's settings that mean nothing here are passed over with a warning in the log.
+    Scrapy's settings that trawl has under another name are translated; those that mean nothing here are passed over
+    with a warning in the log.
 
     Raises:
         SettingsError: A name is unknown, or a value does not fit; one line that names the entry and its source.
@@ -62,7 +63,7 @@ def load(*layers: Layer) -> Settings:
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for layer in layers:
-        for name, value in layer.values.items():
+        for name, value in translated(layer.values).items():
             definition = _definition(name, layer)
             if definition is not None:
                 values[name] = _value(value, definition, layer)

@@ -1,0 +1,46 @@
+"""The public sandbox at books.toscrape.com by rules: which links are followed, and what becomes of their pages.
+
+::
+
+    trawl crawl examples/catalogue.py -O catalogue.jsonl
+
+The same books as in ``books.py``; here no callback says where to go next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import trawl
+from trawl import LinkExtractor, Rule
+
+
+@dataclass(frozen=True)
+class Book:
+    """One book."""
+
+    title: str
+    price: float
+    shelf: str
+
+
+class Catalogue(trawl.CrawlSpider[Book]):
+    """Goes from list to list, and reads each book."""
+
+    name = "catalogue"
+    start_urls = ["https://books.toscrape.com/"]
+    allowed_domains = ["books.toscrape.com"]
+    custom_settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0.25}
+    rules = [
+        Rule(LinkExtractor(restrict_css="li.next")),
+        Rule(LinkExtractor(restrict_css="article.product_pod h3"), callback="parse_book"),
+    ]
+
+    def parse_book(self, response: trawl.Response) -> Book:
+        """One book."""
+        price = response.xpath("//th[.='Price (incl. tax)']/following-sibling::td/text()").get("0")
+        return Book(
+            title=response.css("h1::text").get(""),
+            price=float(price.lstrip("£")),
+            shelf=response.css("ul.breadcrumb li:nth-child(3) a::text").get(""),
+        )

@@ -1,0 +1,60 @@
+"""Scrapy's settings: each has a meaning here, or is told what takes its place."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trawl.errors import SettingsError
+from trawl.settings import Layer, assignments, load
+from trawl.settings.foreign import FOREIGN, TRANSLATED
+from trawl.settings.sections import known
+
+SCRAPYS = (Path(__file__).parents[2] / "docs" / "_ext" / "scrapy-settings.txt").read_text("utf-8").split()
+"""As its reference lists them, but for those of the files and images pipelines."""
+
+
+@pytest.mark.parametrize("name", SCRAPYS)
+def test_each_of_scrapys_settings_has_a_meaning_or_a_word_about_it(name: str) -> None:
+    assert name in known() or name in TRANSLATED or FOREIGN.get(name, "")
+
+
+def test_what_takes_the_place_of_a_setting_exists() -> None:
+    assert set(TRANSLATED.values()) <= set(known())
+    named = {word.strip(",:`.") for words in FOREIGN.values() for word in words.split() if "_" in word}
+    assert {name.partition("=")[0] for name in named if name.isupper()} <= set(known())
+
+
+def test_a_setting_that_has_no_effect_is_told_with_what_takes_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        load(Layer("-s", {"DEPTH_PRIORITY": 1}))
+    assert caplog.messages == [
+        "DEPTH_PRIORITY (in -s) is Scrapy's and has no effect: use DEPTH_FIRST, or give requests a priority"
+    ]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer("x", {"DOWNLOAD_SLOTS": {"a.example": {"concurrency": 1, "delay": 2, "randomize_delay": False}}}),
+        assignments(['DOWNLOAD_SLOTS={"a.example": {"concurrency": 1, "delay": 2, "randomize_delay": false}}']),
+    ],
+)
+def test_slots_of_hosts_are_scopes(layer: Layer, caplog: pytest.LogCaptureFixture) -> None:
+    assert load(layer)["THROTTLING_SCOPES"] == {"a.example": {"concurrency": 1, "delay": 2.0, "jitter": False}}
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("wrong", ["no", {"a.example": 1}])
+def test_slots_that_are_wrong_are_refused(wrong: Any) -> None:
+    with pytest.raises(SettingsError, match="THROTTLING_SCOPES"):
+        load(Layer("x", {"DOWNLOAD_SLOTS": wrong}))
+
+
+def test_a_directory_of_a_job_has_another_name_and_ours_wins() -> None:
+    assert load(Layer("x", {"JOBDIR": "/tmp/a"}))["JOB_DIR"] == "/tmp/a"
+    assert load(Layer("x", {"JOBDIR": None}))["JOB_DIR"] == ""
+    assert load(Layer("x", {"JOBDIR": "/tmp/a", "JOB_DIR": "/tmp/b"}))["JOB_DIR"] == "/tmp/b"
