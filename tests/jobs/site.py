@@ -1,0 +1,130 @@
+"""A small linked site, a spider with one item a page, and runs of it that share a job."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import trio
+
+import trawl
+from trawl.blocking import InlineBlocking
+from trawl.crawl import CrawlResult, crawl_with
+from trawl.engine import Crawl
+from trawl.http import Outcome, Response
+from trawl.scheduler import Entry
+from trawl.settings import Layer, load
+from trawl.spiders import Spider
+from trawl.testing import SimulatedWeb
+
+__all__ = ["Linked", "Runs", "site"]
+
+START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+class Linked(trawl.Spider):
+    """Follows all links and gives one item a page."""
+
+    name = "linked"
+    start_urls = ("http://a.example/",)
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+        yield from response.follow_all(css="a")
+
+
+def site(pages: int, *, latency: float = 0.1, **host: Any) -> SimulatedWeb:
+    """A tree of ``pages`` pages, each linked to two more and back to the first."""
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=latency, **host)
+    for number in range(pages):
+        links = [f"/{child}" for child in (2 * number + 1, 2 * number + 2) if child < pages]
+        web.add_page(f"http://a.example/{number or ''}", links=[*links, "/"])
+    return web
+
+
+class Runs:
+    """Runs of one spider that share a job and a feed, one after the other.
+
+    Attributes:
+        directory: The job's.
+        feed: The feed's file.
+        sent: How often each URL was sent, in all runs.
+        times: When what was sent in the last run, in seconds since that run began.
+        now_utc: When the next run begins.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        web: SimulatedWeb,
+        spider: type[Spider] = Linked,
+        settings: Mapping[str, object] | None = None,
+        feed: str = "items.jsonl",
+    ) -> None:
+        self.directory = folder / "job"
+        self.feed = folder / feed
+        self.web = web
+        self.spider = spider
+        self.settings: Mapping[str, object] = settings or {}
+        self.sent: Counter[str] = Counter()
+        self.times: list[tuple[float, str]] = []
+        self.now_utc = START_UTC
+
+    async def run(
+        self,
+        watchers: Sequence[Callable[[Crawl], Awaitable[None]]] = (),
+        *,
+        stop_after: float | None = None,
+        **more: Any,
+    ) -> CrawlResult:
+        """One run; a shutdown comes ``stop_after`` seconds after it began. A checkpoint."""
+        began_at, self.times = trio.current_time(), []
+        started_utc = self.now_utc
+
+        def record(entry: Entry, outcome: Outcome | None, now: float) -> None:
+            if outcome is None:
+                self.sent[entry.request.url] += 1
+                self.times.append((round(now - began_at, 6), entry.request.url))
+
+        async def stop(crawl: Crawl) -> None:
+            await trio.sleep(stop_after or 0.0)
+            crawl.shutdown()
+
+        settings = {"JOB_DIR": str(self.directory), "FEEDS": {str(self.feed): {}}, **self.settings, **more}
+        try:
+            return await crawl_with(
+                self.spider,
+                load(Layer("test", settings)),
+                transport=self.web.transport(),
+                blocking=InlineBlocking(),
+                seed=0,
+                now_utc=started_utc,
+                watchers=[*watchers, *([stop] if stop_after is not None else [])],
+                recorder=record,
+            )
+        finally:
+            self.now_utc = started_utc + timedelta(seconds=trio.current_time() - began_at)
+
+    def down(self, seconds: float) -> None:
+        """Let time pass in which nothing runs."""
+        self.now_utc += timedelta(seconds=seconds)
+
+    @property
+    def items(self) -> list[Any]:
+        """What stands in the feed (jsonl)."""
+        return [json.loads(line) for line in self.feed.read_text(encoding="utf-8").splitlines()]
+
+    @property
+    def urls(self) -> list[str]:
+        """The URLs of the items in the feed, sorted by their number."""
+        return sorted([item["url"] for item in self.items], key=lambda url: (len(url), url))
+
+
+def all_urls(pages: int) -> list[str]:
+    """The URLs of a site, sorted as :attr:`Runs.urls` is."""
+    return sorted([f"http://a.example/{number or ''}" for number in range(pages)], key=lambda url: (len(url), url))

@@ -1,0 +1,320 @@
+"""A crawl with a job goes on where it was stopped: requests, items, limits, statistics."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from tests.jobs.site import Linked, Runs, all_urls, site
+from trawl.blocking import InlineBlocking
+from trawl.engine.holding import MOST_ITEMS
+from trawl.errors import JobError, UsageError
+from trawl.feeds import FileTarget
+from trawl.frontier.job import open_job
+from trawl.http import Request, Response
+from trawl.testing import SimulatedResponse, SimulatedWeb
+
+QUICK = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0, "DOWNLOAD_DELAY_PER_SLOT": 0}
+EXACT = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0}
+
+
+async def test_c1_a_crawl_that_is_stopped_again_and_again_visits_every_page_once(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    runs = Runs(tmp_path, site(40), settings=QUICK)
+    reasons = []
+    for _ in range(20):
+        result = await runs.run(stop_after=0.25)
+        reasons.append(result.reason)
+        if result.reason == "finished":
+            break
+    assert reasons == [*["shutdown"] * (len(reasons) - 1), "finished"]
+    assert len(reasons) > 2
+    assert runs.urls == all_urls(40)
+    assert {url for url, times in runs.sent.items() if times > 1} <= {"http://a.example/robots.txt"}
+    assert result.stats["item_scraped_count"] == result.stats["response_status_count/200"] == 40
+    assert result.stats["job_run_count"] == len(reasons)
+    assert result.stats["elapsed_seconds"] == pytest.approx(sum([0.25] * (len(reasons) - 1)) + result.elapsed, abs=0.2)
+
+
+async def test_p10_r16_delays_backoffs_and_hints_hold_in_the_next_run(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    answers = iter([SimulatedResponse(429, headers={"Retry-After": "60"}, latency=0.5)])
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=lambda request: next(answers, SimulatedResponse(latency=0.5)))
+    settings = {"DOWNLOAD_DELAY": 5.0, "ROBOTSTXT_OBEY": False, **EXACT}
+    runs = Runs(tmp_path, web, settings=settings)
+    assert (await runs.run(stop_after=3.0)).reason == "shutdown"
+    assert [time for time, _ in runs.times] == [0.0]
+    runs.down(20.0)
+    result = await runs.run()
+    assert result.reason == "finished"
+    assert [time for time, _ in runs.times] == [pytest.approx(60.5 - 3.0 - 20.0)]  # P18: and the stop took no time
+    assert result.stats["backoff_count"] == 1
+
+
+async def test_r16_the_spacing_is_kept_across_a_stop(tmp_path: Path, autojump_clock: MockClock) -> None:
+    settings = {"DOWNLOAD_DELAY": 5.0, "ROBOTSTXT_OBEY": False, **EXACT}
+    runs = Runs(tmp_path, site(5), settings=settings)
+    await runs.run(stop_after=7.0)
+    assert [time for time, _ in runs.times] == [0.0, 5.0]
+    runs.down(1.0)
+    await runs.run()
+    assert [time for time, _ in runs.times] == pytest.approx([2.0, 7.0, 12.0])
+
+
+class Late(trawl.Spider):
+    """A page that is to wait for a minute."""
+
+    name = "late"
+
+    async def start(self) -> AsyncGenerator[Any, None]:
+        yield Request("http://a.example/late", meta={"delay": 60.0})
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        return {"url": response.url}
+
+
+async def test_p10_a_request_with_a_time_of_its_own_is_sent_at_that_time(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    runs = Runs(tmp_path, site(1), Late, {"ROBOTSTXT_OBEY": False})
+    await runs.run(stop_after=10.0)
+    runs.down(20.0)
+    await runs.run()
+    assert [time for time, _ in runs.times] == [pytest.approx(30.0)]
+
+
+async def test_robots_txt_is_not_asked_again_and_its_delay_holds(tmp_path: Path, autojump_clock: MockClock) -> None:
+    web = site(9, robots="User-agent: *\nDisallow: /2\nCrawl-delay: 3")
+    runs = Runs(tmp_path, web, settings=EXACT)
+    await runs.run(stop_after=7.0)
+    runs.down(2.0)
+    await runs.run()
+    assert runs.sent["http://a.example/robots.txt"] == 1
+    assert "http://a.example/2" not in runs.sent
+    assert [later[0] - sooner[0] for sooner, later in zip(runs.times, runs.times[1:], strict=False)] == pytest.approx(
+        [3.0] * (len(runs.times) - 1)
+    )
+    runs.down(90_000.0)  # RFC 9309, 2.4: a day is the longest
+    runs.directory.rename(tmp_path / "old")
+    await runs.run()
+    assert runs.sent["http://a.example/robots.txt"] == 2
+
+
+async def test_cookies_are_sent_by_the_next_run(tmp_path: Path, autojump_clock: MockClock) -> None:
+    seen: list[str | None] = []
+
+    def handler(request: Any) -> SimulatedResponse:
+        seen.append(request.headers.get("Cookie"))
+        page = '<a href="/next">x</a>' if len(seen) == 1 else ""
+        return SimulatedResponse(body=page, headers={"Set-Cookie": "session=1", "Content-Type": "text/html"})
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=handler)
+    runs = Runs(tmp_path, web, settings={"DOWNLOAD_DELAY": 5.0, "ROBOTSTXT_OBEY": False})
+    await runs.run(stop_after=1.0)
+    await runs.run()
+    assert seen == [None, "session=1"]
+
+
+class Starting(Linked):
+    """Notes each time that start() is read; gives an item there too."""
+
+    name = "starting"
+    read = 0
+    cut_at = 99
+
+    async def start(self) -> AsyncGenerator[Any, None]:
+        type(self).read += 1
+        yield {"url": "start"}
+        for number in range(6):
+            if number == self.cut_at:
+                await trio.sleep_forever()
+            yield Request(f"http://a.example/{number or ''}")
+
+
+async def test_a_start_that_ended_is_not_read_again(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Starting, "read", 0)
+    runs = Runs(tmp_path, site(6), Starting, {"DOWNLOAD_DELAY": 1.0, **EXACT})
+    await runs.run(stop_after=4.5)
+    await runs.run()
+    assert Starting.read == 1
+    assert sorted(runs.urls) == sorted(["start", *all_urls(6)])
+
+
+async def test_a_start_that_was_cut_is_read_again_and_what_was_seen_is_dropped(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Starting, "read", 0)
+    runs = Runs(tmp_path, site(6), Starting, QUICK)
+    monkeypatch.setattr(Starting, "cut_at", 3)
+    await runs.run(stop_after=4.5)
+    assert "start" not in runs.urls  # it comes with the end of start()
+    monkeypatch.setattr(Starting, "cut_at", 99)
+    await runs.run()
+    assert Starting.read == 2
+    assert sorted(runs.urls) == sorted(["start", *all_urls(6)])
+    assert set(runs.sent.values()) == {1}
+
+
+async def test_a_finished_job_says_so_sends_nothing_and_leaves_the_feed_alone(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = Runs(tmp_path, site(3), settings=QUICK)
+    await runs.run()
+    before = runs.feed.read_bytes()
+    with caplog.at_level(logging.INFO):
+        result = await runs.run()
+    assert "is finished" in caplog.text
+    assert (result.reason, runs.times) == ("finished", [])
+    assert result.stats["item_scraped_count"] == 3
+    assert runs.feed.read_bytes() == before
+
+
+async def test_a_job_of_another_spider_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:
+    runs = Runs(tmp_path, site(3), settings=QUICK)
+    await runs.run(stop_after=0.05)
+    runs.spider = Late
+    with pytest.raises(UsageError, match=r"belongs to spider 'linked' \(Linked\), not to 'late'"):
+        await runs.run()
+    runs.spider = Linked
+    assert (await runs.run()).reason == "finished"
+
+
+async def test_what_cannot_be_read_of_what_was_learned_is_left_out_with_a_warning(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = Runs(tmp_path, site(7), settings=QUICK)
+    await runs.run(stop_after=0.15)
+    job = await open_job(runs.directory, InlineBlocking())
+    for name in ("throttle", "statistics", "robots", "cookies"):
+        assert name in job.kept
+        job.keep(name, b"\x92\x01garbage")
+    job.keep("throttle", b"\x92\xcd\x03\xe7\x80")  # of version 999
+    await job.aclose()
+    assert (await runs.run()).reason == "finished"
+    assert runs.urls == all_urls(7)
+    assert "'throttle' is left out: it is of version 999" in caplog.text
+    for name in ("statistics", "robots", "cookies"):
+        assert f"{name!r} is left out: it can't be read" in caplog.text
+
+
+async def test_a_note_that_cannot_be_read_is_an_error(tmp_path: Path, autojump_clock: MockClock) -> None:
+    runs = Runs(tmp_path, site(7), settings=QUICK)
+    await runs.run(stop_after=0.15)
+    job = await open_job(runs.directory, InlineBlocking())
+    job.keep("job", b"garbage")
+    await job.aclose()
+    with pytest.raises(JobError, match="what it says of itself can't be read"):
+        await runs.run()
+
+
+class Nameless(trawl.Spider):
+    """Its second request has a callback that no job can store."""
+
+    name = "nameless"
+    start_urls = ("http://a.example/",)
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+        yield Request("http://a.example/1", callback=lambda response: None)
+        yield Request("http://a.example/2", meta={"when": object()})
+
+
+async def test_a_request_that_cannot_be_stored_is_dropped_and_told_with_a_job_only(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = Runs(tmp_path, site(3), Nameless, QUICK)
+    result = await runs.run()
+    assert result.stats["unstorable_requests"] == 2
+    assert "can't store it" in caplog.text
+    assert "'when'" in caplog.text
+    await runs.run(JOB_DIR="", FEEDS={})
+    assert runs.sent["http://a.example/1"] == 1
+
+
+class Generous(trawl.Spider):
+    """One page with more items than are held in memory."""
+
+    name = "generous"
+    start_urls = ("http://a.example/",)
+    fails = False
+
+    async def parse(self, response: Response, **kwargs: Any) -> Any:
+        for number in range(3 * MOST_ITEMS + 5):
+            if self.fails and number == 2 * MOST_ITEMS + 1:
+                await trio.sleep_forever()
+            yield {"number": number}
+
+
+async def test_c4_items_above_the_bound_are_spilled_and_come_with_their_page_or_not_at_all(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = Runs(tmp_path, site(1), Generous, {**QUICK, "SHUTDOWN_TIMEOUT": 1.0})
+    monkeypatch.setattr(Generous, "fails", True)
+    result = await runs.run(stop_after=5.0)
+    assert result.reason == "shutdown"
+    assert runs.items == []
+    assert "item_scraped_count" not in result.stats
+    monkeypatch.setattr(Generous, "fails", False)
+    result = await runs.run()
+    assert [item["number"] for item in runs.items] == list(range(3 * MOST_ITEMS + 5))
+    assert result.stats["item_scraped_count"] == 3 * MOST_ITEMS + 5
+
+
+@pytest.mark.parametrize("feed", ["items.jsonl", "items.json", "items.csv", "items.xml"])
+async def test_c7_every_format_is_the_same_as_without_a_job(
+    tmp_path: Path, autojump_clock: MockClock, feed: str
+) -> None:
+    plain, stopped = tmp_path / "plain", tmp_path / "stopped"
+    for folder in (plain, stopped):
+        folder.mkdir()
+    settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, **EXACT}
+    one = Runs(plain, site(9), settings={**settings, "JOB_DIR": ""}, feed=feed)
+    await one.run()
+    several = Runs(stopped, site(9), settings=settings, feed=feed)
+    while (await several.run(stop_after=0.35)).reason != "finished":
+        pass
+    assert several.feed.read_bytes() == one.feed.read_bytes()
+
+
+async def test_a_feed_that_fails_ends_the_crawl_and_the_job_goes_on_later(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = FileTarget.write
+
+    def full(self: FileTarget, position: int, content: memoryview) -> int:
+        if position + len(content) > 300:
+            raise OSError(28, "No space left on device")
+        return write(self, position, content)
+
+    runs = Runs(tmp_path, site(30), settings={**QUICK, "DOWNLOAD_DELAY": 0.2, **EXACT})
+    with monkeypatch.context() as patched:
+        patched.setattr(FileTarget, "write", full)
+        result = await runs.run()
+    assert result.reason == "feed_error"
+    assert result.error is not None
+    assert "No space left" in str(result.error)
+    assert 0 < len(runs.items) < 30
+    assert (await runs.run()).reason == "finished"
+    assert runs.urls == all_urls(30)
+
+
+async def test_items_are_collected_and_streamed_with_a_job_too(tmp_path: Path, autojump_clock: MockClock) -> None:
+    runs = Runs(tmp_path, site(5), settings=QUICK)
+    settings = {"JOB_DIR": str(runs.directory), **QUICK}
+    simulation = await runs.web.crawl(Linked, settings=settings)
+    assert [json.dumps(item) for item in simulation.items]
+    assert len(simulation.items) == 5
