@@ -9,7 +9,7 @@ from pathlib import Path
 from trawl.errors import JobError
 from trawl.frontier.trouble import job_error
 
-__all__ = ["LOCK_NAME", "JobLock"]
+__all__ = ["LOCK_NAME", "JobLock", "owner_of"]
 
 LOCK_NAME = "lock"
 """The file in a job's directory that is locked. It stays there, unlocked, when nobody has the job."""
@@ -54,8 +54,8 @@ class JobLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            owner = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
-            who = f"process {owner}" if owner.isdecimal() else "another process"
+            owner = _pid_in(self._descriptor)
+            who = "another process" if owner is None else f"process {owner}"
             raise JobError(f"job {directory}: {who} is at work on it: one process a job", str(directory)) from error
         except OSError as error:
             raise job_error(directory, error) from error
@@ -64,3 +64,29 @@ class JobLock:
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
             raise job_error(directory, error) from error
+
+
+def owner_of(directory: Path) -> int | None:
+    """The id of the process that has the job in ``directory`` now; 0 where it is not told; None: nobody has it.
+
+    Raises:
+        JobError: The lock's file can't be read.
+    """
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise job_error(directory, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _pid_in(descriptor) or 0
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _pid_in(descriptor: int) -> int | None:
+    written = os.pread(descriptor, 20, 0).strip()
+    return int(written) if written.isdigit() else None

@@ -57,13 +57,16 @@ def survey(connection: sqlite3.Connection, most_marks: int) -> Found:
     counts = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
     lanes = [(pending, (lane, *connection.execute(_FIRST, (lane, 1)).fetchone())) for lane, pending in counts]
     lanes.sort(key=lambda lane: abs(lane[1][3]))
-    newest = connection.execute("SELECT max(ord) FROM request").fetchone()[0] or 0
-    oldest = connection.execute("SELECT min(ord) FROM request").fetchone()[0] or 0  # depth first, orders are negative
+    edges = [
+        abs(connection.execute(f"SELECT {edge}(ord) FROM {table}").fetchone()[0] or 0)  # depth first, they are negative
+        for table in ("request", "failed")
+        for edge in ("min", "max")
+    ]
     seen: int = connection.execute("SELECT count(*) FROM seen").fetchone()[0]
     marks = None
     if seen <= most_marks:
         marks = [row[0] for row in connection.execute("SELECT fingerprint FROM seen")]
-    return Found(lanes, max(newest, -oldest), seen, marks)
+    return Found(lanes, max(edges), seen, marks)
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes]) -> None:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from trawl.throttling.scopes import Charges
     from trawl.throttling.sent import Sent
 
-__all__ = ["GivenUp"]
+__all__ = ["ADMITTED_AT", "GivenUp"]
 
-_ADMITTED_AT = "throttling_admitted_at"  # meta key, in epoch seconds
+ADMITTED_AT = "throttling_admitted_at"
+"""Meta key: when a request was admitted whose scope had been given up before, in epoch seconds."""
+
 _MOST = 10_000  # scopes listed
 
 
@@ -55,14 +57,14 @@ class GivenUp:
     def admit(self, request: Request, charges: Charges, utc: datetime) -> None:
         """Mark a request that comes after its scope was given up."""
         if any(id in self._at_utc for id, _ in charges):
-            request.meta[_ADMITTED_AT] = utc.timestamp()
+            request.meta[ADMITTED_AT] = utc.timestamp()
 
     def refuses(self, entry: Sent) -> bool:
         """Whether a request was pending when one of its scopes was given up."""
         for id, _ in entry.scopes:
             at_utc = self._at_utc.get(id)
             if at_utc is not None:
-                admitted_at = entry.request.meta_get(_ADMITTED_AT)
+                admitted_at = entry.request.meta_get(ADMITTED_AT)
                 if admitted_at is None or admitted_at < at_utc:
                     return True
         return False

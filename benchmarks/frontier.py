@@ -1,0 +1,134 @@
+"""The frontier of a job with millions of pending requests: memory, start-up, and how fast requests are taken and given.
+
+::
+
+    python benchmarks/frontier.py                         5 million on 1,000 lanes
+    python benchmarks/frontier.py --pending 1e6 --lanes 50000 --batch 1000
+
+It fills a job, then opens it in a process of its own and measures that. "Taken and given" is a request leased, then
+acknowledged with one new request and an item of 100 bytes, each by a task of its own, in batches. The promises:
+5 million on 300 MB, start-up under 5 s, 10,000 a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+
+import trio
+
+from trawl.blocking import ThreadBlocking
+from trawl.clock import WallClock
+from trawl.frontier import Record
+from trawl.frontier.job import Job, open_job
+from trawl.frontier.sqlite import SqliteFrontier, open_frontier
+from trawl.http import Request
+
+FILL = 10_000
+"""Requests that are stored at once while the job is filled."""
+
+
+class Pages:
+    """What a spider would be: its method is the callback."""
+
+    def parse(self, response: object) -> None:
+        """Nothing."""
+
+
+def record(spider: Pages, number: int, lanes: int) -> Record:
+    """A pending request, as a crawl of common pages has it."""
+    host = f"site{number % lanes}.example"
+    request = Request(f"http://{host}/category/{number % 97}/page-{number}.html?ref=list", spider.parse)
+    return Record(request, ((host, None),), f"http://{host}", blake2b(b"%d" % number, digest_size=16).digest())
+
+
+async def opened(directory: str, spider: Pages) -> tuple[Job, SqliteFrontier]:
+    """An open job and its frontier."""
+    job = await open_job(directory, ThreadBlocking())
+    return job, await open_frontier(job, spider, WallClock.started(trio.current_time()))
+
+
+async def fill(directory: str, pending: int, lanes: int) -> None:
+    """Store requests."""
+    spider = Pages()
+    job, frontier = await opened(directory, spider)
+    began = time.perf_counter()
+    for first in range(0, pending, FILL):
+        records = [record(spider, number, lanes) for number in range(first, min(first + FILL, pending))]
+        await frontier.claim_many([each.fingerprint for each in records if each.fingerprint])
+        await frontier.push_many(records)
+    print(f"filled: {pending / (time.perf_counter() - began):,.0f} requests/s")
+    await job.aclose()
+
+
+async def measure(directory: str, pages: int, batch: int) -> None:
+    """Open a filled job and work on it."""
+    spider = Pages()
+    began = time.perf_counter()
+    job, frontier = await opened(directory, spider)
+    print(f"start-up: {time.perf_counter() - began:.2f} s; {frontier.statistics()}; {rss():,.0f} MB")
+    lanes = frontier.lanes()
+    numbers = count(frontier.statistics().seen)
+    before = time.perf_counter(), time.process_time(), job.commits.transactions
+    for first in range(0, pages, batch):
+        leases: list[Record] = []
+        for lane in (lanes[(first + i) % len(lanes)] for i in range(min(batch, len(lanes)))):
+            leases += await frontier.lease_many(lane, max(1, batch // len(lanes)))
+        async with trio.open_nursery() as nursery:
+            for lease in leases:
+                nursery.start_soon(page, frontier, lease, record(spider, next(numbers), len(lanes)))
+        job.outbox_done(job.outbox_end)
+    seconds, cpu = time.perf_counter() - before[0], time.process_time() - before[1]
+    transactions = job.commits.transactions - before[2]
+    print(
+        f"taken and given: {pages / seconds:,.0f} requests/s ({cpu / pages * 1e6:.0f} µs of CPU each,"
+        f" {pages / transactions:.1f} a transaction); {rss():,.0f} MB"
+    )
+    began = time.perf_counter()
+    await job.aclose()
+    print(f"closing: {time.perf_counter() - began:.2f} s; most memory: {rss():,.0f} MB")
+
+
+async def page(frontier: SqliteFrontier, lease: Record, child: Record) -> None:
+    """What a page does to its frontier."""
+    if child.fingerprint and await frontier.claim_many([child.fingerprint]) == [True]:
+        await frontier.acknowledge(lease, [child], [b"i" * 100])
+
+
+def rss() -> float:
+    """The most memory that this process has had, in MB: ``getrusage`` would count its parent's too."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+    return int(status["VmHWM"].split()[0]) / 1024
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pending", type=float, default=5e6, help="requests that are stored")
+    parser.add_argument("--lanes", type=int, default=1000, help="hosts that they are on")
+    parser.add_argument("--pages", type=int, default=50_000, help="requests that are taken and given")
+    parser.add_argument("--batch", type=int, default=1000, help="so many at once")
+    parser.add_argument("--keep", help="a directory to fill, or to use as it is if it is filled")
+    parser.add_argument("--measure", metavar="DIR", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        trio.run(measure, given.measure, given.pages, given.batch)
+        return
+    directory = given.keep or tempfile.mkdtemp(prefix="trawl-frontier-")
+    try:
+        trio.run(fill, directory, int(given.pending), given.lanes)
+        subprocess.run([sys.executable, __file__, *sys.argv[1:], "--measure", directory], check=True)
+    finally:
+        if not given.keep:
+            shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""A job looked at from outside: what it holds, what failed, and what is pending, as lines.
+
+Looking needs no lock and disturbs nobody: it reads the last transaction of a process that is at work. Queueing what
+failed again takes the lock. These functions block, and know no spider: callbacks stay names.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+
+from trawl.errors import JobError
+from trawl.frontier.exact import portable
+from trawl.frontier.lock import JobLock, owner_of
+from trawl.frontier.records import StoredRecord, pack, unpack
+from trawl.frontier.schema import connect, connect_to_read
+from trawl.frontier.sqlite import LEASES
+from trawl.frontier.trouble import job_error
+from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT
+from trawl.throttling.givingup import ADMITTED_AT
+
+__all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "look_at", "requeue_failed"]
+
+AT_ONCE = 1000
+"""Rows of one reading: a long one would keep the log of a process that is at work from being shortened."""
+
+_HISTORY = ("retry_times", "redirect_times", "redirect_urls", "redirect_reasons", REFUSED_AT, BAD_PAGE)
+"""What the meta of a request that failed remembers of its tries."""
+
+
+@attrs.frozen
+class OldestLease:
+    """The request that was leased first of those that are leased.
+
+    Attributes:
+        url: Its URL.
+        since_utc: When it was leased.
+    """
+
+    url: str
+    since_utc: datetime
+
+
+@attrs.frozen
+class Failure:
+    """A request that ended in an error.
+
+    Attributes:
+        url: Its URL.
+        reason: Why it failed, in a sentence.
+        failed_utc: When.
+    """
+
+    url: str
+    reason: str
+    failed_utc: datetime
+
+
+@attrs.frozen(kw_only=True)
+class JobReport:
+    """What a job holds, as of its last transaction.
+
+    Attributes:
+        directory: Where it is.
+        owner: The process that is at work on it; 0 where it is not told; None: nobody is.
+        pending: Requests that have not ended, leased ones included.
+        leased: Of these, how many are leased; they come back when nobody is at work on it.
+        oldest_lease: The one that was leased first; None: none is.
+        failed: Requests that ended in an error, and can be queued again.
+        seen: Fingerprints ever seen.
+        items: Items that are not written to the feeds yet.
+        scopes: Pending requests by throttling scope, the most first; one of several scopes counts for each.
+        kept: What is kept beside the frontier, by its name.
+    """
+
+    directory: Path
+    owner: int | None
+    pending: int
+    leased: int
+    oldest_lease: OldestLease | None
+    failed: int
+    seen: int
+    items: int
+    scopes: Sequence[tuple[str, int]]
+    kept: Mapping[str, bytes]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process is at work on it."""
+        return self.owner is not None
+
+
+def look_at(directory: str | PathLike[str]) -> JobReport:
+    """What the job in ``directory`` holds.
+
+    Raises:
+        JobError: It is damaged, of a newer version, or can't be read.
+        UsageError: There is no job.
+    """
+    path = Path(directory)
+    with _reading(path) as connection:
+        connection.execute("BEGIN")  # one state of it, whatever is written meanwhile
+        kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
+        lanes = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
+        leased, oldest = _leases(connection, kept.get(LEASES, b""))
+        return JobReport(
+            directory=path,
+            owner=owner_of(path),
+            pending=sum(count for _, count in lanes),
+            leased=leased,
+            oldest_lease=oldest,
+            failed=_count(connection, "failed"),
+            seen=_count(connection, "seen"),
+            items=_count(connection, "outbox"),
+            scopes=_scopes(connection, lanes),
+            kept=kept,
+        )
+
+
+def failures(directory: str | PathLike[str], most: int) -> list[Failure]:
+    """The latest ``most`` requests that failed, the latest first.
+
+    Raises:
+        JobError: It is damaged, of a newer version, or can't be read.
+        UsageError: There is no job.
+    """
+    statement = "SELECT record, reason, failed_at FROM failed ORDER BY failed_at DESC, ord LIMIT ?"
+    with _reading(Path(directory)) as connection:
+        return [
+            Failure(unpack(record).url, reason, datetime.fromtimestamp(failed_at, UTC))
+            for record, reason, failed_at in connection.execute(statement, (most,))
+        ]
+
+
+def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
+    """Queue the requests again that failed, each in its old place and with all its tries before it; how many.
+
+    Args:
+        directory: The job's directory.
+        now_utc: The wall time: a host that was given up before may be asked again.
+
+    Raises:
+        JobError: A process is at work on it; it is damaged, of a newer version, or can't be written.
+        UsageError: There is no job.
+    """
+    path = Path(directory)
+    with _reading(path):  # there is one: connect() would make it
+        pass
+    lock = JobLock(path)
+    try:
+        with _mapped(path), closing(connect(path)[0]) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            rows = connection.execute("SELECT ord, lane, record FROM failed ORDER BY ord")
+            queued = connection.executemany(
+                "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)",
+                (_afresh(order, lane, unpack(record), now_utc.timestamp()) for order, lane, record in rows),
+            ).rowcount
+            connection.execute("DELETE FROM failed")
+            connection.execute("COMMIT")
+            return max(queued, 0)
+    finally:
+        lock.release()
+
+
+def export_pending(directory: str | PathLike[str]) -> Iterator[bytes]:
+    """Each pending request as a line of JSON, in the order of coming. What JSON does not know is written as text.
+
+    Raises:
+        JobError: It is damaged, of a newer version, or can't be read.
+        UsageError: There is no job.
+    """
+    last = -(2**63)
+    statement = "SELECT ord, record FROM request WHERE ord > ? ORDER BY ord LIMIT ?"
+    with _reading(Path(directory)) as connection:
+        while rows := connection.execute(statement, (last, AT_ONCE)).fetchall():
+            last = rows[-1][0]
+            yield from (_line(unpack(record)) for _, record in rows)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    with _mapped(path), closing(connect_to_read(path)) as connection:
+        yield connection
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise job_error(path, error) from error
+    except (ValueError, TypeError) as error:
+        raise JobError(f"job {path}: what is stored in it can't be read: {error}", str(path)) from error
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    count: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return count
+
+
+def _leases(connection: sqlite3.Connection, told: bytes) -> tuple[int, OldestLease | None]:
+    if not told:
+        return 0, None
+    leased, order, since = msgspec.msgpack.decode(told, type=tuple[int, int, float])
+    row = connection.execute("SELECT record FROM request WHERE ord = ?", (order,)).fetchone()
+    if row is None:
+        return leased, None
+    return leased, OldestLease(unpack(row[0]).url, datetime.fromtimestamp(since, UTC))
+
+
+def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
+    """Counts by scope: the records of a lane have the same."""
+    counts: Counter[str] = Counter()
+    for lane, count in lanes:
+        (record,) = connection.execute("SELECT record FROM request WHERE lane = ? LIMIT 1", (lane,)).fetchone()
+        for scope, _ in unpack(record).scopes:
+            counts[scope] += count
+    return counts.most_common()
+
+
+def _afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
+    """The row of a request that failed and is queued again, as if it had never been tried."""
+    meta = {key: value for key, value in (stored.meta or {}).items() if key not in _HISTORY}
+    again = msgspec.structs.replace(
+        stored,
+        meta=portable(meta | {ADMITTED_AT: now}, "meta"),
+        cb_kwargs=portable(stored.cb_kwargs, "cb_kwargs"),
+        cookies=portable(stored.cookies, "cookies"),
+        until=None,
+        wait=0.0,
+    )
+    return order, lane, -stored.priority, -stored.share, pack(again)
+
+
+def _line(stored: StoredRecord) -> bytes:
+    until = None if stored.until is None else datetime.fromtimestamp(stored.until, UTC)
+    values = {
+        "url": stored.url,
+        "method": stored.method,
+        "priority": stored.priority,
+        "depth": stored.depth,
+        "callback": stored.callback,
+        "errback": stored.errback,
+        "scopes": [scope for scope, _ in stored.scopes],
+        "not_before": until,
+        "dont_filter": stored.dont_filter,
+        "headers": stored.headers,
+        "cookies": stored.cookies,
+        "body": stored.body,
+        "meta": stored.meta,
+        "cb_kwargs": stored.cb_kwargs,
+    }
+    shown = {key: value for key, value in values.items() if value is not None and value is not False}
+    try:
+        return msgspec.json.encode(shown)
+    except (TypeError, ValueError, OverflowError):
+        return msgspec.json.encode(_plain(shown))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for, as text: a key that is a tuple, an integer of 70 bits."""
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else repr(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError):
+        return str(value)
+    return value
