@@ -13,6 +13,7 @@
           NameNotResolved            the host's name has no address
           TLSFailed                  the handshake failed or the certificate was refused
         ConnectTimeout               no connection within the connect timeout
+        ProxyFailed                  a proxy was not reached, or would not reach the host
         ReadTimeout                  nothing came for the read timeout
         DownloadTimeout              the whole of it took longer than DOWNLOAD_TIMEOUT
         ResponseBroken               closed early, wrong length, not HTTP, endless headers
@@ -53,6 +54,7 @@ __all__ = [
     "JobError",
     "NameNotResolved",
     "NotConfigured",
+    "ProxyFailed",
     "ReadTimeout",
     "RequestInvalid",
     "ResponseBroken",
@@ -170,6 +172,18 @@ class TLSFailed(ConnectFailed):
 
 class ConnectTimeout(DownloadError):
     """No connection within the connect timeout."""
+
+
+class ProxyFailed(DownloadError):
+    """No connection through a proxy: it was not reached, refused us, or could not reach the host.
+
+    Attributes:
+        is_of_proxy: Whether the proxy itself is at fault; False: it works, but the host was not to be reached.
+    """
+
+    def __init__(self, cause: str, *, is_of_proxy: bool, url: str = "", method: str = "GET") -> None:
+        super().__init__(cause, url=url, method=method)
+        self.is_of_proxy: bool = is_of_proxy
 
 
 class ReadTimeout(DownloadError):

@@ -8,13 +8,26 @@ from trawl.transport.base import OnSent, Transport
 from trawl.transport.settings import TransportSettings
 
 if TYPE_CHECKING:
+    from trawl.transport.choice import ChosenTransport
     from trawl.transport.http11 import Http11Transport
     from trawl.transport.httpx_ import HTTP11Transport, HttpxTransport
 
-__all__ = ["HTTP11Transport", "Http11Transport", "HttpxTransport", "OnSent", "Transport", "TransportSettings"]
+__all__ = [
+    "ChosenTransport",
+    "HTTP11Transport",
+    "Http11Transport",
+    "HttpxTransport",
+    "OnSent",
+    "Transport",
+    "TransportSettings",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ChosenTransport":
+        from trawl.transport.choice import ChosenTransport  # noqa: PLC0415 - a simulated crawl needs no wire
+
+        return ChosenTransport
     if name == "Http11Transport":
         from trawl.transport.http11 import Http11Transport  # noqa: PLC0415 - a simulated crawl needs no wire
 

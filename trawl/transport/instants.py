@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import trio
 
 from trawl.http import Outcome
@@ -11,25 +14,58 @@ __all__ = ["Instants"]
 
 
 class Instants:
-    """Notes the instants of one exchange, and tells that the request goes to the wire."""
+    """Notes the instants of one exchange, and tells that the request goes to the wire.
 
-    __slots__ = ("_is_new", "_on_sent", "_outcome")
+    What httpcore says to a proxy before that (``CONNECT``) is not the request.
+
+    Attributes:
+        is_new: A connection was opened for it.
+        has_sent: It has gone to the wire.
+    """
+
+    __slots__ = ("_close", "_is_connect", "_on_sent", "_outcome", "has_sent", "is_new")
 
     def __init__(self, outcome: Outcome, on_sent: OnSent) -> None:
         self._outcome = outcome
         self._on_sent = on_sent
-        self._is_new = False
+        self._is_connect = False
+        self._close: Callable[[], None] | None = None
+        self.is_new: bool = False
+        self.has_sent: bool = False
 
-    async def __call__(self, event: str, details: object) -> None:
+    @property
+    def is_stale(self) -> bool:
+        """Whether it was sent on a connection that had been idle, and nothing came back."""
+        return not self.is_new and self.has_sent and self._outcome.first_byte_at is None
+
+    async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
         """Called by httpcore as things happen."""
+        where, _, what = event.partition(".")
         outcome = self._outcome
-        if event == "connection.connect_tcp.started":
-            self._is_new = True
+        if what == "connect_tcp.started":
+            self.is_new = True
             outcome.started_at = trio.current_time()
-        elif event == "http11.send_request_headers.started":
-            outcome.sent_at = trio.current_time()
-            if not self._is_new:
-                outcome.started_at = outcome.sent_at
-            self._on_sent()
-        elif event == "http11.receive_response_headers.complete":
+        elif what == "connect_tcp.complete" and where == "socks":
+            self._close = details["return_value"].close
+        elif what == "setup_socks5_connection.complete":
+            self._close = None
+        elif what == "send_request_headers.started":
+            self._is_connect = details["request"].method == b"CONNECT"
+            if not self._is_connect:
+                self._sent()
+        elif what == "receive_response_headers.complete" and not self._is_connect:
             outcome.first_byte_at = trio.current_time()
+
+    def end(self) -> None:
+        """Close what httpcore leaves open: a connection to a SOCKS proxy that would not do what it was asked."""
+        if self._close is not None:
+            self._close()
+
+    def _sent(self) -> None:
+        self.has_sent, outcome = True, self._outcome
+        if outcome.sent_at is not None:  # it goes again
+            return
+        outcome.sent_at = trio.current_time()
+        if not self.is_new:
+            outcome.started_at = outcome.sent_at
+        self._on_sent()

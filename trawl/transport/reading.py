@@ -115,7 +115,10 @@ class Reading:
         httpcore shows what its parser has left to nobody, and would read it as the next response.
         """
         connection: Any = getattr(getattr(self._answer.stream, "_stream", None), "_connection", None)
-        left, _ = connection._h11_state.trailing_data
+        state = getattr(connection, "_h11_state", None)
+        if state is None:  # HTTP/2 frames its bodies
+            return None
+        left, _ = state.trailing_data
         if not left:
             return None
         stream.is_spoilt = True

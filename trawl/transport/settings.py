@@ -65,6 +65,12 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     download_keepalive_timeout: Annotated[
         float, Meta(ge=0, title="s", description="How long an idle connection is kept for the next request.")
     ] = 30.0
+    http2_enabled: Annotated[
+        bool,
+        Meta(
+            description="Offer HTTP/2 to `https` servers; needs the `http2` extra. HTTP/1.1 takes less of our own time."
+        ),
+    ] = False
     compression_enabled: Annotated[
         bool, Meta(description="Ask for compressed bodies and decompress them; if False they come as they were sent.")
     ] = True

@@ -15,7 +15,7 @@ __all__ = ["Target", "wire_fields"]
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-_FRAMING = frozenset({"content-length", "transfer-encoding", "host"})
+_FRAMING = frozenset({"content-length", "transfer-encoding", "host", "proxy-authorization"})
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(:[0-9]*)?")  # RFC 9112, 3.2
 _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 

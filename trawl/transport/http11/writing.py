@@ -10,7 +10,7 @@ from trawl.transport.target import Target, wire_fields
 
 __all__ = ["Message", "chunk", "head_bytes", "message_of"]
 
-_FRAMING = frozenset({"content-length", "transfer-encoding", "host"})
+_FRAMING = frozenset({"content-length", "transfer-encoding", "host", "proxy-authorization"})
 _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 
 _UNUSUAL = frozenset({"host", "connection", "expect"})

@@ -1,0 +1,73 @@
+"""Which wire a request goes over: our own, or httpx's for what ours does not speak."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Coroutine
+from importlib.util import find_spec
+from typing import Any
+
+from trawl.addresses import AddressGuard
+from trawl.errors import SettingsError
+from trawl.http import Outcome, Request
+from trawl.transport.base import OnSent, Transport
+from trawl.transport.dial import Resolve
+from trawl.transport.http11 import Http11Transport
+from trawl.transport.settings import TransportSettings
+
+__all__ = ["ChosenTransport"]
+
+
+class ChosenTransport:
+    """Sends each request over the wire that can: HTTP/1.1 over our own, through proxies and HTTP/2 over httpx's.
+
+    A request has a proxy if ``request.meta["proxy"]`` names one. HTTP/2 is offered to ``https`` servers where
+    ``HTTP2_ENABLED`` says so.
+
+    Args:
+        settings: Limits, and whether HTTP/2 is offered.
+        resolve: Looks names up; None: as the system does, in threads.
+        ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
+        guard: Says which addresses may be connected to; None: all.
+
+    Raises:
+        SettingsError: HTTP/2 is wanted, and what it needs is not installed.
+    """
+
+    def __init__(
+        self,
+        settings: TransportSettings,
+        *,
+        resolve: Resolve | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        guard: AddressGuard | None = None,
+    ) -> None:
+        if settings.http2_enabled and find_spec("h2") is None:
+            words = "HTTP2_ENABLED needs the http2 extra: pip install 'trawl-crawler[http2]'"
+            raise SettingsError(words, "HTTP2_ENABLED")
+        self._settings = settings
+        self._options: dict[str, Any] = {"resolve": resolve, "ssl_context": ssl_context, "guard": guard}
+        self._own = Http11Transport(settings, **self._options)
+        self._other: Transport | None = None
+
+    def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:
+        """Send ``request`` once and read the whole response; what goes wrong is the outcome's error.
+
+        Cancelling drops the connection. Always a checkpoint.
+        """
+        if request.meta_get("proxy") or (self._settings.http2_enabled and request.url.startswith("https:")):
+            return self._httpxs().send(request, on_sent)
+        return self._own.send(request, on_sent)  # no coroutine of its own: this is every page
+
+    async def aclose(self) -> None:
+        """Close every connection. Safe to call twice; does not wait for the peers."""
+        if self._other is not None:
+            await self._other.aclose()
+        await self._own.aclose()
+
+    def _httpxs(self) -> Transport:
+        if self._other is None:
+            from trawl.transport.httpx_ import HttpxTransport  # noqa: PLC0415 - few crawls need it
+
+            self._other = HttpxTransport(self._settings, **self._options)
+        return self._other

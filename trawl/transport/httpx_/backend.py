@@ -1,0 +1,153 @@
+"""Connections of ours under httpcore (what httpx itself sends with).
+
+Theory of operation: httpcore speaks HTTP and keeps connections. What it reads from and writes to is a stream of ours,
+and that gives four things it has no option for: names are looked up by our own resolver, connecting and the handshake
+share one time limit, a body that is refused ends by the stream refusing to be read (so no generator is left half-read),
+and a connection on which too much came is never used again.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+import httpcore
+import trio
+
+from trawl.addresses import AddressGuard
+from trawl.transport.dial import Resolve, dial
+
+__all__ = ["Backend"]
+
+_HTTP = b"HTTP/"
+"""What every answer begins with (RFC 9112, 4)."""
+
+
+class Backend(httpcore.AsyncNetworkBackend):
+    """Opens our streams for httpcore.
+
+    Args:
+        resolve: Looks names up.
+        guard: Says which addresses may be connected to; None: all.
+    """
+
+    def __init__(self, resolve: Resolve, guard: AddressGuard | None) -> None:
+        self._resolve = resolve
+        self._guard = guard
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """A connection to ``host``; its handshakes belong to ``timeout``. Always a checkpoint.
+
+        Raises:
+            httpcore.ConnectTimeout: Not in time.
+            httpcore.ConnectError: Nobody answered, or the name has no address.
+        """
+        deadline = trio.current_time() + (inf if timeout is None else timeout)
+        try:
+            with trio.fail_at(deadline):
+                stream = await dial(host, port, self._resolve, self._guard)
+            peer: str = stream.socket.getpeername()[0]
+        except trio.TooSlowError as error:
+            raise httpcore.ConnectTimeout from error
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        return _Stream(stream, stream.socket, peer, deadline)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait. Always a checkpoint."""
+        await trio.sleep(seconds)
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection as httpcore wants it, closed without waiting for the peer."""
+
+    def __init__(self, stream: trio.abc.Stream, sock: trio.socket.SocketType, peer: str, deadline: float) -> None:
+        self._stream = stream
+        self._socket = sock
+        self._peer = peer
+        self._deadline = deadline
+        self._is_refused = False
+        self._is_start = False
+        self.is_spoilt = False
+
+    def refuse(self) -> None:
+        """Read nothing more: the rest of the response is not wanted."""
+        self._is_refused = True
+
+    def close(self) -> None:
+        """Close it at once, without a word to the peer."""
+        self._socket.close()
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._is_refused:
+            await trio.lowlevel.checkpoint()
+            raise httpcore.ReadError("refused")
+        try:
+            with trio.fail_at(self._until(timeout)):
+                data = bytes(await self._stream.receive_some(max_bytes))
+        except trio.TooSlowError as error:
+            raise httpcore.ReadTimeout from error
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise httpcore.ReadError(str(error)) from error
+        if self._is_start:
+            self._is_start = False
+            if data and not data.startswith(_HTTP[: len(data)]):
+                # The parser would wait for the end of the headers, which another protocol may never send.
+                raise httpcore.RemoteProtocolError(f"illegal start: {data[:50]!r}")
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not buffer:
+            return
+        self._is_start = True
+        try:
+            with trio.fail_at(self._until(timeout)):
+                await self._stream.send_all(buffer)
+        except trio.TooSlowError as error:
+            raise httpcore.WriteTimeout from error
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise httpcore.WriteError(str(error)) from error
+
+    def _until(self, timeout: float | None) -> float:
+        """When a wait ends; what httpcore says to a SOCKS proxy, without any limit, belongs to connecting."""
+        return self._deadline if timeout is None else trio.current_time() + timeout
+
+    async def aclose(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        name = server_hostname and server_hostname.strip("[]").rstrip(".")
+        # https_compatible: no wait for the peer's goodbye, which web servers don't send.
+        secure = trio.SSLStream(self._stream, ssl_context, server_hostname=name, https_compatible=True)
+        try:
+            try:
+                with trio.fail_at(self._deadline):
+                    await secure.do_handshake()
+            except BaseException:
+                await trio.aclose_forcefully(self._stream)
+                raise
+        except trio.TooSlowError as error:
+            raise httpcore.ConnectTimeout from error
+        except trio.BrokenResourceError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        return _Stream(secure, self._socket, self._peer, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":  # asked before reuse: readable means closed, or that something came unasked
+            return self.is_spoilt or self._is_refused or self._socket.is_readable()
+        if info == "ssl_object":  # asked for what ALPN has chosen, which Trio's streams tell as well
+            return self._stream if isinstance(self._stream, trio.SSLStream) else None
+        if info == "server_addr":
+            return self._peer
+        return None
