@@ -13,7 +13,7 @@ import trio
 
 from trawl.engine.state import State
 from trawl.engine.turn import Waiter
-from trawl.frontier import Amounts, Frontier, Record, Scopes
+from trawl.frontier import Amounts, Frontier, MemoryFrontier, Record, Scopes
 from trawl.http import Request, Response, fingerprint
 from trawl.observe import Stats
 from trawl.scheduler import Admission, Entry, Heads
@@ -29,7 +29,11 @@ Prepare = Callable[[Request, Response | None], None]
 
 
 class Intake:
-    """Admission of one crawl: the rules, the seen set, the scopes and the frontier behind one call."""
+    """Admission of one crawl: the rules, the seen set, the scopes and the frontier behind one call.
+
+    Attributes:
+        never_waits: No call here waits for anything, so none can be cancelled half-way.
+    """
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class Intake:
         self._is_durable = is_durable
         self._abandoned: list[Record] = []
         self._prepare = prepare
+        self.never_waits: bool = isinstance(frontier, MemoryFrontier) and throttle.charging.never_waits
 
     async def push(
         self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None

@@ -122,18 +122,26 @@ class Reading:
                     output = await anext(started)
                 except StopAsyncIteration:
                     break
-                with self._shields.shielded():
-                    if isinstance(output, Request):
-                        self._permits -= 1
-                        if not self._permits:
-                            self._may_read = trio.Event()
+                if isinstance(output, Request):
+                    self._permits -= 1
+                    if not self._permits:
+                        self._may_read = trio.Event()
+                    if self._intake.never_waits:  # nothing is awaited: a scope of the user's can't cancel it
                         await self._intake.push([output], depth=0, is_start=True)
-                    elif not outputs.take_nowait(output):
-                        await outputs.take(output)
-                    await trio.lowlevel.checkpoint()
+                        continue
+                await self._take(output, outputs)
         if self._beginning is not None:
             with self._shields.shielded():
                 await self._beginning.end(outlet.given())
+
+    async def _take(self, output: object, outputs: Outputs) -> None:
+        """Take what may have to wait, whatever scopes the user's generator has open; a checkpoint."""
+        with self._shields.shielded():
+            if isinstance(output, Request):
+                await self._intake.push([output], depth=0, is_start=True)
+            elif not outputs.take_nowait(output):
+                await outputs.take(output)
+            await trio.lowlevel.checkpoint()
 
     def _failed(self, failure: BaseException) -> None:
         for leaf in culprits(failure):

@@ -40,6 +40,11 @@ class Charging:
         self._names_scopes = is_overridden(manager, "get_scopes") and hasattr(manager, "get_scopes")
         self._addresses: dict[str, str] = {}
 
+    @property
+    def never_waits(self) -> bool:
+        """Whether the answer is always known at once."""
+        return not self._names_scopes and self._address_of is None
+
     def of_nowait(self, request: Request) -> Charges | None:
         """What a request is charged to, without asking a user's manager; None: :meth:`of` has to.
 

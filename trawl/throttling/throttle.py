@@ -89,7 +89,7 @@ class Throttle:
             if isinstance(each, ThrottlingManager):
                 each.bind(self)
         by_address = resolve if settings.concurrent_requests_per_ip else None
-        self._charging = Charging(self._manager, self._table.kinds, by_address)
+        self.charging: Charging = Charging(self._manager, self._table.kinds, by_address)
         self._asking = Asking(self._manager, self._default)
         self._due: list[tuple[float, int, str]] = []
         self._armings = 0
@@ -122,7 +122,7 @@ class Throttle:
             TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
             ValueError: An id in it is empty, or an amount negative.
         """
-        charges = self._charging.of_nowait(request)
+        charges = self.charging.of_nowait(request)
         if charges and self._given_up:
             self._given_up.admit(request, charges, self.utc())
         return charges
@@ -135,7 +135,7 @@ class Throttle:
             ValueError: An id is empty, or an amount negative.
             Exception: Whatever the manager raises.
         """
-        charges = await self._charging.of(request)
+        charges = await self.charging.of(request)
         if charges and self._given_up:
             self._given_up.admit(request, charges, self.utc())
         return charges
@@ -191,7 +191,7 @@ class Throttle:
 
     async def own_scope(self, request: Request) -> str:
         """What a request is charged to by default: its host, or that host's address (I05)."""
-        return await self._charging.own_scope(request)
+        return await self.charging.own_scope(request)
 
     def utc(self) -> datetime:
         """Wall time of the outcome that is being heard."""
@@ -327,7 +327,7 @@ class Throttle:
         settings = self.settings
         if not settings.throttling_robotstxt_obey or not 0.0 < delay < math.inf:
             return
-        id = self._charging.scope_of_host(host_scope)
+        id = self.charging.scope_of_host(host_scope)
         self._crawl_delays[id] = min(delay, settings.throttling_robotstxt_max_delay)
         while len(self._crawl_delays) > settings.throttling_scope_limit:
             del self._crawl_delays[next(iter(self._crawl_delays))]
@@ -365,7 +365,7 @@ class Throttle:
 
     def items(self, request: Request, count: int, now: float) -> None:
         """Note how many items a response gave (H16)."""
-        scope = self._table.get(self._charging.scope_of_host(host_scope(request.url)))
+        scope = self._table.get(self.charging.scope_of_host(host_scope(request.url)))
         if scope is not None:
             self.alarms.items(scope.policy, count)
 
