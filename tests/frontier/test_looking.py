@@ -119,7 +119,7 @@ async def test_what_is_pending_comes_out_as_lines_of_json(tmp_path: Path, autoju
         "callback": "parse",
         "scopes": ["a.example"],
     }
-    assert lines[1]["meta"] == {"(1, 2)": [3], "big": str(2**70), "when": "2026-06-01T12:00:00Z"}
+    assert lines[1]["meta"] == {"(1, 2)": [3], "big": 2**70, "when": "2026-06-01T12:00:00Z"}
     assert (lines[1]["body"], lines[1]["not_before"]) == ("/w==", "2026-06-01T12:01:00Z")
     await job.aclose()
 

@@ -267,7 +267,7 @@ def _line(stored: StoredRecord) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no form for, as text: a key that is a tuple, an integer of 70 bits."""
+    """What JSON has no form for, as text: a key that is a tuple."""
     if isinstance(value, dict):
         return {key if isinstance(key, str) else repr(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
