@@ -412,3 +412,13 @@ async def test_closing_twice_is_closing_once_and_a_cancelled_closing_closes(tmp_
     await job.aclose()
     async with opened(tmp_path) as again:
         assert again.kept["a"] == b"1"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions as Unix has them")
+async def test_a_new_job_is_for_its_owner_only(tmp_path: Path) -> None:
+    async with opened(tmp_path / "job"):
+        assert (tmp_path / "job").stat().st_mode & 0o077 == 0
+    shared = tmp_path / "shared"
+    shared.mkdir(0o755)
+    async with opened(shared):
+        assert shared.stat().st_mode & 0o777 == 0o755  # a directory that is there is left as it is

@@ -241,7 +241,7 @@ class _Opened:
 def _make(directory: Path) -> None:
     """Have the directory there, and nothing in it that is not a job's."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(0o700, parents=True, exist_ok=True)  # requests hold cookies, tokens and passwords
         strangers = [path.name for path in directory.iterdir() if path.name != LOCK_NAME]
     except FileExistsError as error:
         raise UsageError(f"job {directory}: it is no directory") from error

@@ -60,6 +60,7 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("dupefilter_filtered", "seen before"),
         ("offsite_filtered", "offsite"),
         ("robots_forbidden", "refused by robots.txt"),
+        ("private_addresses_refused", "at a private address"),
         ("scheme_filtered", "not http or https"),
         ("depth_filtered", "too deep"),
         ("urllength_filtered", "URL too long"),
