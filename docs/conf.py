@@ -17,6 +17,7 @@ copyright = "the trawl developers"
 extensions = [
     "api_reference",
     "myst_parser",
+    "scrapy_settings",
     "settings_reference",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",

@@ -87,13 +87,13 @@ class Page:
         before = dict(self._namespace)
         output = io.StringIO()
         with redirect_stdout(output):
-            exec(compile(block.text, f"<block at line {block.line}>", "exec"), self._namespace)
+            exec(compile(block.text, f"<block at line {block.line}>", "exec", dont_inherit=True), self._namespace)
             new = {name: value for name, value in self._namespace.items() if before.get(name, ...) is not value}
             self._settings(block, new)
             for name, value in new.items():
                 if name.startswith("test_"):
                     self._test(value)
-                elif isinstance(value, type) and issubclass(value, trawl.Spider) and "simulate(" not in block.text:
+                elif _is_spider(value) and "simulate(" not in block.text:
                     crawled(value)
         self.printed = output.getvalue()
 
@@ -133,6 +133,11 @@ class Page:
     def _text(self, block: Block) -> None:
         if block.follows and self.printed:
             assert block.text == self.printed, f"the block before line {block.line} prints:\n{self.printed}"
+
+
+def _is_spider(value: object) -> bool:
+    """Whether a page has made a spider, or only imported a kind of them."""
+    return isinstance(value, type) and issubclass(value, trawl.Spider) and bool(value.name)
 
 
 def valid(source: str, values: Mapping[str, Any]) -> None:

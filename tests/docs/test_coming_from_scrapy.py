@@ -1,0 +1,55 @@
+"""What *Coming from Scrapy* says of names is so."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import trawl
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "howto" / "coming-from-scrapy.md").read_text("utf-8")
+SOURCE = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "trawl").rglob("*.py")))
+META = [row for row in re.findall(r"^\| (`.*) \| (.*) \|$", TEXT.partition("## The keys of `meta`")[2], re.M) if row]
+
+
+def keys(meaning: str) -> list[str]:
+    (row,) = [keys for keys, words in META if words.startswith(meaning)]
+    return re.findall(r"`(\w+)`", row)
+
+
+@pytest.mark.parametrize("key", [*keys("obeyed"), *keys("told"), *keys("only here")])
+def test_a_key_of_meta_that_means_something_is_in_the_code(key: str) -> None:
+    assert f'"{key}"' in SOURCE
+
+
+@pytest.mark.parametrize("key", keys("not looked at"))
+def test_a_key_of_meta_that_means_nothing_is_not(key: str) -> None:
+    assert f'"{key}"' not in SOURCE
+
+
+@pytest.mark.parametrize("name", ["spiders", "linkextractors", "http", "exceptions", "selector", "items"])
+def test_a_module_is_where_the_changed_import_line_looks_for_it(name: str) -> None:
+    assert getattr(trawl, name) is import_module(f"trawl.{name}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Spider", "CrawlSpider", "SitemapSpider", "XMLFeedSpider", "CSVFeedSpider", "Rule", "LinkExtractor"),
+        *("Request", "FormRequest", "Response", "Selector", "Item", "Field", "run", "crawl", "open_crawl"),
+    ],
+)
+def test_a_name_is_there(name: str) -> None:
+    assert name in trawl.__all__
+    assert getattr(trawl, name) is not None
+
+
+def test_the_errors_that_it_names_are_there() -> None:
+    exceptions = import_module("trawl.exceptions")
+    for name in ("NameNotResolved", "DownloadTimeout", "ConnectTimeout", "HttpError", "CloseSpider", "DropItem"):
+        assert name in TEXT
+        assert issubclass(getattr(exceptions, name), Exception)
