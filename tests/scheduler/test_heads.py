@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,3 +111,33 @@ async def test_f12_the_second_best_that_came_late_goes_before_what_is_leased() -
     assert await lanes.send_one() == "0"
     await lanes.push(("better", 1, 0.0), ("best", 2, 0.0))  # the best is leased ahead, the other stays behind it
     assert await drained(lanes) == ["best", "better", *[str(i) for i in range(1, LOW + 1)]]
+
+
+async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trawl.scheduler.heads.IN_ALL", 400)
+    lanes = 100
+    frontier = MemoryFrontier()
+    chooser = Chooser(lambda id, now: Scope(id, Limits(concurrency=1)), places=1)
+    heads = Heads(frontier, chooser, entry_of)
+    hosts = [f"{i}.example" for i in range(lanes)]
+    for _ in range(6):
+        records = [Record(Request(f"http://{host}/"), ((host, None),), f"http://{host}") for host in hosts]
+        await frontier.push_many(records)
+    heads.restored(frontier.lanes())
+    await heads.refill(0.0)
+    assert frontier.statistics().leased <= 400
+    assert all(1 <= chooser.buffered(lane) <= 4 for lane in frontier.lanes())
+    sent = 0
+    while True:
+        if heads.are_wanted:
+            await heads.refill(0.0)
+        entry = chooser.grant(0.0)
+        if not isinstance(entry, Entry):
+            break
+        sent += 1
+        heads.granted(entry.lease.lane_key())
+        chooser.sent(entry, 0.0)
+        chooser.give_back(entry, 0.0)
+    assert sent == 6 * lanes

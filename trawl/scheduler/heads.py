@@ -23,6 +23,10 @@ MOST = 32
 LOW = 8
 """A lane with fewer is filled up again, in one call."""
 
+IN_ALL = 16_384
+"""Requests leased ahead for all lanes: of many lanes each gets fewer, and at least one (on 50,000 lanes, 32 each would
+be more than a gigabyte)."""
+
 
 class Aside(Protocol):
     """Where records go that need not be sent."""
@@ -101,6 +105,9 @@ class Heads:
             return 0
         buffered = self._chooser.buffered(lane)
         if buffered < LOW:
-            return MOST - buffered
+            lanes = len(self._chooser.lanes) + len(self._hungry)
+            most = MOST if lanes * MOST <= IN_ALL else max(1, IN_ALL // lanes)
+            if most == MOST or buffered < (most + 3) // 4:
+                return most - buffered
         head = self._chooser.head(lane)
         return 1 if head is None or best < head else 0
