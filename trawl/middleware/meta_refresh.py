@@ -73,7 +73,7 @@ def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float | None
 
     head = response.text[:HEAD_BYTES]
     try:
-        delay, url = get_meta_refresh(head, response.url, "utf-8", ignored)
+        delay, url = get_meta_refresh(head, response.base_url, "utf-8", ignored)
         if delay is None or url is None or not math.isfinite(delay):
             return None, None
         return max(0.0, delay), response.urljoin(url)
