@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,8 @@ import attrs
 
 from benchmarks.bench import Row
 from benchmarks.figures import Figure
+from benchmarks.peers import PEERS, version_of
+from benchmarks.site import nginx
 
 __all__ = ["Results"]
 
@@ -74,6 +77,7 @@ def commit() -> str:
     return said.stdout.strip()
 
 
+@cache
 def machine() -> dict[str, Any]:
     """Where, and with what."""
     return {
@@ -81,7 +85,11 @@ def machine() -> dict[str, Any]:
         "processor": processor(),
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
-        "versions": {name: found for name in SHOWN if (found := installed(name))},
+        "versions": {
+            **{peer: version_of(peer) for peer in PEERS},
+            "nginx": nginx()[1],
+            **{name: found for name in SHOWN if (found := installed(name))},
+        },
     }
 
 

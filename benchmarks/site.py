@@ -56,13 +56,11 @@ class Site:
         port: Of HTTP, at any loopback address.
         secure_port: Of HTTPS.
         authority: The file with the authority that has signed its certificate.
-        version: Of nginx.
     """
 
     port: int
     secure_port: int
     authority: Path
-    version: str
 
     def url(self, path: str = "/p/0.html", *, secure: bool = False) -> str:
         """The URL of a path."""
@@ -98,14 +96,21 @@ def write_pages(root: Path) -> None:
     (root / "large.html").write_text("<title>a page</title>" + "x" * 21_000, encoding="utf-8")
 
 
+def nginx() -> tuple[str, str]:
+    """The program and its version."""
+    binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if binary is None:
+        raise SystemExit("nginx is not installed: apt-get install nginx-light")
+    said = subprocess.run([binary, "-v"], capture_output=True, text=True, check=True).stderr
+    return binary, said.strip().rpartition("/")[2].partition(" ")[0]
+
+
 @contextmanager
 def serving() -> Iterator[Site]:
     """An nginx with the pages, until the block ends."""
     import trustme  # noqa: PLC0415 - only where a site is served
 
-    binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-    if binary is None:
-        raise SystemExit("nginx is not installed: apt-get install nginx-light")
+    binary, _ = nginx()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)  # nginx may give its rights up
@@ -116,13 +121,11 @@ def serving() -> Iterator[Site]:
         authority.cert_pem.write_to_path(f"{folder}/authority.pem")
         plain, secure = free_port(), free_port()
         (folder / "conf").write_text(CONFIGURATION.format(folder=folder, plain=plain, secure=secure), encoding="utf-8")
-        said = subprocess.run([binary, "-v"], capture_output=True, text=True, check=True).stderr
-        version = said.strip().rpartition("/")[2]
         command = [binary, "-e", f"{folder}/error.log", "-p", str(folder), "-c", f"{folder}/conf"]
         with subprocess.Popen(command) as process:
             try:
                 wait_for(plain, process)
-                yield Site(plain, secure, folder / "authority.pem", version)
+                yield Site(plain, secure, folder / "authority.pem")
             finally:
                 process.terminate()
 

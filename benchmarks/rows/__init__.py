@@ -2,7 +2,7 @@
 
 from benchmarks import free_host
 from benchmarks.bench import Row
-from benchmarks.rows import choosing, imports, memory, pages, share, stream, throttled
+from benchmarks.rows import choosing, connections, imports, memory, pages, share, stream, throttled
 
 __all__ = ["ROWS"]
 
@@ -21,6 +21,7 @@ ROWS = {
         Row("hosts", "1,000 hosts at a delay of 1 s, on the real clock", throttled.thousand_hosts),
         Row("delays", "one host each at several delays, on the real clock", throttled.delays),
         Row("free-host", "a free host beside throttled ones", free_host.beside_throttled),
+        Row("connections", "the wire by itself, at 1 to 256 connections", connections.connections),
         Row("stream", "200,000 pages streamed through with a million links", stream.streamed),
     )
 }

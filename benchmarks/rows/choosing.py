@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from math import inf
-from time import perf_counter
+from time import process_time
 
 import trio
 
@@ -35,47 +35,68 @@ LATENCY = 0.01
 LIMITS = Limits(concurrency=8)
 
 
+class Queue:
+    """All that stands between a request that was found and its turn: frontier, leased heads, lanes and scopes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Scope] = {}
+        self.frontier: MemoryFrontier = MemoryFrontier()
+        self.chooser: Chooser = Chooser(self._scope_of, places=PLACES)
+        self.heads: Heads = Heads(self.frontier, self.chooser, page_entry)
+
+    def _scope_of(self, id: str, now: float) -> Scope:
+        if id not in self._known:
+            self._known[id] = Scope(id, LIMITS)
+        return self._known[id]
+
+    async def push_all(self, requests: list[Request]) -> None:
+        """Claim, store and lease ahead, as many at once as a page has links."""
+        for start in range(0, len(requests), AT_ONCE):
+            some = requests[start : start + AT_ONCE]
+            prints = [fingerprint(request) for request in some]
+            await self.frontier.claim_many(prints)
+            records = [record_of(request, mark) for request, mark in zip(some, prints, strict=True)]
+            await self.frontier.push_many(records)
+            self.heads.pushed(records)
+            await self.heads.refill(0.0)
+
+    async def pop(self, most: int) -> None:
+        """Choose, send, and give back after a moment, so many times."""
+        chooser, heads = self.chooser, self.heads
+        now, on_wire = 0.0, deque[tuple[float, Entry]]()
+        while chooser.grants < most:
+            while isinstance(granted := chooser.grant(now), Entry):
+                heads.granted(granted.lease.lane_key())
+                chooser.sent(granted, now)
+                on_wire.append((now + LATENCY, granted))
+                if heads.are_wanted:
+                    await heads.refill(now)
+            now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)
+            while on_wire and on_wire[0][0] <= now:
+                entry = on_wire.popleft()[1]
+                chooser.give_back(entry, now)
+                await self.frontier.acknowledge(entry.lease)
+
+
+def requests_of(domains: int, count: int, name: str) -> list[Request]:
+    """So many requests, domain by domain in turn."""
+    return [Request(f"http://host-{number % domains}.example/{name}/{number}") for number in range(count)]
+
+
 async def push_and_pop(domains: int) -> tuple[float, float]:
-    """Microseconds to push a request (claimed, stored, leased ahead) and to pop one (chosen, sent, given back)."""
-    frontier = MemoryFrontier()
-    known: dict[str, Scope] = {}
-
-    def scope_of(id: str, now: float) -> Scope:
-        if id not in known:
-            known[id] = Scope(id, LIMITS)
-        return known[id]
-
-    chooser = Chooser(scope_of, places=PLACES)
-    heads = Heads(frontier, chooser, page_entry)
-    requests = [Request(f"http://host-{number % domains}.example/page/{number}") for number in range(REQUESTS)]
+    """Microseconds of our own time to push and to pop a request while every domain has some pending."""
+    queue = Queue()
+    await queue.push_all(requests_of(domains, max(domains, REQUESTS), "first"))
+    requests = requests_of(domains, REQUESTS, "page")
     gc.collect()
     gc.freeze()
-    began = perf_counter()
-    for start in range(0, REQUESTS, AT_ONCE):
-        some = requests[start : start + AT_ONCE]
-        prints = [fingerprint(request) for request in some]
-        await frontier.claim_many(prints)
-        records = [record_of(request, mark) for request, mark in zip(some, prints, strict=True)]
-        await frontier.push_many(records)
-        heads.pushed(records)
-        await heads.refill(0.0)
-    pushed = perf_counter()
-    now, on_wire, most = 0.0, deque[tuple[float, Entry]](), REQUESTS // 2  # the domains stay pending all the while
-    while chooser.grants < most:
-        while isinstance(granted := chooser.grant(now), Entry):
-            heads.granted(granted.lease.lane_key())
-            chooser.sent(granted, now)
-            on_wire.append((now + LATENCY, granted))
-            if heads.are_wanted:
-                await heads.refill(now)
-        now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)
-        while on_wire and on_wire[0][0] <= now:
-            entry = on_wire.popleft()[1]
-            chooser.give_back(entry, now)
-            await frontier.acknowledge(entry.lease)
-    ended = perf_counter()
+    began = process_time()
+    await queue.push_all(requests)
+    pushed = process_time()
+    await queue.pop(REQUESTS)
+    ended = process_time()
     gc.unfreeze()
-    return (pushed - began) / REQUESTS * 1e6, (ended - pushed) / chooser.grants * 1e6
+    return (pushed - began) / REQUESTS * 1e6, (ended - pushed) / queue.chooser.grants * 1e6
 
 
 def record_of(request: Request, mark: bytes) -> Record:

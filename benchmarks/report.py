@@ -1,0 +1,154 @@
+"""Writes ``docs/explanation/speed.md`` and its pictures from the last figures: ``python -m benchmarks.report``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from benchmarks.chart import Series, chart
+from benchmarks.figures import shown
+from benchmarks.rows import ROWS
+from benchmarks.rows.choosing import DOMAINS, SCRAPY_DOMAINS
+from benchmarks.rows.connections import CONNECTIONS, NAMES
+
+__all__ = ["page"]
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
+FOLDER = ROOT / "docs" / "explanation"
+
+
+def page(kept: dict[str, Any]) -> str:
+    """The page as Markdown."""
+    machine, rows = kept["machine"], [kept["rows"][name] for name in ROWS if name in kept["rows"]]
+    goals = [
+        f"| {row['title']} | {figure['name']} | {told(figure)} | {goal(figure)} | {reached(figure)} |"
+        for row in rows
+        for figure in row["figures"]
+        if figure["is_reached"] is not None
+    ]
+    parts = [introduction(machine), "| work | what | figure | goal | |\n|--|--|--|--|--|", *goals, ""]
+    text = "\n".join(parts) + PICTURES
+    for row in rows:
+        lines = [f"| {figure['name']} | {told(figure)} | {spread(figure)} |" for figure in row["figures"]]
+        head = f"### {row['title'][0].upper()}{row['title'][1:]}\n\n| | figure | rounds |\n|--|--|--|\n"
+        text += f"\n{head}" + "\n".join(lines) + "\n"
+    return text + MEASURED
+
+
+def told(figure: dict[str, Any]) -> str:
+    """A figure with its unit."""
+    unit = {"us": "µs", "us/page": "µs/page"}.get(figure["unit"], figure["unit"])
+    return f"{shown(figure['value'])} {unit}".strip()
+
+
+def goal(figure: dict[str, Any]) -> str:
+    """What it is to be."""
+    return f"≥ {shown(figure['least'])}" if figure["least"] is not None else f"≤ {shown(figure['most'])}"
+
+
+def reached(figure: dict[str, Any]) -> str:
+    """Whether it is."""
+    return "reached" if figure["is_reached"] else "**missed**"
+
+
+def spread(figure: dict[str, Any]) -> str:
+    """The smallest and the largest of its rounds."""
+    each = figure["each"]
+    return f"{shown(min(each))} to {shown(max(each))}" if len(each) > 1 else ""
+
+
+def sentence(machine: dict[str, Any]) -> str:
+    """The machine in words."""
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    processor, system, python = machine["processor"], machine["system"], machine["python"]
+    return f"{machine['cores']} cores of {processor}, {system}, Python {python}; {versions}"
+
+
+def introduction(machine: dict[str, Any]) -> str:
+    """What the page begins with, in lines of a fair width."""
+    return "\n\n".join(fill(part, 120) for part in INTRODUCTION.format(machine=sentence(machine)).split("\n\n")) + "\n"
+
+
+INTRODUCTION = """# How fast it is
+
+The last run of the benchmark, `python -m benchmarks`, against its peers and its own goals. Everything ran on one
+machine: {machine}. nginx with one worker serves the pages on loopback. Each figure is the median of the rounds; a ratio
+is the median over the rounds of the ratio within one round. `benchmarks/README.md` tells how to run it; this page is
+made by `python -m benchmarks.report`.
+
+"""
+
+PICTURES = """
+## The wire
+
+One page of 5.5 kB again and again, without parsing: requests a second against connections. The bare loop is Trio's
+streams and httptools and nothing else, the least that a client on Trio can do.
+
+```{image} speed-connections.svg
+:alt: Requests a second at 1, 4, 16, 64 and 256 connections
+```
+
+## The choice
+
+What it takes to find the next request, with more and more domains pending. Scrapy's scheduler, which knows which
+domains are busy, goes through all domains for each request; trawl's looks at those that may go.
+
+```{image} speed-domains.svg
+:alt: Microseconds for the next request against the number of domains
+```
+
+## All figures
+"""
+
+MEASURED = """
+## How it is measured
+
+Crawlers take turns, round by round, each in a process of its own, and each has to write all 5,000 items into its feed.
+The spider is the same for trawl and Scrapy: it yields the page's title and follows every link. Crawlee keeps its items
+in memory and writes them at the end. The bare loop has its list of URLs beforehand: it parses each page for title and
+links, and follows none. Task steps and I/O waits are counted by a Trio instrument in a round of its own. Memory is what
+Python's `tracemalloc` counts.
+"""
+
+
+def value_of(kept: dict[str, Any], row: str, name: str) -> float:
+    """One figure."""
+    return next(float(figure["value"]) for figure in kept["rows"][row]["figures"] if figure["name"] == name)
+
+
+def connections_chart(kept: dict[str, Any]) -> str:
+    """Rate against connections."""
+    names = ("trawl's transport", *(name for name in NAMES if name != "trawl's transport"))
+    series = [
+        Series(name, [(count, value_of(kept, "connections", f"{name}, {count}")) for count in CONNECTIONS])
+        for name in names
+    ]
+    return chart("Requests a second, one page of 5.5 kB", "connections", "requests/s", series)
+
+
+def domains_chart(kept: dict[str, Any]) -> str:
+    """Pop cost against domains."""
+    ours = [(count, value_of(kept, "next", f"pop, {count:,} domains")) for count in DOMAINS]
+    theirs = [(count, value_of(kept, "next", f"Scrapy: pop, {count:,} domains")) for count in SCRAPY_DOMAINS]
+    title = "What the next request takes to be found"
+    return chart(title, "domains with pending requests", "µs", [Series("trawl", ours), Series("Scrapy", theirs)])
+
+
+def main() -> None:
+    """Write the page and its pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    given = parser.parse_args()
+    kept = json.loads(given.results.read_text(encoding="utf-8"))
+    (given.folder / "speed.md").write_text(page(kept), encoding="utf-8")
+    (given.folder / "speed-connections.svg").write_text(connections_chart(kept), encoding="utf-8")
+    (given.folder / "speed-domains.svg").write_text(domains_chart(kept), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
