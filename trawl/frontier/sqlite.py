@@ -42,6 +42,9 @@ class SqliteFrontier:
 
     A call that needs the disk is a checkpoint; :meth:`lease_many` and :meth:`claim_many` need it only for what memory
     does not know.
+
+    Attributes:
+        shelves: What memory holds of each lane.
     """
 
     def __init__(
@@ -53,10 +56,10 @@ class SqliteFrontier:
         self._sign = -1 if depth_first else 1
         self._next_order = count(found.last_order + 1).__next__
         self._claims = Claims(found.marks, found.seen, bounds.marks)
-        self._shelves = Shelves(bounds)
+        self.shelves: Shelves = Shelves(bounds)
         self._leased: dict[int, tuple[Shelf, float]] = {}  # in the order of leasing
         self._spilled: dict[int, int] = {}
-        self._reader = LaneReader(job.commits, self._shelves, self._leased)
+        self._reader = LaneReader(job.commits, self.shelves, self._leased)
         self._pending = 0
         self._told: bytes | None = None
         job.before_commit(self._tell)
@@ -102,7 +105,7 @@ class SqliteFrontier:
         Raises:
             JobError: The database can't be read, or a record in it can't be used.
         """
-        while (shelf := self._shelves.by_lane.get(lane)) is not None and shelf.pending:
+        while (shelf := self.shelves.by_lane.get(lane)) is not None and shelf.pending:
             wanted = min(most, shelf.pending)
             if shelf.ready(wanted):
                 return self._take(shelf, wanted)
@@ -179,35 +182,35 @@ class SqliteFrontier:
                 continue
             shelf = known[0]
             shelf.leased -= 1
-            self._shelves.place(shelf, _key(lease), lease)
+            self.shelves.place(shelf, _key(lease), lease)
             self._pending += 1
             if self._spilled.pop(lease.order, 0):
                 self._job.also(partial(unspill, order=lease.order))
 
     def lanes(self) -> Sequence[LaneKey]:
         """The lanes with something that is not leased."""
-        return [shelf.lane for shelf in self._shelves.by_lane.values() if shelf.pending]
+        return [shelf.lane for shelf in self.shelves.by_lane.values() if shelf.pending]
 
     def best(self, lane: LaneKey) -> SortKey | None:
         """The key of the best record of a lane that is not leased."""
-        shelf = self._shelves.by_lane.get(lane)
+        shelf = self.shelves.by_lane.get(lane)
         return None if shelf is None else shelf.best()
 
     def pending_in(self, lane: LaneKey) -> int:
         """How many records of a lane are not leased."""
-        shelf = self._shelves.by_lane.get(lane)
+        shelf = self.shelves.by_lane.get(lane)
         return 0 if shelf is None else shelf.pending
 
     def lane_of(self, request: Request) -> LaneKey | None:
         """The lane in which this very request is at hand; None also where it is only in the database."""
-        for lane, shelf in self._shelves.by_lane.items():
+        for lane, shelf in self.shelves.by_lane.items():
             if any(isinstance(held, Record) and held.request is request for _, held in shelf.at_hand):
                 return lane
         return None
 
     def statistics(self) -> FrontierStatistics:
         """How much is held now."""
-        lanes = sum(shelf.pending > 0 for shelf in self._shelves.by_lane.values())
+        lanes = sum(shelf.pending > 0 for shelf in self.shelves.by_lane.values())
         return FrontierStatistics(self._pending, len(self._leased), self._claims.count, lanes)
 
     async def aclose(self) -> None:
@@ -224,7 +227,7 @@ class SqliteFrontier:
             assert isinstance(blob, bytes)
             record.order = sign * self._next_order()
             lane = record.lane_key()
-            shelf = self._shelves.by_lane.get(lane)
+            shelf = self.shelves.by_lane.get(lane)
             number = _number_of(lane) if shelf is None else shelf.number
             rows.append((record.order, number, -record.request.priority, -record.share, blob))
         return rows, [record.fingerprint for record in records if record.fingerprint is not None]
@@ -235,29 +238,29 @@ class SqliteFrontier:
             self._claims.stored(mark)
         for record in records:
             record.stored = None
-            self._shelves.place(self._shelf(record.lane_key()), _key(record), record)
+            self.shelves.place(self._shelf(record.lane_key()), _key(record), record)
         self._pending += len(records)
 
     def _ended(self, order: int) -> None:
         """A leased record is gone from the database."""
         shelf, _ = self._leased.pop(order)
         shelf.leased -= 1
-        self._shelves.forget_if_empty(shelf)
+        self.shelves.forget_if_empty(shelf)
 
     def _shelf(self, lane: LaneKey) -> Shelf:
-        shelf = self._shelves.by_lane.get(lane)
+        shelf = self.shelves.by_lane.get(lane)
         if shelf is None:
-            shelf = self._shelves.by_lane[lane] = Shelf(lane, _number_of(lane))
+            shelf = self.shelves.by_lane[lane] = Shelf(lane, _number_of(lane))
         return shelf
 
     def _take(self, shelf: Shelf, most: int) -> list[Record]:
-        taken = self._shelves.take(shelf, most)
+        taken = self.shelves.take(shelf, most)
         try:
             leases = [held if isinstance(held, Record) else self._decoded(key[2], held) for key, held in taken]
         except JobError:
             shelf.leased -= len(taken)
             for key, held in taken:
-                self._shelves.place(shelf, key, held)
+                self.shelves.place(shelf, key, held)
             raise
         since = self._now_epoch()
         for lease in leases:
@@ -270,10 +273,10 @@ class SqliteFrontier:
         for pending, (number, priority, share, order, blob) in found.lanes:
             record = self._decoded(order, blob)
             lane = record.lane_key()
-            if lane in self._shelves.by_lane:
+            if lane in self.shelves.by_lane:
                 raise self._damaged(order, "its lane is not the one that it is stored in")
-            shelf = self._shelves.by_lane[lane] = Shelf(lane, number)
-            self._shelves.place(shelf, (priority, share, order), record)
+            shelf = self.shelves.by_lane[lane] = Shelf(lane, number)
+            self.shelves.place(shelf, (priority, share, order), record)
             shelf.pending = pending
             if pending > 1:
                 shelf.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
