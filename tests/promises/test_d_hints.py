@@ -17,6 +17,7 @@ import trawl
 from tests.promises.pacing import SPACED, A, B, crawl, pages, sends_of, web_of
 from trawl.testing import Outage, RateLimit, SimulatedResponse, SimulatedWeb, Simulation, simulate
 
+A_URL = f"http://{A}"
 UNASKED = 2.1
 """When the second send goes where the refusal says nothing that counts."""
 
@@ -42,6 +43,31 @@ def test_d01_the_retry_after_of_a_rate_limit_is_obeyed() -> None:
     web = web_of(latency=0.1, limit=RateLimit(rate=0.01, burst=2, status=429, retry_after=7))
     assert crawl(web, pages(2), SPACED).times(A) == [0.0, 1.0]
     assert crawl(web, pages(3), SPACED).times(A)[:4] == [0.0, 1.0, 2.0, 9.1]
+
+
+def test_d01_a_host_that_is_given_up_is_left_alone_as_long_as_it_asked() -> None:
+    class Later(trawl.Spider):
+        """Two pages, and a third after the host was given up."""
+
+        name = "later"
+
+        async def start(self) -> Any:
+            yield trawl.Request(f"{A_URL}/0")
+            yield trawl.Request(f"{A_URL}/1")
+            await trio.sleep(110.0)
+            ended.append(self.crawl.stats.count("refused"))
+            yield trawl.Request(f"{A_URL}/2")
+
+        def parse(self, response: trawl.Response, **kwargs: Any) -> Any:
+            yield {"url": response.url}
+
+    ended: list[int] = []
+    web = SimulatedWeb()
+    web.add_host(A, latency=0.1, outages=[Outage(0.0, 105.0, retry_after=70)])
+    sim = simulate(Later, web, {**SPACED, "BACKOFF_GIVE_UP_AFTER": 100.0, "ROBOTSTXT_OBEY": False})
+    assert sim.times(A) == [0.0, 70.1, 140.2]  # given up at 100.1, asked at 70.2 to wait for 70 s
+    assert ended == [2]  # B20: what pended was refused when it was given up, not when the 70 s were over
+    assert [item["url"] for item in sim.items] == [f"{A_URL}/2"]
 
 
 def test_d01_other_scopes_are_not_held() -> None:

@@ -40,6 +40,7 @@ from trawl.middleware import Sessions, compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
 from trawl.scheduler import Admission, Chooser, Entry, Heads, SchedulerSettings
+from trawl.scheduler.reconsider import reconsider
 from trawl.spiders import Spider
 from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
 from trawl.throttling.pages import spent
@@ -261,7 +262,7 @@ def _core(plan: Plan) -> _Core:
         depth_first=plan.scheduler.depth_first,
         vet=_vet(throttle, gates),
     )
-    moved = _moved(chooser, places, state)
+    moved = _moved(chooser, places, state, throttle)
     throttle.bind(moved)
     heads = Heads(plan.frontier, chooser, gates.ensured(page_entry))
     intake = Intake(
@@ -353,11 +354,13 @@ def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Entry], str | None
     return vet
 
 
-def _moved(chooser: Chooser, places: Places, state: State) -> Callable[[Scope, float], None]:
+def _moved(chooser: Chooser, places: Places, state: State, throttle: Throttle) -> Callable[[Scope, float], None]:
     """What happens when a scope's limits move: its lock follows, and whoever waits is looked at again."""
 
     def moved(scope: Scope, now: float) -> None:
         places.resize(scope)
+        if scope.id in throttle.given_up:
+            reconsider(chooser, scope, now)  # what pends is refused now, though the server asked for quiet
         chooser.changed(scope, now)
         state.pulse.beat()
 

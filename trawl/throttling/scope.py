@@ -264,8 +264,10 @@ class Scope:
             self.held_until = until
             self.hold_reason = reason
 
-    def lift(self) -> None:
-        """End the hold."""
+    def lift(self, *, but_hints: bool = False) -> None:
+        """End the hold; with ``but_hints`` not one that a server has asked for."""
+        if but_hints and self.hold_reason is not None and self.hold_reason.limit == "hint":
+            return
         self.held_until = -inf
         self.hold_reason = None
 

@@ -94,7 +94,7 @@ class Throttle:
         self._due: list[tuple[float, int, str]] = []
         self._armings = 0
         self._crawl_delays: dict[str, float] = {}
-        self._given_up = GivenUp()
+        self.given_up: GivenUp = GivenUp()
         self._restored: Restored | None = None
         most = float(settings.concurrent_requests) or math.inf
         self.alarms: Alarms = Alarms(settings, most=most if concurrent_requests is None else concurrent_requests)
@@ -123,8 +123,8 @@ class Throttle:
             ValueError: An id in it is empty, or an amount negative.
         """
         charges = self.charging.of_nowait(request)
-        if charges and self._given_up:
-            self._given_up.admit(request, charges, self.utc())
+        if charges and self.given_up:
+            self.given_up.admit(request, charges, self.utc())
         return charges
 
     async def scopes_of(self, request: Request) -> Charges:
@@ -136,8 +136,8 @@ class Throttle:
             Exception: Whatever the manager raises.
         """
         charges = await self.charging.of(request)
-        if charges and self._given_up:
-            self._given_up.admit(request, charges, self.utc())
+        if charges and self.given_up:
+            self.given_up.admit(request, charges, self.utc())
         return charges
 
     # -- outcomes
@@ -303,7 +303,7 @@ class Throttle:
 
     def refused(self, entry: Sent, now: float) -> str | None:
         """``"refused"`` for a pending request whose scope was given up (B20), else None: the chooser's ``vet``."""
-        if self._given_up and self._given_up.refuses(entry):
+        if self.given_up and self.given_up.refuses(entry):
             return "refused"
         return None
 
@@ -313,10 +313,10 @@ class Throttle:
             "%s: no good answer for %g s since its first refusal (last: %s); its pending requests are refused",
             scope.id, policy.kind.give_up_after, policy.trigger_source,
         )  # fmt: skip
-        self._given_up.add(scope.id, self._wall.to_utc(now))
+        self.given_up.add(scope.id, self._wall.to_utc(now))
         policy.start_afresh()
         policy.adopt(policy.kind)
-        scope.lift()
+        scope.lift(but_hints=True)
         policy.apply(scope)
         self._moved(scope, now)
 
@@ -352,12 +352,12 @@ class Throttle:
 
     def state(self, now: float, next_in: float | None = None) -> ThrottleState:
         """What was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
-        return state_of(self._table, self._restored, self._given_up.at_utc, self._wall, now, next_in)
+        return state_of(self._table, self._restored, self.given_up.at_utc, self._wall, now, next_in)
 
     def restore(self, state: ThrottleState, now: float) -> None:
         """Go on from the state of an earlier run; call it before the first scope is made."""
         self._restored = Restored(state, now, self._wall.from_epoch, self._table.pages)
-        self._given_up.take_up(state.given_up)
+        self.given_up.take_up(state.given_up)
 
     def waiting_direct(self, count: int) -> None:
         """Say how many direct fetches wait now (F10)."""
