@@ -90,8 +90,8 @@ async def run_plan(plan: Plan) -> Ended:
 async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
     """The crawl, with its items written; returns when the last of them is."""
     async with trio.open_nursery() as writers:
-        for writer in plan.writers:
-            await writers.start(writing.write, writer)
+        for writer in plan.writers:  # not start(): who is cancelled in it waits for the task, which is shielded
+            writers.start_soon(writing.write, writer)
         try:
             async with parts.processor.opened(plan.spider):
                 with parts.crawl.cancel_scope:
@@ -141,12 +141,12 @@ class _Writing:
         self._scopes: list[trio.CancelScope] = []
         self.error: FeedError | None = None
 
-    async def write(self, sink: Writer, *, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128
+    async def write(self, sink: Writer) -> None:
         """Run one sink's writer; if it fails, the crawl ends with ``feed_error``."""
         with trio.CancelScope(shield=True) as scope:
             self._scopes.append(scope)
             try:
-                await sink.write(task_status=task_status)
+                await sink.write()
             except FeedError as error:
                 self._failed(error)
         if scope.cancelled_caught:
