@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -25,12 +25,11 @@ from trawl.clock import WallClock
 from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
 from trawl.engine.callbacks import culprits
 from trawl.engine.durable import Durable, open_durable
-from trawl.engine.hooks import Hooks
 from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds
 from trawl.frontier import Frontier, JobSettings, MemoryFrontier
 from trawl.http import normalize_url
-from trawl.middleware import MiddlewareSettings, open_outfit
+from trawl.middleware import MiddlewareSettings, Outfit, open_outfit
 from trawl.observe import Stats
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
@@ -258,17 +257,9 @@ async def crawl_with(
     stats = Stats()
     instance = make_spider(spider, spider_args, Crawler(settings, stats, spider))
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
-    middleware = settings.of(MiddlewareSettings)
     guard = _guard(settings, instance, is_real=transport is None)
     depth_first = settings.of(SchedulerSettings).depth_first
-    dressing = open_outfit(
-        middleware,
-        settings.of(CacheSettings),
-        spider=instance,
-        stats=stats,
-        blocking=blocking,
-        now_utc=lambda: wall.to_utc(trio.current_time()),
-    )
+    dressing = _dressing(settings, instance, blocking, wall, stats)
     async with _stored(settings, instance, blocking, wall, stats) as (feeds, durable), dressing as outfit:
         wire = transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts, guard)
         plan = Plan(
@@ -279,13 +270,9 @@ async def crawl_with(
             scheduler=settings.of(SchedulerSettings),
             throttling=throttling,
             robots=settings.of(RobotsSettings),
-            user_agent=middleware.user_agent,
+            user_agent=outfit.settings.user_agent,
             transport=outfit.wire(wire),
-            middleware=outfit.middleware,
-            hooks=partial(Hooks.build, middleware.spider_middlewares),
-            prepare=outfit.prepare,
-            lookup=outfit.cache,
-            sessions=outfit.sessions,
+            outfit=outfit,
             blocking=blocking,
             frontier=durable.frontier if durable else frontier or MemoryFrontier(depth_first=depth_first),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
@@ -298,10 +285,23 @@ async def crawl_with(
             address_of=whereabouts.address_of,
             guard=guard,
             durable=durable,
-            jars=outfit.jars,
         )
         ended = await _alone(run_plan(plan))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
+
+
+def _dressing(
+    settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
+) -> AbstractAsyncContextManager[Outfit]:
+    """The middleware, cookies, sessions and cache of a crawl."""
+    return open_outfit(
+        settings.of(MiddlewareSettings),
+        settings.of(CacheSettings),
+        spider=spider,
+        stats=stats,
+        blocking=blocking,
+        now_utc=lambda: wall.to_utc(trio.current_time()),
+    )
 
 
 @asynccontextmanager

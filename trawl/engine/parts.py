@@ -12,17 +12,16 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
-from trawl.cookies import Jars
 from trawl.engine.callbacks import Shields
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
 from trawl.engine.durable import Durable
 from trawl.engine.flow import Flow, StatusRule
-from trawl.engine.hits import Hits, Lookup
+from trawl.engine.hits import Hits
 from trawl.engine.holding import Holder
 from trawl.engine.hooks import Hooks
-from trawl.engine.intake import Intake, Prepare, page_entry
+from trawl.engine.intake import Intake, page_entry
 from trawl.engine.keeping import Keeping
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.outlet import ItemSink, Outlet, Processor, Writer
@@ -35,8 +34,7 @@ from trawl.engine.state import State
 from trawl.engine.succession import Succession
 from trawl.errors import UsageError
 from trawl.frontier import Frontier
-from trawl.http import Middleware
-from trawl.middleware import Sessions, compose
+from trawl.middleware import Outfit, compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
 from trawl.scheduler import Admission, Chooser, Entry, Heads, SchedulerSettings
@@ -47,10 +45,6 @@ from trawl.throttling.pages import spent
 from trawl.transport import Transport
 
 __all__ = ["Parts", "Plan", "assemble"]
-
-
-def _no_hooks(crawl: Crawl) -> Hooks:
-    return Hooks()
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +61,7 @@ class Plan:
         robots: Whether and how robots.txt is obeyed.
         user_agent: Whose group in robots.txt is ours, where the settings name none.
         transport: The wire.
-        middleware: Makes what is around each send, outermost first.
+        outfit: The middleware, cookies, sessions and cache.
         frontier: Where pending requests are kept.
         pipelines: Makes the item pipelines for the crawl.
         sinks: Where finished items go.
@@ -79,12 +73,7 @@ class Plan:
         address_of: Says the address of a host, for limits by address and for managers.
         guard: Says which addresses may be connected to; None: all.
         durable: The job, with its frontier; None where the crawl ends with its process.
-        jars: The cookies, so that a job keeps them.
         blocking: How work that blocks is done.
-        sessions: The named sessions.
-        hooks: Makes what is around callbacks and ``start()``.
-        prepare: Done to each request that is let in, with the page that it was found on; None: nothing is.
-        lookup: Answers requests in place of the wire; None: all are sent.
     """
 
     spider: Spider
@@ -96,7 +85,7 @@ class Plan:
     robots: RobotsSettings
     user_agent: str
     transport: Transport
-    middleware: Callable[[Crawl], Sequence[Middleware]]
+    outfit: Outfit
     frontier: Frontier
     pipelines: Callable[[Crawl], Processor]
     sinks: Sequence[ItemSink]
@@ -107,13 +96,8 @@ class Plan:
     seed: int
     address_of: AddressOf
     blocking: Blocking
-    sessions: Sessions
     guard: AddressGuard | None = None
     durable: Durable | None = None
-    jars: Jars | None = None
-    hooks: Callable[[Crawl], Hooks] = _no_hooks
-    prepare: Prepare | None = None
-    lookup: Lookup | None = None
 
     @property
     def writers(self) -> Sequence[Writer]:
@@ -166,14 +150,7 @@ def assemble(plan: Plan) -> Parts:
     """The parts of a crawl, each given what it needs and nothing else. Starts nothing."""
     core = _core(plan)
     crawl, state, shields, intake = core.crawl, core.state, core.shields, core.intake
-    direct = DirectFetches(
-        intake=intake,
-        chooser=core.chooser,
-        gates=core.gates,
-        state=state,
-        most=plan.engine.direct_fetches_limit,
-        hits=core.hits,
-    )
+    direct = _direct(plan, core)
     crawl.bind(chooser=core.chooser, frontier=plan.frontier, throttle=core.throttle, direct=direct)
     processor = plan.pipelines(crawl)
     outlet, keeping = _outlet(plan, core, processor), _keeping(plan, core)
@@ -214,6 +191,17 @@ def assemble(plan: Plan) -> Parts:
     )
 
 
+def _direct(plan: Plan, core: _Core) -> DirectFetches:
+    return DirectFetches(
+        intake=core.intake,
+        chooser=core.chooser,
+        gates=core.gates,
+        state=core.state,
+        most=plan.engine.direct_fetches_limit,
+        hits=core.hits,
+    )
+
+
 def _outlet(plan: Plan, core: _Core, processor: Processor) -> Outlet | Holder:
     limit, durable = core.limits.items, plan.durable
     if durable is None:
@@ -232,7 +220,7 @@ def _keeping(plan: Plan, core: _Core) -> Keeping | None:
         throttle=core.throttle,
         gates=core.gates,
         robots=plan.robots,
-        jars=plan.jars,
+        jars=plan.outfit.jars,
         wall=plan.wall,
     )
 
@@ -240,22 +228,8 @@ def _keeping(plan: Plan, core: _Core) -> Keeping | None:
 def _core(plan: Plan) -> _Core:
     stats, state, places = plan.stats, State(plan.engine.concurrent_callbacks), Places()
     crawl = _crawl(plan, state)
-    throttle = Throttle(
-        plan.throttling,
-        seed=plan.seed,
-        wall=plan.wall,
-        changed=_nobody_waits,
-        crawl=crawl,
-        resolve=plan.address_of,
-    )
-    gates = RobotsGates(
-        plan.robots,
-        user_agent=plan.user_agent,
-        give_up_after=plan.throttling.backoff_give_up_after,
-        throttle=throttle,
-        stats=stats,
-        state=state,
-    )
+    throttle = _throttle(plan, crawl)
+    gates = _gates(plan, throttle, state)
     chooser = Chooser(
         throttle.scope,
         places=plan.throttling.concurrent_requests or math.inf,
@@ -274,14 +248,14 @@ def _core(plan: Plan) -> _Core:
         state=state,
         origin_of=gates.origin_of,
         is_durable=plan.durable is not None,
-        prepare=plan.prepare,
+        prepare=plan.outfit.prepare,
     )
     gates.bind(chooser, intake)
     limits = CrawlLimits(plan.engine, state=state, chooser=chooser, moved=moved)
     hits = None
-    if plan.lookup is not None:
-        hits = heads.aside = Hits(plan.lookup, entry_of=page_entry, limits=limits, state=state)
-    hooks = plan.hooks(crawl)
+    if plan.outfit.cache is not None:
+        hits = heads.aside = Hits(plan.outfit.cache, entry_of=page_entry, limits=limits, state=state)
+    hooks = Hooks.build(plan.outfit.settings.spider_middlewares, crawl)
     return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits, hits, hooks)
 
 
@@ -295,7 +269,29 @@ def _crawl(plan: Plan, state: State) -> Crawl:
         wall=plan.wall,
         seed=plan.seed,
         blocking=plan.blocking,
-        sessions=plan.sessions,
+        sessions=plan.outfit.sessions,
+    )
+
+
+def _throttle(plan: Plan, crawl: Crawl) -> Throttle:
+    return Throttle(
+        plan.throttling,
+        seed=plan.seed,
+        wall=plan.wall,
+        changed=_nobody_waits,
+        crawl=crawl,
+        resolve=plan.address_of,
+    )
+
+
+def _gates(plan: Plan, throttle: Throttle, state: State) -> RobotsGates:
+    return RobotsGates(
+        plan.robots,
+        user_agent=plan.user_agent,
+        give_up_after=plan.throttling.backoff_give_up_after,
+        throttle=throttle,
+        stats=plan.stats,
+        state=state,
     )
 
 
@@ -327,7 +323,7 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
         hits=core.hits,
     )
     return Flow(
-        fetch=compose(plan.middleware(core.crawl), sending.send),
+        fetch=compose(plan.outfit.middleware(core.crawl), sending.send),
         sending=sending,
         intake=core.intake,
         succession=succession,
