@@ -10,7 +10,7 @@ import trio
 
 from tests.net.badserver import clock, is_fine, serving
 from trawl.transport import dial as dialling
-from trawl.transport.dial import Address, ThreadResolver, dial, interleaved
+from trawl.transport.dial import Address, Line, ThreadResolver, dial, interleaved
 
 __all__ = ["clock"]
 
@@ -89,10 +89,10 @@ async def test_an_address_that_is_silent_is_passed_by_after_a_quarter_of_a_secon
 ) -> None:
     connected = dialling._connected
 
-    async def deaf(address: Address) -> trio.SocketStream:
+    async def deaf(address: Address, line: Line) -> trio.SocketStream:
         if address.sockaddr[0] == "192.0.2.1":
             await trio.sleep(3600)
-        return await connected(address)
+        return await connected(address, line)
 
     monkeypatch.setattr(dialling, "_connected", deaf)
     async with serving(is_fine) as server:
@@ -113,10 +113,10 @@ async def test_of_two_that_answer_at_once_one_is_kept_and_one_closed(
 ) -> None:
     connected, event = dialling._connected, trio.Event()
 
-    async def together(address: Address) -> trio.SocketStream:
+    async def together(address: Address, line: Line) -> trio.SocketStream:
         with trio.CancelScope(shield=True):
             await event.wait()
-            stream = await connected(address)
+            stream = await connected(address, line)
             await trio.sleep(1)
         return stream
 

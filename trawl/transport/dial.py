@@ -8,7 +8,7 @@ look-up that can't be abandoned would hold up each timeout and the end of the cr
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import ip_address
 from itertools import chain, zip_longest
 from typing import Any
@@ -20,7 +20,7 @@ from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.errors import AddressRefused
 
-__all__ = ["Address", "Resolve", "ThreadResolver", "dial", "interleaved"]
+__all__ = ["Address", "LastingAddresses", "Line", "Resolve", "ThreadResolver", "dial", "interleaved", "literal_address"]
 
 ATTEMPT_DELAY = 0.25
 """Seconds that an address has before the next one is tried beside it (RFC 8305, 5)."""
@@ -31,13 +31,46 @@ class Address:
     """Where to connect to.
 
     Attributes:
-        family: ``socket.AF_INET`` or ``socket.AF_INET6``.
+        family: ``socket.AF_INET``, ``socket.AF_INET6`` or ``socket.AF_UNIX``.
         sockaddr: As the socket module has it for this family.
     """
 
     family: int
-    sockaddr: tuple[Any, ...]
+    sockaddr: tuple[Any, ...] | str
 
+
+class LastingAddresses(list[Address]):
+    """Addresses of which somebody has said how long they last.
+
+    Args:
+        addresses: They.
+        lifetime: How long; seconds.
+
+    Attributes:
+        lifetime: How long; seconds.
+    """
+
+    def __init__(self, addresses: Iterable[Address], *, lifetime: float) -> None:
+        super().__init__(addresses)
+        self.lifetime: float = lifetime
+
+
+@attrs.frozen
+class Line:
+    """How connections are made, besides where to.
+
+    Attributes:
+        local_address: The address that they come from; None: the system chooses.
+        socket_options: Level, option and value of ``setsockopt``, set before connecting.
+        uds: The path of a Unix socket that stands for every host; None: there is none.
+    """
+
+    local_address: str | None = None
+    socket_options: tuple[tuple[Any, ...], ...] = ()
+    uds: str | None = None
+
+
+_USUAL = Line()
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """The addresses of a host and port, best first. Raises ``socket.gaierror`` when there is none."""
@@ -83,7 +116,7 @@ class ThreadResolver:
         Raises:
             OSError: ``socket.gaierror``: the name has no address, or no name server has told yet.
         """
-        literal = _literal(host, port)
+        literal = literal_address(host, port)
         if literal is not None:
             await trio.lowlevel.checkpoint()
             return [literal]
@@ -107,7 +140,8 @@ class ThreadResolver:
         self._left[look_up.host] = look_up
 
 
-def _literal(host: str, port: int) -> Address | None:
+def literal_address(host: str, port: int) -> Address | None:
+    """The address that ``host`` is itself; None: it is a name."""
     try:
         version = ip_address(host).version
     except ValueError:
@@ -130,7 +164,9 @@ def interleaved(addresses: Sequence[Address]) -> list[Address]:
     return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
 
 
-async def dial(host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None) -> trio.SocketStream:
+async def dial(
+    host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None, line: Line = _USUAL
+) -> trio.SocketStream:
     """A connection to ``host``; every address is tried. Cancelling closes what was opened. Always a checkpoint.
 
     Args:
@@ -138,19 +174,22 @@ async def dial(host: str, port: int, resolve: Resolve, guard: AddressGuard | Non
         port: Where.
         resolve: Looks names up.
         guard: Says which addresses may be connected to; None: all.
+        line: How.
 
     Raises:
         AddressRefused: None of its addresses may be connected to.
         OSError: ``socket.gaierror`` if the name has no address, else the first address's refusal.
     """
+    if line.uds is not None:
+        return await _connected(Address(socket.AF_UNIX, line.uds), line)
     addresses = interleaved(await resolve(host, port))
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
     if guard is not None:
         addresses = _vetted(host, addresses, guard)
     if len(addresses) == 1:
-        return await _connected(addresses[0])
-    return await _race(addresses)
+        return await _connected(addresses[0], line)
+    return await _race(addresses, line)
 
 
 def _vetted(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
@@ -165,9 +204,13 @@ def _vetted(host: str, addresses: list[Address], guard: AddressGuard) -> list[Ad
     return vetted
 
 
-async def _connected(address: Address) -> trio.SocketStream:
+async def _connected(address: Address, line: Line) -> trio.SocketStream:
     sock = trio.socket.socket(address.family, socket.SOCK_STREAM)
     try:
+        for option in line.socket_options:
+            sock.setsockopt(*option)
+        if line.local_address is not None and line.uds is None:
+            await _bind(sock, line.local_address)
         await sock.connect(address.sockaddr)
         return trio.SocketStream(sock)
     except BaseException:
@@ -175,13 +218,20 @@ async def _connected(address: Address) -> trio.SocketStream:
         raise
 
 
-async def _race(addresses: Sequence[Address]) -> trio.SocketStream:
+async def _bind(sock: trio.socket.SocketType, local_address: str) -> None:
+    try:
+        await sock.bind((local_address, 0))
+    except OSError as error:  # a ``gaierror`` if it is of the other family, which must not be taken for the host's
+        raise OSError(error.errno, f"it can't come from {local_address}") from error
+
+
+async def _race(addresses: Sequence[Address], line: Line) -> trio.SocketStream:
     won: list[trio.SocketStream] = []
     failures: list[OSError] = []
 
     async def attempt(address: Address, failed: trio.Event) -> None:
         try:
-            stream = await _connected(address)
+            stream = await _connected(address, line)
         except OSError as error:
             failures.append(error)
             failed.set()

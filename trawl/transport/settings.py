@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -65,6 +65,13 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     download_keepalive_timeout: Annotated[
         float, Meta(ge=0, title="s", description="How long an idle connection is kept for the next request.")
     ] = 30.0
+    dns_resolver: Annotated[
+        Literal["system", "dnspython"],
+        Meta(
+            description="Who looks names up: the system, in threads, each name being remembered for a minute; or "
+            "dnspython, without threads, which remembers as long as name servers say. It needs the `dns` extra."
+        ),
+    ] = "system"
     http2_enabled: Annotated[
         bool,
         Meta(

@@ -7,7 +7,7 @@ import ssl
 
 from trawl.addresses import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved
-from trawl.transport.dial import Resolve, ThreadResolver, dial
+from trawl.transport.dial import Line, Resolve, ThreadResolver, dial
 from trawl.transport.http11.names import CachedResolver
 from trawl.transport.http11.pool import Site
 from trawl.transport.http11.tls import client_context, secured
@@ -26,6 +26,7 @@ class Connector:
             site is. Its list of ALPN protocols is set to HTTP/1.1, which is all we speak.
         verifies: Whether certificates are looked at, if there is no ``ssl_context``.
         guard: Says which addresses may be connected to; None: all.
+        line: How connections are made.
     """
 
     def __init__(
@@ -35,12 +36,13 @@ class Connector:
         *,
         verifies: bool = True,
         guard: AddressGuard | None = None,
+        line: Line | None = None,
     ) -> None:
         self._resolve = CachedResolver(resolve or ThreadResolver())
         self._context = ssl_context
-        self._has_alpn = False
         self._verifies = verifies
         self._guard = guard
+        self._line = line or Line()
 
     async def __call__(self, site: Site) -> Wire:
         """A new connection to ``site``. Cancelling closes what was opened. Always a checkpoint.
@@ -53,7 +55,7 @@ class Connector:
         """
         target = site.target
         try:
-            stream = await dial(target.host, target.port, self._resolve, self._guard)
+            stream = await dial(target.host, target.port, self._resolve, self._guard, self._line)
         except socket.gaierror as error:
             raise NameNotResolved(f"the name {target.host!r} has no address ({words_of(error)})") from error
         except OSError as error:
@@ -61,7 +63,7 @@ class Connector:
             raise ConnectFailed(f"no connection: {words_of(error)}") from error
         try:
             if target.scheme == "https":
-                return await secured(stream, target.host, self._tls_context(), site.session)
+                return await secured(stream, site.server_name or target.host, self._tls_context(), site.session)
             return SocketWire(stream)
         except ssl.SSLError as error:
             raise tls_failure(error) from error
@@ -72,7 +74,5 @@ class Connector:
     def _tls_context(self) -> ssl.SSLContext:
         if self._context is None:
             self._context = client_context(verifies=self._verifies)
-        if not self._has_alpn:
-            self._context.set_alpn_protocols(["http/1.1"])
-            self._has_alpn = True
+        self._context.set_alpn_protocols(["http/1.1"])  # each time: who gave it may use it for something else too
         return self._context

@@ -37,9 +37,9 @@ class Connection:
 
     __slots__ = ("broken", "idle_since", "parser", "requests", "wire")
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, parser: ResponseParser | None = None) -> None:
         self.wire: Wire = wire
-        self.parser: ResponseParser = ResponseParser()
+        self.parser: ResponseParser = parser or ResponseParser()
         self.requests: int = 0
         self.idle_since: float = 0.0
         self.broken: OSError | None = None

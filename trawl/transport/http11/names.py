@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from trawl.transport.dial import Address, Resolve
+from trawl.transport.dial import Address, LastingAddresses, Resolve
 
 __all__ = ["CachedResolver"]
 
@@ -29,9 +29,14 @@ class CachedResolver:
 
     A failure is told to all who waited for it, and not remembered. When the task that asks is cancelled, one of those
     who wait asks again.
+
+    Args:
+        resolve: Looks names up.
+        lifetime: Seconds that an answer is believed; None: as long as it says itself, or ``LIFETIME``.
+        most_names: Names remembered.
     """
 
-    def __init__(self, resolve: Resolve, *, lifetime: float = LIFETIME, most_names: int = MOST_NAMES) -> None:
+    def __init__(self, resolve: Resolve, *, lifetime: float | None = None, most_names: int = MOST_NAMES) -> None:
         self._resolve = resolve
         self._lifetime = lifetime
         self._most_names = most_names
@@ -74,5 +79,8 @@ class CachedResolver:
         self._known.pop(key, None)
         if len(self._known) >= self._most_names:
             del self._known[next(iter(self._known))]
-        self._known[key] = trio.current_time() + self._lifetime, addresses
+        lifetime = self._lifetime
+        if lifetime is None:
+            lifetime = addresses.lifetime if isinstance(addresses, LastingAddresses) else LIFETIME
+        self._known[key] = trio.current_time() + lifetime, addresses
         return addresses

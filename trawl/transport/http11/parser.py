@@ -22,7 +22,7 @@ from trawl.errors import ResponseBroken
 from trawl.http import Headers
 from trawl.transport.http11.mending import end_of_head, mended
 
-__all__ = ["MOST_FIELDS", "MOST_IDLE_BYTES", "ResponseParser", "ServerLeftError"]
+__all__ = ["MOST_FIELDS", "MOST_IDLE_BYTES", "ResponseParser", "ServerLeftError", "TalkativeParser"]
 
 MOST_IDLE_BYTES = 100 * 1024
 """Bytes on end that may come without completing the headers or adding to the body (httpx's limit for headers)."""
@@ -306,3 +306,26 @@ class ResponseParser:
             raise ResponseBroken(f"its trailers have no end: more than {MOST_FIELDS} fields")
         else:
             self.is_complete = True
+
+
+class TalkativeParser(ResponseParser):
+    """The same, for those who ask what stands behind the status code.
+
+    Attributes:
+        reason: The reason phrase of the final response (RFC 9112, 4); often empty.
+    """
+
+    __slots__ = ("reason",)
+
+    def _reset(self, is_head: bool) -> None:
+        super()._reset(is_head)
+        self.reason: bytes = b""
+
+    def on_message_begin(self) -> None:
+        """A status line begins."""
+        super().on_message_begin()
+        self.reason = b""
+
+    def on_status(self, piece: bytes) -> None:
+        """Some of the reason phrase."""
+        self.reason += piece

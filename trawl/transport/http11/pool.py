@@ -46,15 +46,17 @@ class Site:
         target: Its parts; the path is of no meaning.
         idle: Connections that nobody uses, the youngest last.
         session: The last TLS session, to go on with.
+        server_name: Whose certificate is asked for, if it is not the host's.
     """
 
-    __slots__ = ("idle", "origin", "session", "target")
+    __slots__ = ("idle", "origin", "server_name", "session", "target")
 
-    def __init__(self, origin: str, target: Target) -> None:
+    def __init__(self, origin: str, target: Target, server_name: str = "") -> None:
         self.origin: str = origin
         self.target: Target = target
         self.idle: deque[Connection] = deque()
         self.session: ssl.SSLSession | None = None
+        self.server_name: str = server_name
 
 
 class Pool:
@@ -77,20 +79,25 @@ class Pool:
         """How many connections are idle."""
         return len(self._idle)
 
-    def site(self, origin: str) -> Site:
+    def site(self, origin: str, server_name: str = "") -> Site:
         """What is known about ``origin``: a URL in normal form, or its beginning.
+
+        Args:
+            origin: Where connections go.
+            server_name: Whose certificate is asked for, if it is not the host's.
 
         Raises:
             UnsupportedScheme: It is neither http nor https.
         """
-        site = self._sites.get(origin)
+        key = f"{origin} {server_name}" if server_name else origin
+        site = self._sites.get(key)
         if site is None:
             scheme = origin.partition(":")[0]
             if scheme not in {"http", "https"}:
                 raise UnsupportedScheme(f"the scheme {scheme!r} is not fetched")
-            site = self._sites[origin] = Site(origin, Target.of(origin))
+            site = self._sites[key] = Site(key, Target.of(origin), server_name)
             if len(self._sites) > self._sweep_at:
-                self._sites = {key: known for key, known in self._sites.items() if known.idle or known is site}
+                self._sites = {each: known for each, known in self._sites.items() if known.idle or known is site}
                 self._sweep_at = max(MOST_SITES, 2 * len(self._sites))
         return site
 
@@ -117,6 +124,11 @@ class Pool:
         if len(self._idle) > self._most_idle:
             self._close_oldest()
         self._expire(now)
+
+    def make_room(self) -> None:
+        """Close the connection that has been idle for longest, if there is one."""
+        if self._idle:
+            self._close_oldest()
 
     def close(self) -> None:
         """Close all that are idle, and from now on each that is given."""

@@ -79,6 +79,7 @@ class Question:
         fields: As they are to be sent, ``Host`` and what frames the body among them.
         body: The body's pieces, read once.
         timeouts: The longest waits.
+        server_name: Whose certificate is asked for, if it is not the host's.
     """
 
     method: bytes
@@ -87,6 +88,7 @@ class Question:
     fields: list[tuple[bytes, bytes]]
     body: AsyncIterable[bytes]
     timeouts: Timeouts = Timeouts()
+    server_name: str = ""
 
     def field(self, name: bytes) -> bytes:
         """What the request says under ``name``, in lower case; empty if it says nothing."""

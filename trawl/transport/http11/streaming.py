@@ -7,6 +7,7 @@ cancel scope can be held open from one to the next: each wait has its own.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
 from math import inf
@@ -16,12 +17,16 @@ import trio
 
 from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
 from trawl.transport.http11.connection import SAFE_METHODS, Connect, Connection
-from trawl.transport.http11.parser import ServerLeftError
+from trawl.transport.http11.parser import ServerLeftError, TalkativeParser
 from trawl.transport.http11.pool import Pool, Site
 from trawl.transport.http11.question import Failure, Question, StreamsError
+from trawl.transport.http11.wire import Wire
 from trawl.transport.wording import words_of
 
 __all__ = ["Answer", "Streams"]
+
+RETRY_PAUSE = 0.5
+"""Seconds before connecting is tried the second time again; the first follows at once."""
 
 
 @contextmanager
@@ -51,6 +56,7 @@ class Answer:
         status: The status code.
         version: ``"1.1"`` and the like.
         fields: As they came.
+        reason: What the server says about the status; often empty.
     """
 
     def __init__(self, exchange: _Exchange) -> None:
@@ -58,6 +64,7 @@ class Answer:
         self.status: int = parser.status
         self.version: str = parser.version
         self.fields: list[tuple[bytes, bytes]] = parser.fields
+        self.reason: bytes = parser.reason if isinstance(parser, TalkativeParser) else b""
         self._exchange: _Exchange | None = exchange
         self._pieces: list[bytes] = []
 
@@ -102,11 +109,13 @@ class Streams:
         pool: The idle connections.
         connect: Opens new ones.
         most: Connections at once; who asks for more waits for a place. None means no limit.
+        retries: How often connecting is tried again.
     """
 
-    def __init__(self, pool: Pool, connect: Connect, most: int | None = None) -> None:
+    def __init__(self, pool: Pool, connect: Connect, most: int | None = None, *, retries: int = 0) -> None:
         self.pool = pool
         self.connect = connect
+        self.retries = retries
         self.places: trio.CapacityLimiter = trio.CapacityLimiter(inf if most is None else most)
 
     async def ask(self, question: Question) -> Answer:
@@ -118,7 +127,7 @@ class Streams:
             StreamsError: It failed.
         """
         try:
-            site = self.pool.site(question.origin)
+            site = self.pool.site(question.origin, question.server_name)
         except DownloadError as error:
             raise StreamsError(Failure.SCHEME, error.cause) from error
         token = object()
@@ -139,10 +148,7 @@ class Streams:
         is_reused = connection is not None
         while True:
             if connection is None:
-                with _told():
-                    seconds = question.timeouts.connect
-                    wire = await _within(seconds, Failure.CONNECT_TIMEOUT, lambda: self.connect(site))
-                    connection = Connection(wire)
+                connection = Connection(await self._connected(site, question.timeouts.connect), TalkativeParser())
             exchange = _Exchange(self, site, connection, question, token)
             try:
                 await exchange.begin()
@@ -156,6 +162,26 @@ class Streams:
             except BaseException:
                 connection.close()
                 raise
+
+
+    async def _connected(self, site: Site, seconds: float) -> Wire:
+        """A new connection, after as many tries as are allowed; the pauses between them double from 0.5 s, as httpx's.
+
+        Raises:
+            StreamsError: There is none.
+        """
+        if self.places.borrowed_tokens + len(self.pool) > self.places.total_tokens:
+            self.pool.make_room()
+        for tries in itertools.count(1):
+            try:
+                with _told():
+                    wire: Wire = await _within(seconds, Failure.CONNECT_TIMEOUT, lambda: self.connect(site))
+                    return wire
+            except StreamsError as error:
+                if tries > self.retries or error.failure not in {Failure.CONNECT, Failure.CONNECT_TIMEOUT}:
+                    raise
+            await trio.sleep(0 if tries == 1 else RETRY_PAUSE * 2.0 ** (tries - 2))
+        raise AssertionError  # the counter has no end
 
 
 class _Exchange:

@@ -12,7 +12,7 @@ import ssl
 import certifi
 import trio
 
-from trawl.transport.http11.wire import StreamWire
+from trawl.transport.http11.wire import StreamWire, peer_of
 
 __all__ = ["client_context", "secured"]
 
@@ -48,7 +48,7 @@ async def secured(
         ssl.SSLError: The handshake failed or the certificate was refused.
         OSError: The connection broke.
     """
-    peer: str = plain.socket.getpeername()[0]
+    peer = peer_of(plain.socket)
     secure = trio.SSLStream(plain, context, server_hostname=host.rstrip("."), https_compatible=True)
     try:
         if session is not None:

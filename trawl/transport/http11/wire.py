@@ -16,7 +16,7 @@ from typing import Protocol
 
 import trio
 
-__all__ = ["SocketWire", "StreamWire", "Wire"]
+__all__ = ["SocketWire", "StreamWire", "Wire", "peer_of"]
 
 READ_BYTES = 65_536
 """The most that is read at once."""
@@ -75,7 +75,7 @@ class SocketWire:
     def __init__(self, connected: trio.SocketStream) -> None:
         """Take over the socket of ``connected``, which can't be used afterwards."""
         trio_socket = connected.socket
-        self.peer: str | None = trio_socket.getpeername()[0]
+        self.peer: str | None = peer_of(trio_socket)
         family, kind, proto = trio_socket.family, trio_socket.type, trio_socket.proto
         self._socket = socket.socket(family, kind, proto, trio_socket.detach())
         self._socket.setblocking(False)
@@ -190,6 +190,12 @@ class StreamWire:
     def close(self) -> None:
         """Close what is under the stream."""
         self._close()
+
+
+def peer_of(connected: trio.socket.SocketType) -> str | None:
+    """The address at the other end; None for a Unix socket."""
+    peer = connected.getpeername()
+    return str(peer[0]) if isinstance(peer, tuple) else None
 
 
 def _system_error(error: BaseException) -> OSError:
