@@ -8,7 +8,8 @@ OK = 0
 """The crawl ended by itself."""
 
 FAILED = 1
-"""It ended on an error, or could not begin: start failed, a feed failed, the spider could not be loaded."""
+"""It ended on an error, or could not begin: start failed, a feed failed, the spider could not be loaded. So does a crawl
+whose memory passed its limit: whatever watches over it is to start it again."""
 
 USAGE = 2
 """Wrong usage or wrong settings: nothing was started."""
@@ -19,7 +20,7 @@ INTERRUPTED = 130
 
 def status_of(reason: str) -> int:
     """The exit status for the reason that a crawl ended for."""
-    if reason in ("start_error", "feed_error"):
+    if reason in ("start_error", "feed_error", "memusage_exceeded"):
         return FAILED
     if reason in ("shutdown", "cancelled"):
         return INTERRUPTED

@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from contextlib import suppress
 
 import attrs
 import trio
@@ -156,8 +155,7 @@ def _run(
 
     result, reports = trio.run(main)
     if not is_quiet:
-        with suppress(OSError):  # the terminal is gone, and what became of the crawl is told by its status
-            _tell(result, reports, console)
+        _tell(result, reports, console)
     return status_of(result.reason)
 
 
