@@ -154,14 +154,9 @@ def assemble(plan: Plan) -> Parts:
     crawl.bind(chooser=core.chooser, frontier=plan.frontier, throttle=core.throttle, direct=direct)
     processor = plan.pipelines(crawl)
     outlet, keeping = _outlet(plan, core, processor), _keeping(plan, core)
+    begun = core.hooks.start
     reading = Reading(
-        spider=plan.spider,
-        intake=intake,
-        outlet=outlet,
-        shields=shields,
-        state=state,
-        beginning=keeping,
-        hooks=core.hooks.start,
+        spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state, beginning=keeping, hooks=begun
     )
     dispatcher = Dispatcher(
         chooser=core.chooser,
