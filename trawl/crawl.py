@@ -38,8 +38,9 @@ from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.signals import Signals, heed_signals
 from trawl.spiders import Crawler, Spider, make_spider
 from trawl.throttling import ThrottlingSettings
-from trawl.transport import Http11Transport, Transport, TransportSettings
+from trawl.transport import ChosenTransport, Transport, TransportSettings
 from trawl.transport.dial import Resolve, ThreadResolver
+from trawl.transport.nameservers import NameServers
 from trawl.transport.whereabouts import Whereabouts
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
@@ -251,7 +252,8 @@ async def crawl_with(
             fit; nothing was sent.
     """
     blocking = blocking or ThreadBlocking()
-    whereabouts = Whereabouts(resolve or ThreadResolver(blocking))
+    resolve = resolve or _resolver(settings, blocking)
+    whereabouts = Whereabouts(resolve)
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
     stats = Stats()
@@ -261,7 +263,7 @@ async def crawl_with(
     depth_first = settings.of(SchedulerSettings).depth_first
     dressing = _dressing(settings, instance, blocking, wall, stats)
     async with _stored(settings, instance, blocking, wall, stats) as (feeds, durable), dressing as outfit:
-        wire = transport or _transport(settings, resolve or ThreadResolver(blocking), whereabouts, guard)
+        wire = transport or _transport(settings, resolve, whereabouts, guard)
         plan = Plan(
             spider=instance,
             settings=settings,
@@ -351,7 +353,13 @@ def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard
 def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts, guard: AddressGuard) -> Transport:
     """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
-    return Http11Transport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
+    return ChosenTransport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
+
+
+def _resolver(settings: Settings, blocking: Blocking) -> Resolve:
+    """Who looks names up."""
+    system = ThreadResolver(blocking)
+    return NameServers(system) if settings.of(TransportSettings).dns_resolver == "dnspython" else system
 
 
 def _settings(spider: type[Spider], given: Mapping[str, object] | None) -> Settings:

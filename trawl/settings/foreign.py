@@ -26,7 +26,7 @@ _BASE = "the built-in ones are in the list that `DOWNLOADER_MIDDLEWARES` changes
 _FTP = "only http and https are fetched"
 _CACHE = "the cache has one store; HTTPCACHE_DIR says where"
 _REMOTE = "there is no remote control: `spider.crawl` answers what it told"
-_DNS = "names are looked up by the system, once a host"
+_DNS = "names are looked up as DNS_RESOLVER says, and remembered"
 
 FOREIGN: Mapping[str, str] = {
     "ADDONS": "there are no add-ons",
@@ -49,7 +49,7 @@ FOREIGN: Mapping[str, str] = {
     "DEFAULT_ITEM_CLASS": "it was of use to Scrapy's shell only",
     "DEPTH_PRIORITY": "use DEPTH_FIRST, or give requests a priority",
     "DEPTH_STATS_VERBOSE": "there are no statistics by depth",
-    **dict.fromkeys(("DNSCACHE_ENABLED", "DNSCACHE_SIZE", "DNS_RESOLVER", "TWISTED_DNS_RESOLVER"), _DNS),
+    **dict.fromkeys(("DNSCACHE_ENABLED", "DNSCACHE_SIZE", "TWISTED_DNS_RESOLVER"), _DNS),
     "DNS_TIMEOUT": "DOWNLOAD_CONNECT_TIMEOUT counts looking up the name too",
     "DOWNLOADER": _PARTS,
     **dict.fromkeys(
@@ -85,8 +85,7 @@ FOREIGN: Mapping[str, str] = {
     "HTTPAUTH_USER": "write HTTP_AUTH: what identifies us is bound to a domain",
     **dict.fromkeys(("HTTPCACHE_DBM_MODULE", "HTTPCACHE_STORAGE"), _CACHE),
     "HTTPPROXY_AUTH_ENCODING": "the name and password of a proxy are sent as UTF-8",
-    "HTTPPROXY_ENABLED": "a request's meta `proxy` names its proxy; without it there is none",
-    "HTTPX_HTTP2_ENABLED": "HTTP/1.1 is spoken",
+    "HTTPX_HTTP2_ENABLED": "use HTTP2_ENABLED",
     "ITEM_PIPELINES_BASE": "no pipeline is built in",
     "ITEM_PROCESSOR": _PARTS,
     **dict.fromkeys(
