@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -23,7 +24,7 @@ from trawl.addresses import AddressGuard
 from trawl.crawl import crawl_with
 from trawl.errors import AddressRefused
 from trawl.http import Request, Response
-from trawl.settings import Layer, load
+from trawl.settings import Layer, load, of_spider
 from trawl.testing import SimulatedWeb, simulate
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
 from trawl.transport import dial as dialling
@@ -280,6 +281,29 @@ async def test_the_other_transport_is_guarded_too(clock: MockClock, network: Net
     assert type(outcome.error) is AddressRefused
     assert outcome.error.url == "http://inside.example/"
     assert network.dialled == []
+
+
+async def test_a_job_that_goes_on_knows_that_its_crawl_started_inside(
+    clock: MockClock, network: Network, tmp_path: Path
+) -> None:
+    class Inside(trawl.Spider):
+        name = "inside"
+        custom_settings = {**AT_ONCE, "JOB_DIR": str(tmp_path / "job")}
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://10.0.0.1/first")
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            if response.url.endswith("/first"):
+                yield response.follow("/second")
+                raise trawl.CloseSpider("enough")
+            yield {"url": response.url}
+
+    values = load(of_spider(Inside))
+    assert (await crawl_with(Inside, values, resolve=network.resolve)).reason == "enough"
+    rest = await crawl_with(Inside, values, resolve=network.resolve, collect=True)
+    assert rest.items == [{"url": "http://10.0.0.1/second"}]
+    assert network.dialled == ["10.0.0.1"] * 2
 
 
 @pytest.mark.parametrize(("settings", "pages"), [({}, 2), ({"ALLOW_PRIVATE_ADDRESSES": False}, 1)])
