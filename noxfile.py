@@ -86,6 +86,13 @@ def sweep(session: nox.Session) -> None:
 
 
 @nox.session
+def soak(session: nox.Session) -> None:
+    """An hour of crawls through every fault (SOAK_SECONDS), and a million sends over virtual days (SOAK_SENDS)."""
+    install(session, "test", editable=True)
+    session.run("pytest", "-m", "soak", "-s", "-o", "faulthandler_timeout=0", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation; any warning is an error."""
     install(session, "docs")

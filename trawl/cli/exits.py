@@ -8,8 +8,8 @@ OK = 0
 """The crawl ended by itself."""
 
 FAILED = 1
-"""It ended on an error, or could not begin: start failed, a feed failed, the spider could not be loaded. So does a crawl
-whose memory passed its limit: whatever watches over it is to start it again."""
+"""It ended on an error, or could not begin: start failed, a feed failed, the spider could not be loaded; or its memory
+passed its limit, and whatever watches over it is to start it again."""
 
 USAGE = 2
 """Wrong usage or wrong settings: nothing was started."""

@@ -1,0 +1,330 @@
+"""One crawl of the soak: run, measured on the wire and at the sinks, and held to every promise at its end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import trio
+from trio.testing import MockClock
+
+from tests.soak.rulers import Ruler
+from tests.soak.spider import CALLED, ERRED, GIVEN, Soak
+from tests.soak.world import World
+from trawl.blocking import InlineBlocking
+from trawl.crawl import CrawlResult, crawl_with
+from trawl.engine import Crawl
+from trawl.engine.memory import MEBIBYTE, held_bytes
+from trawl.frontier import MemoryFrontier
+from trawl.http import Outcome, Request, host_scope
+from trawl.settings import Layer, load
+from trawl.testing.determinism import seeded_scheduling
+from trawl.testing.guard import guarded
+from trawl.testing.sends import Row
+from trawl.testing.watchdog import Watchdog
+from trawl.testing.wire import WALL_START_UTC, SimulatedTransport
+from trawl.transport import Transport, TransportSettings
+
+__all__ = ["Report", "soak"]
+
+PLACES = 64
+SEEN_BYTES = 2 * (49 + 53)
+"""What a fingerprint that was seen takes at the most: 49 bytes of its own, 53 of its set, which may just have doubled;
+a redirected page has two."""
+SLACK = 12 * MEBIBYTE
+"""What a process of Python may hold more at one time than at another, without a leak: its arenas are not given back."""
+DROPPED = ("robots_forbidden", "refused")
+
+
+@attrs.frozen
+class Report:
+    """What a soak did.
+
+    Attributes:
+        pages: Pages asked for.
+        sends: Sends, of all kinds.
+        virtual: Seconds on the virtual clock.
+        real: Seconds that it took.
+        held: MiB held at the end of each third of its pages.
+        stats: The crawl's statistics.
+    """
+
+    pages: int
+    sends: int
+    virtual: float
+    real: float
+    held: tuple[float, ...]
+    stats: Any
+
+    def __str__(self) -> str:
+        """One line."""
+        held = " / ".join(f"{mib:.0f}" for mib in self.held)
+        return (
+            f"{self.pages} pages, {self.sends} sends, {self.virtual / 86400:.2f} virtual days in {self.real:.0f} s"
+            f" ({self.sends / self.real:.0f} sends/s), {held} MiB"
+        )
+
+
+class Nothing(list[Row]):
+    """A ledger's rows that keeps none: a million sends would be half a gigabyte."""
+
+    def append(self, row: Row) -> None:
+        """Forget it."""
+
+
+class Watched:
+    """A transport that measures what passes it.
+
+    Args:
+        inner: The simulated wire.
+        world: Whose limits are to hold.
+    """
+
+    def __init__(self, inner: SimulatedTransport, world: World) -> None:
+        self.inner = inner
+        self.inner.ledger.rows = Nothing()
+        self.world = world
+        self.sends = 0
+        self.responses = 0
+        self.robots = 0
+        self.rulers = {id: Ruler(id, config) for id, config in world.scopes.items()}
+        self.all = Ruler("all", {"concurrency": PLACES})
+
+    async def send(self, request: Request, on_sent: Callable[[], None]) -> Outcome:
+        """Send, with a ruler for each scope, and one for all."""
+        rulers = [self.rulers[scope] for scope in self.scopes_of(request)]
+        entered_at = trio.current_time()
+        self.check(request)
+
+        def sent() -> None:
+            now = trio.current_time()
+            self.sends += 1
+            for ruler in (*rulers, self.all):
+                ruler.sent(entered_at, now)
+            on_sent()
+
+        for ruler in (*rulers, self.all):
+            ruler.enter()
+        try:
+            outcome = await self.inner.send(request, sent)
+        finally:
+            for ruler in (*rulers, self.all):
+                ruler.leave()
+        if outcome.response is not None:
+            self.responses += 1
+            asked = outcome.response.headers.get("Retry-After")
+            if asked is not None and outcome.response.status in (429, 503) and float(asked) > 0:
+                for ruler in rulers:
+                    ruler.hold(trio.current_time(), float(asked))
+        return outcome
+
+    def scopes_of(self, request: Request) -> set[str]:
+        """What a request is to be charged to."""
+        if request.meta_get("dont_throttle"):
+            return set()
+        named = request.meta_get("throttling_scopes")
+        return set(named) if named else {host_scope(request.url)}
+
+    def check(self, request: Request) -> None:
+        """What is private is sent only where the rules that were answered last allow it."""
+        if request.url.endswith("/robots.txt"):
+            self.robots += 1
+        elif "/private/" in request.url and "/private/" in self.world.rules.get(host_scope(request.url), ""):
+            self.world.wrong(f"{request.url} was sent at {trio.current_time():.3f}, and is disallowed")
+
+    async def aclose(self) -> None:
+        """Close the wire."""
+        await self.inner.aclose()
+
+
+class Items:
+    """A sink that takes each item once."""
+
+    def __init__(self, spider_of: Callable[[], Soak]) -> None:
+        self._spider_of = spider_of
+        self.count = 0
+        self._closed = trio.Event()
+
+    def put_nowait(self, item: Any) -> None:
+        """Take an item; every hundredth time there is no room."""
+        if (self.count + 1) % 100 == 0:
+            raise trio.WouldBlock
+        self._take(item)
+
+    async def put(self, item: Any) -> None:
+        """Take an item in a while."""
+        await trio.sleep(0.02)
+        self._take(item)
+
+    def _take(self, item: Any) -> None:
+        self.count += 1
+        spider, number = self._spider_of(), item["number"]
+        if spider.ends[number] & GIVEN:
+            spider.world.wrong(f"the item of page {number} came twice")
+        spider.ends[number] |= GIVEN
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Wait for the end."""
+        task_status.started()
+        await self._closed.wait()
+
+    def close(self) -> None:
+        """No more come."""
+        self._closed.set()
+
+
+class Memory:
+    """What the process held when each third of the pages had been asked for."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.held: list[float] = []
+
+    async def watch(self, crawl: Crawl) -> None:
+        """Look now and then."""
+        thirds = [self._world.most * part // 3 for part in (1, 2, 3)]
+        for third in thirds:
+            while self._world.issued < third:  # noqa: ASYNC110 - the spider is not to know that it is measured
+                await trio.sleep(5.0 * self._world.pace)
+            self.held.append((held_bytes() or 0) / MEBIBYTE)
+
+
+def settings(world: World, seed: int) -> Any:
+    """Everything that is configured."""
+    values = {
+        "CONCURRENT_REQUESTS": PLACES,
+        "CONCURRENT_CALLBACKS": 30,
+        "DIRECT_FETCHES_LIMIT": 4,
+        "THROTTLING_SCOPES": dict(world.scopes),
+        "ROBOTSTXT_MAX_AGE": 600.0 * world.pace,
+        "RANDOMIZE_DOWNLOAD_DELAY": False,
+        "REFERER_ENABLED": seed % 2 == 0,
+        "RETRY_TIMES": 3,
+        "BACKOFF_JITTER": 0,  # so that spacing may be measured to the microsecond
+    }
+    return load(Layer("soak", values))
+
+
+def soak(seed: int, *, most: int, pace: float = 1.0) -> Report:
+    """Crawl ``most`` pages, and check everything.
+
+    Raises:
+        AssertionError: A promise was not kept; the sentences say which.
+    """
+    world = World(seed, most=most, pace=pace)
+    begun = time.perf_counter()
+    with seeded_scheduling(seed):
+        run = trio.run(_crawled, world, seed, clock=MockClock(autojump_threshold=0))
+    return run.report(time.perf_counter() - begun)
+
+
+@attrs.frozen
+class _Run:
+    world: World
+    spider: Soak
+    crawl: Crawl
+    wire: Watched
+    items: Items
+    memory: Memory
+    frontier: MemoryFrontier
+    result: CrawlResult
+
+    def report(self, real: float) -> Report:
+        """What it did, once all is found right."""
+        wrong = [*self.limits(), *self.account(), *self.rest(), *self.flatness()]
+        assert not wrong, "\n".join(wrong)
+        return Report(
+            self.world.issued, self.wire.sends, self.result.elapsed, real, tuple(self.memory.held), self.result.stats
+        )
+
+    def limits(self) -> list[str]:
+        """No limit was passed, and each was made use of."""
+        rulers = [*self.wire.rulers.values(), self.wire.all]
+        return [violation for ruler in rulers for violation in ruler.violations] + [
+            f"{ruler.id} never sent" for ruler in rulers if not ruler.sends and self.world.most > 1000
+        ]
+
+    def account(self) -> list[str]:
+        """Nothing lost, nothing twice."""
+        world, spider, stats = self.world, self.spider, self.result.stats
+        ends = spider.ends[1 : world.issued + 1]
+        called, erred = sum(end & CALLED > 0 for end in ends), sum(end & ERRED > 0 for end in ends)
+        given = sum(end & GIVEN > 0 for end in ends)
+        dropped = sum(stats.get(key, 0) for key in DROPPED)
+        equal = {
+            "pages and their ends": (world.issued, called + erred + dropped),
+            "callbacks and items": (called, given),
+            "items and their count": (self.items.count, stats["item_scraped_count"], given),
+            "sends and their count": (self.wire.sends, stats["request_count"]),
+            "responses and their count": (self.wire.responses, stats["response_count"]),
+            "links that were known": (spider.duplicates, stats["dupefilter_filtered"]),
+            "links to mail": (spider.mail, stats.get("scheme_filtered", 0)),
+            "failed callbacks": (spider.failures, stats.get("spider_exceptions", 0)),
+            "the reason": (self.result.reason, "finished"),
+        }
+        return [*world.violations, *(f"{what}: {values}" for what, values in equal.items() if len(set(values)) > 1)]
+
+    def rest(self) -> list[str]:
+        """At the end nothing is left anywhere."""
+        chooser, throttle = self.crawl._chooser, self.crawl._throttle
+        statistics = self.frontier.statistics()
+        scopes = list(throttle._table)
+        left = {
+            "pending in the frontier": statistics.pending,
+            "leased": statistics.leased,
+            "pending in the core": chooser.pending,
+            "in flight in the core": chooser.in_flight,
+            "lanes": len(chooser.lanes),
+            "rooms": len(chooser.board.rooms),
+            "timers": 0 if math.isinf(chooser.board.next_timer()) else 1,
+            "in flight in scopes": sum(scope.in_flight + scope.unsent for scope in scopes),
+            "reserved": sum(scope.quota.reserved for scope in scopes if scope.quota is not None),
+            "on the wire": sum(not ruler.is_empty() for ruler in [*self.wire.rulers.values(), self.wire.all]),
+            "direct fetches": len(self.crawl._direct._waiting),
+        }
+        return [f"{count} {what}" for what, count in left.items() if count]
+
+    def flatness(self) -> list[str]:
+        """What the process holds grows by the fingerprints that were seen, and by nothing else."""
+        held = self.memory.held
+        if len(held) < 3:
+            return ["the memory was not measured"]
+        allowed = (self.world.most / 3 * SEEN_BYTES + SLACK) / MEBIBYTE
+        grown = held[2] - held[1]
+        return [f"the last third took {grown:.1f} MiB more, {allowed:.1f} allowed: {held}"] if grown > allowed else []
+
+
+async def _crawled(world: World, seed: int) -> _Run:
+    spiders: list[Soak] = []
+    crawls: list[Crawl] = []
+
+    async def keep(crawl: Crawl) -> None:
+        crawls.append(crawl)
+        assert isinstance(crawl.spider, Soak)
+        spiders.append(crawl.spider)
+
+    values = settings(world, seed)
+    inner = world.transport(values.of(TransportSettings), seed=seed, begun_at=trio.current_time())
+    wire, frontier, memory = Watched(inner, world), MemoryFrontier(), Memory(world)
+    items = Items(lambda: spiders[0])
+    transport: Transport = wire
+    with guarded() as guard, Watchdog(guard) as watchdog:
+        inner.on_bug = guard.end
+        result = await crawl_with(
+            Soak,
+            values,
+            spider_args={"world": world},
+            watchers=[keep, memory.watch],
+            sinks=[items],
+            transport=transport,
+            frontier=frontier,
+            blocking=InlineBlocking(),
+            resolve=world.resolve,
+            seed=seed,
+            now_utc=WALL_START_UTC,
+        )
+    watchdog.check()
+    return _Run(world, spiders[0], crawls[0], wire, items, memory, frontier, result)

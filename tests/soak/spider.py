@@ -1,0 +1,143 @@
+"""A spider whose callbacks are of every kind, and do what users' callbacks do: fail, wait, fetch, give rubbish."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import trio
+
+import trawl
+from tests.soak.world import SHARED, World
+from trawl.exceptions import DownloadError, IgnoreRequest
+from trawl.http import Request, Response, host_of
+
+__all__ = ["CALLED", "ERRED", "GIVEN", "Soak"]
+
+CALLED, ERRED, GIVEN = 1, 2, 4
+"""What became of a page: its callback was called, its errback was, its item came out."""
+
+
+class Soak(trawl.Spider):
+    """Asks for pages as long as there are any, and keeps account of what became of each.
+
+    Args:
+        world: The web.
+    """
+
+    name = "soak"
+
+    def __init__(self, world: World, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.world = world
+        self.ends = bytearray(world.most + 1000)
+        self.duplicates = 0
+        self.failures = 0
+        self.mail = 0
+        self.direct = 0
+
+    async def start(self) -> AsyncGenerator[Any, None]:
+        while (page := self.page()) is not None:
+            yield page
+
+    def page(self) -> Request | None:
+        """A request for a page that nobody has asked for."""
+        number = self.world.next_page()
+        if number is None:
+            return None
+        draw, url = self.world.draw(number), self.world.url(number)
+        meta: dict[str, Any] = {}
+        if 180 <= draw < 190:
+            meta["delay"] = float(draw - 175)
+        if 190 <= draw < 195:
+            meta["dont_throttle"] = True
+        if 200 <= draw < 300:
+            meta["throttling_scopes"] = {host_of(url), SHARED}
+        return Request(url, self.callback_of(draw), errback=self.erred, meta=meta, priority=(draw % 7 == 0) * 5)
+
+    def callback_of(self, draw: int) -> Any:
+        """One of four kinds."""
+        return (self.generates, self.generates_asynchronously, self.returns, self.returns_asynchronously)[draw % 4]
+
+    def generates(self, response: Response, **kwargs: Any) -> Any:
+        number = self.called(response)
+        yield from self.outputs(response, number)
+        self.may_fail(number)
+
+    async def generates_asynchronously(self, response: Response, **kwargs: Any) -> Any:
+        number = self.called(response)
+        await self.take_time(number)
+        for output in self.outputs(response, number):
+            with trio.move_on_after(0.01):  # a user's scope around a yield is no business of the engine's
+                yield output
+        if 310 <= self.world.draw(number) < 320:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.sleep, 0.5)
+                yield None
+        self.may_fail(number)
+
+    def returns(self, response: Response, **kwargs: Any) -> Any:
+        return list(self.outputs(response, self.called(response)))
+
+    async def returns_asynchronously(self, response: Response, **kwargs: Any) -> Any:
+        number = self.called(response)
+        await self.take_time(number)
+        return list(self.outputs(response, number))
+
+    def called(self, response: Response) -> int:
+        """Note that a page's callback was called: once, and with what it should get."""
+        number = self.number_of(response.request)
+        if self.ends[number]:
+            self.world.wrong(f"page {number} had an end, and its callback was called")
+        if response.status != 200:
+            self.world.wrong(f"page {number} gave {response.status} to its callback")
+        self.ends[number] |= CALLED
+        return number
+
+    def number_of(self, request: Any) -> int:
+        """The number of the page that a request, or the redirect that came of it, is for."""
+        path, _, wanted = request.url.partition("?for=")
+        return int(wanted or path.rsplit("/", 1)[1])
+
+    def outputs(self, response: Response, number: int) -> Iterator[Any]:
+        """An item, what follows, and what was there already."""
+        yield {"number": number}
+        draw = self.world.draw(number)
+        for _ in range(5 if 330 <= draw < 340 else draw % 2):
+            page = self.page()
+            if page is not None:
+                yield page
+        if draw % 3 == 0:
+            self.duplicates += 1
+            yield Request(response.url)
+        if 350 <= draw < 360:
+            self.mail += 1
+            yield Request("mailto:a@a.example")
+
+    async def take_time(self, number: int) -> None:
+        """What some callbacks do first: wait, or fetch something."""
+        draw = self.world.draw(number)
+        if 160 <= draw < 180:
+            await trio.sleep(draw - 155)
+        if 130 <= draw < 160:
+            self.direct += 1
+            url = f"http://{host_of(self.world.url(number + 1))}/direct/{number}"
+            try:
+                with trio.move_on_after(120 if draw < 150 else 2):  # some give up early
+                    await self.fetch(Request(url))
+            except (DownloadError, IgnoreRequest):
+                return
+
+    def may_fail(self, number: int) -> None:
+        """What some callbacks do last."""
+        if 100 <= self.world.draw(number) < 130:
+            self.failures += 1
+            raise LookupError(f"page {number} has no title")
+
+    def erred(self, error: Any) -> Any:
+        """Note that a page came to nothing, once; go on with another."""
+        number = self.number_of(error.request)
+        if self.ends[number]:
+            self.world.wrong(f"page {number} had an end, and its errback was called")
+        self.ends[number] |= ERRED
+        return self.page()
