@@ -57,6 +57,12 @@ def crawl(
     overwrite: Annotated[
         list[str], typer.Option("-O", metavar="FEED", help="The same, but an existing file is overwritten. Repeatable.")
     ] = [],  # noqa: B006
+    job: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Keep all that the crawl needs to go on later in this directory, or go on from it."
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR or CRITICAL.")
     ] = None,
@@ -76,11 +82,28 @@ def crawl(
         settings=tuple(setting),
         appended=tuple(append),
         overwritten=tuple(overwrite),
+        job=job,
         log_level=log_level,
         log_file=log_file,
         is_quiet=quiet,
     )
     raise typer.Exit(crawl_command(order, context.obj or _real_crawl(), stderr_console()))
+
+
+@app.command()
+def job(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A directory that --job was given.")],
+    requeue_failed: Annotated[
+        bool, typer.Option("--requeue-failed", help="Queue the requests again that ended in an error.")
+    ] = False,
+    export_pending: Annotated[
+        bool, typer.Option("--export-pending", help="Print the pending requests, a line of JSON each.")
+    ] = False,
+) -> None:
+    """Show how far a job is: its state, what is pending and where, what failed, how far its feeds are."""
+    from trawl.cli.job import job_command  # noqa: PLC0415
+
+    raise typer.Exit(job_command(directory, requeues=requeue_failed, exports=export_pending))
 
 
 @app.command()

@@ -45,6 +45,7 @@ class Order:
         settings: ``-s``: texts ``NAME=VALUE``.
         appended: ``-o``.
         overwritten: ``-O``.
+        job: ``--job``.
         log_level: ``--log-level``.
         log_file: ``--log-file``.
         is_quiet: ``--quiet``.
@@ -55,6 +56,7 @@ class Order:
     settings: tuple[str, ...] = ()
     appended: tuple[str, ...] = ()
     overwritten: tuple[str, ...] = ()
+    job: str | None = None
     log_level: str | None = None
     log_file: str | None = None
     is_quiet: bool = False
@@ -90,6 +92,7 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
             typed = (
                 assignments(order.settings),
                 feeds_layer(order.appended, order.overwritten),
+                Layer("--job", {} if order.job is None else {"JOB_DIR": order.job}),
                 log_layer(order.log_level, order.log_file),
             )
             spider = load_spider(order.target)

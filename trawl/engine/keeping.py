@@ -22,8 +22,8 @@ from trawl.cookies import Cookie, Jars
 from trawl.engine.note import Note
 from trawl.engine.robots_gate import RobotsGates
 from trawl.frontier import JobStore, Section
+from trawl.frontier.facts import STATISTICS
 from trawl.observe import Stats
-from trawl.observe.stats import Stat
 from trawl.robots import Answers, KeptAnswer, RobotsSettings
 from trawl.throttling import Throttle
 from trawl.throttling.state import ThrottleState
@@ -40,9 +40,7 @@ _LATE = 1.0  # seconds that a transaction may take, once it is due
 
 JarName = str | int | float | bool | None
 
-STATISTICS: Section[dict[str, Stat]] = Section("statistics", dict[str, Stat])
 THROTTLE: Section[ThrottleState] = Section("throttle", ThrottleState)
-PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 ROBOTS: Section[dict[str, KeptAnswer]] = Section("robots", dict[str, KeptAnswer])
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 

@@ -8,35 +8,13 @@ from datetime import UTC, datetime
 import msgspec
 
 from trawl.errors import JobError, UsageError
-from trawl.frontier import JobStore, Section
+from trawl.frontier import JobStore
+from trawl.frontier.facts import FACTS, Facts
 from trawl.spiders import Spider
 
 __all__ = ["Note", "note_of"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
-
-
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored.
-
-    Attributes:
-        spider: The spider's name.
-        cls: The qualified name of its class. The module is left out: it depends on how the spider is started.
-        begun_at: When the job began, in epoch seconds.
-        runs: How often it was run.
-        is_started: Whether ``start()`` has come to its end.
-        reason: Why the last run ended; "" while one runs, and after a kill.
-    """
-
-    spider: str
-    cls: str
-    begun_at: float
-    runs: int = 0
-    is_started: bool = False
-    reason: str = ""
-
-
-FACTS: Section[Facts] = Section("job", Facts)
 
 
 class Note:

@@ -8,17 +8,33 @@ items) is not kept here.
 from __future__ import annotations
 
 import logging
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from trawl.frontier.base import JobStore
 
-__all__ = ["Section"]
+__all__ = ["Kept", "Section"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 T = TypeVar("T")
+
+
+class Kept(Protocol):
+    """What was kept: an open job, or one that is looked at."""
+
+    @property
+    def directory(self) -> Path:
+        """The job's directory."""
+        ...
+
+    @property
+    def kept(self) -> Mapping[str, bytes]:
+        """What was kept under each name."""
+        ...
 
 
 class Section(Generic[T]):
@@ -46,7 +62,7 @@ class Section(Generic[T]):
         """Have the value written with the next transaction."""
         job.keep(self.name, self.encode(value))
 
-    def read(self, job: JobStore) -> T | None:
+    def read(self, job: Kept) -> T | None:
         """What was kept; None where nothing was, or nothing that can be read."""
         blob = job.kept.get(self.name)
         if blob is None:

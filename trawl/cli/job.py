@@ -1,0 +1,96 @@
+"""The command ``trawl job``: a job looked at, its failed requests queued again, its pending requests printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import typer
+
+from trawl.cli.exits import FAILED, OK, USAGE
+from trawl.errors import TrawlError, UsageError
+from trawl.feeds.outbox import MARKS
+from trawl.frontier.facts import FACTS, STATISTICS
+from trawl.frontier.looking import JobReport, export_pending, failures, look_at, requeue_failed
+from trawl.observe import printable
+
+__all__ = ["job_command"]
+
+_SCOPES = 10
+_FAILURES = 5
+
+
+def job_command(directory: str, *, requeues: bool, exports: bool) -> int:
+    """Show a job, or do what is asked with it; the exit status.
+
+    Args:
+        directory: The job's.
+        requeues: Queue its failed requests again.
+        exports: Print its pending requests, a line of JSON each.
+    """
+    try:
+        if requeues:
+            count = requeue_failed(directory, datetime.now(UTC))
+            typer.echo(f"{count} failed requests are queued again", err=exports)
+        if exports:
+            for request in export_pending(directory):
+                sys.stdout.write(request.decode() + "\n")
+        elif not requeues:
+            for line in _lines(look_at(directory), directory):
+                typer.echo(printable(line))
+    except TrawlError as error:
+        typer.echo(f"trawl: {printable(str(error))}", err=True)
+        return USAGE if isinstance(error, UsageError) else FAILED
+    return OK
+
+
+def _lines(report: JobReport, directory: str) -> Iterator[str]:
+    yield from _told("job", directory)
+    facts = FACTS.read(report)
+    yield from _told("state", _state(report))
+    if facts is not None:
+        yield from _told("spider", f"{facts.spider} ({facts.cls})")
+        began = _time(datetime.fromtimestamp(facts.begun_at, UTC))
+        elapsed = (STATISTICS.read(report) or {}).get("elapsed_seconds") or 0
+        yield from _told("began", f"{began}, {facts.runs} {_plural(facts.runs, 'run')}, {elapsed:.0f} s in all")
+    requests = _plural(report.pending, "request")
+    yield from _told("pending", f"{report.pending} {requests}, {report.leased} of them leased")
+    if report.oldest_lease is not None:
+        yield from _told("oldest", f"{report.oldest_lease.url}, leased {_time(report.oldest_lease.since_utc)}")
+    failed = [f"{failure.url}: {failure.reason}" for failure in failures(directory, _FAILURES)]
+    hint = "; --requeue-failed queues them again" if failed else ""
+    yield from _told("failed", f"{report.failed} {_plural(report.failed, 'request')}{hint}", *failed)
+    yield from _told("seen", f"{report.seen} {_plural(report.seen, 'fingerprint')}")
+    yield from _told("items", f"{report.items} on their way to the feeds")
+    scopes = [f"{count:>9,}  {scope}" for scope, count in report.scopes[:_SCOPES]]
+    more = len(report.scopes) - _SCOPES
+    yield from _told("scopes", *scopes, *([f"and {more} more"] if more > 0 else []))
+    feeds = [f"{mark.position:>9,} bytes  {place}" for place, mark in (MARKS.read(report) or {}).items()]
+    yield from _told("feeds", *feeds)
+
+
+def _state(report: JobReport) -> str:
+    """How the job is, in a few words."""
+    facts = FACTS.read(report)
+    if report.owner is not None:
+        return f"running, process {report.owner}" if report.owner else "running"
+    if facts is None or not facts.runs:
+        return "new"
+    if facts.is_finished(report.pending):
+        return "finished"
+    return f"stopped: {facts.reason}" if facts.reason else "killed, or the machine was"
+
+
+def _told(name: str, *lines: str) -> Iterator[str]:
+    """Lines under one name."""
+    for number, line in enumerate(lines or ("none",)):
+        yield f"{'' if number else name:<8} {line}"
+
+
+def _time(time_utc: datetime) -> str:
+    return f"{time_utc:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _plural(count: int, noun: str) -> str:
+    return noun if count == 1 else f"{noun}s"
