@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,21 @@ PUBLIC = "93.184.215.14"
 LOGGED = "trawl.engine"
 
 
+def is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def at(address: str, port: int) -> Address:
+    """An address as the socket module has it."""
+    if ip_address(address).version == 6:
+        return Address(socket.AF_INET6, (address, port, 0, 0))
+    return Address(socket.AF_INET, (address, port))
+
+
 @attrs.define
 class Network:
     """What names resolve to, and which addresses were dialled.
@@ -53,16 +69,15 @@ class Network:
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
         """The next answer about a name."""
         await trio.lowlevel.checkpoint()
-        literal = dialling._literal(host, port)
-        if literal is not None:
-            return [literal]
+        if is_address(host):
+            return [at(host, port)]
         if host not in self.names:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         answers = self.names[host]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        return [address for text in answer if (address := dialling._literal(text, port)) is not None]
+        return [at(text, port) for text in answer]
 
-    async def connected(self, address: Address) -> trio.SocketStream:
+    async def connected(self, address: Address, *options: object) -> trio.SocketStream:
         """A connection to the one server, in place of ``address``."""
         self.dialled.append(str(address.sockaddr[0]))
         return await trio.open_tcp_stream("127.0.0.1", self.server.port)
