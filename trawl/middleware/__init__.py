@@ -7,6 +7,7 @@ from trawl.middleware.default_headers import default_headers
 from trawl.middleware.loading import function
 from trawl.middleware.meta_refresh import meta_refresh
 from trawl.middleware.outfit import Outfit, open_outfit
+from trawl.middleware.proxies import Rest, Rotation, proxies
 from trawl.middleware.redirect import redirect, redirected
 from trawl.middleware.referrer import POLICIES, Referrer, policy_of
 from trawl.middleware.retry import get_retry_request, retry
@@ -27,6 +28,8 @@ __all__ = [
     "MiddlewareSettings",
     "Outfit",
     "Referrer",
+    "Rest",
+    "Rotation",
     "Session",
     "Sessions",
     "SoftBlocks",
@@ -42,6 +45,7 @@ __all__ = [
     "meta_refresh",
     "open_outfit",
     "policy_of",
+    "proxies",
     "redirect",
     "redirected",
     "retry",

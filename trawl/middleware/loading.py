@@ -23,7 +23,6 @@ _ELSEWHERE = {
     "ajaxcrawl.AjaxCrawlMiddleware": "there is no AJAX crawling any more",
     "downloadtimeout.DownloadTimeoutMiddleware": "the transport keeps DOWNLOAD_TIMEOUT",
     "httpcompression.HttpCompressionMiddleware": "the transport decompresses",
-    "httpproxy.HttpProxyMiddleware": "the transport knows proxies",
     "offsite.OffsiteMiddleware": "it is decided when a request is let in: see allowed_domains and allow_offsite",
     "robotstxt.RobotsTxtMiddleware": "robots.txt is a gate of the engine: see ROBOTSTXT_OBEY",
     "stats.DownloaderStats": "the engine counts",

@@ -185,3 +185,29 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     retry_budget_per: Annotated[
         Literal["crawl", "host"], Meta(description="Whether the crawl has one budget or each host its own.")
     ] = "crawl"
+    httpproxy_enabled: Annotated[
+        bool,
+        Meta(
+            description="Requests that name no proxy in their meta `proxy` get one: of `ROTATING_PROXY_LIST`, or that "
+            "of the environment (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`). If False they go without."
+        ),
+    ] = True
+    rotating_proxy_list: Annotated[
+        tuple[str, ...],
+        Meta(description="Proxies that take turns, in place of the environment's: `http://user:password@host:port`."),
+    ] = ()
+    rotating_proxy_backoff_base: Annotated[
+        float,
+        Meta(
+            gt=0,
+            title="s",
+            description="How long a proxy of the list rests when it fails; twice as long each further time in a row.",
+        ),
+    ] = 300.0
+    rotating_proxy_backoff_cap: Annotated[
+        float, Meta(gt=0, title="s", description="The longest that a proxy of the list rests.")
+    ] = 3600.0
+    rotating_proxy_ban_codes: Annotated[
+        tuple[int, ...],
+        Meta(description="Statuses of responses, besides 407, after which the proxy that they came through rests."),
+    ] = ()

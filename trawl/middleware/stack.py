@@ -7,6 +7,7 @@ class where it was: a low number is outermost, next to the engine; a high one is
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections.abc import Callable, Container, Iterable
 from typing import Any
@@ -21,11 +22,13 @@ from trawl.middleware.cookies import cookies
 from trawl.middleware.default_headers import default_headers
 from trawl.middleware.loading import function, made, ordered
 from trawl.middleware.meta_refresh import meta_refresh
+from trawl.middleware.proxies import Rest, proxies, rotation_of
 from trawl.middleware.redirect import redirect
 from trawl.middleware.retry import retry
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.middleware.surroundings import Surroundings
 from trawl.observe import Stats
+from trawl.transport.proxy import EnvironmentProxies
 
 __all__ = ["BUILT_IN", "BuiltIn", "Kit", "Layer", "build", "compose", "layers"]
 
@@ -132,6 +135,16 @@ def _cookies(kit: Kit) -> Middleware | None:
     return cookies(kit.jars, kit.now_utc, debug=kit.settings.cookies_debug)
 
 
+def _proxies(kit: Kit) -> Middleware | None:
+    settings = kit.settings
+    rest = Rest(settings.rotating_proxy_backoff_base, settings.rotating_proxy_backoff_cap)
+    rotation = rotation_of(settings.rotating_proxy_list, rest)
+    environment = EnvironmentProxies.of(os.environ)
+    if not settings.httpproxy_enabled or (rotation is None and not environment.by_scheme):
+        return None
+    return proxies(rotation, environment, ban_codes=settings.rotating_proxy_ban_codes, stats=kit.stats)
+
+
 def _cache(kit: Kit) -> Middleware | None:
     return kit.innermost
 
@@ -146,6 +159,7 @@ BUILT_IN: tuple[BuiltIn, ...] = (
     # Inside whatever makes a later request of this one, so that credentials are in none.
     BuiltIn("auth", 650, _auth, "httpauth.HttpAuthMiddleware"),
     BuiltIn("cookies", 700, _cookies, "cookies.CookiesMiddleware"),
+    BuiltIn("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
     BuiltIn("cache", 900, _cache, "httpcache.HttpCacheMiddleware"),
 )
 """Outermost first: a request passes them downwards, its outcome upwards."""

@@ -1,0 +1,206 @@
+"""Which proxy a request goes through: its own, one of a list that takes turns, or the environment's.
+
+Theory of operation: the list's policy, :class:`Rotation`, is a pure object that is told the time. Proxies that are well
+take turns. One that fails rests, twice as long after each further failure, and is asked again when it has rested. What
+fails at about the same time is one incident: a proxy with fifty requests under way is not put away for years. A failure
+counts only where it is the proxy's own (it was not reached, or refused us): if a host is down, that is so through every
+proxy. Where all of them rest, a request waits for the first that will have rested; it holds no place meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import deque
+from collections.abc import Collection, Iterable
+
+import attrs
+import trio
+
+from trawl.errors import ProxyFailed, SettingsError
+from trawl.http import Fetch, Middleware, Outcome, Replace, Request
+from trawl.observe import Stats
+from trawl.transport.proxy import EnvironmentProxies, Proxy
+
+__all__ = ["Rest", "Rotation", "proxies", "rotation_of"]
+
+logger: logging.Logger = logging.getLogger("trawl.middleware")
+
+CHOSEN = "_proxy_is_chosen"
+"""In the meta of a request whose proxy was chosen here, and is chosen anew if it is sent again."""
+
+
+@attrs.frozen
+class Rest:
+    """How long a proxy that fails is left alone.
+
+    Attributes:
+        base: After the first failure; seconds.
+        cap: At the longest; seconds.
+    """
+
+    base: float = 300.0
+    cap: float = 3600.0
+
+    def after(self, failures: int) -> float:
+        """Seconds of rest after so many incidents in a row."""
+        return min(self.cap, self.base * 2.0 ** min(failures - 1, 64))
+
+
+@attrs.define(eq=False)
+class _Health:
+    """One proxy. Mutable.
+
+    Attributes:
+        url: As it was given.
+        name: Without its credentials.
+        failures: Incidents in a row.
+        rested_at: When it last came to rest; what was begun before that tells nothing new.
+        until: Up to when it rests.
+    """
+
+    url: str
+    name: str
+    failures: int = 0
+    rested_at: float = -1.0
+    until: float = 0.0
+
+
+class Rotation:
+    """Proxies that take turns. Pure and mutable; all instants are of one clock, which never goes back.
+
+    Args:
+        urls: The proxies; each counts once.
+        rest: How long those that fail are left alone.
+
+    Raises:
+        ValueError: One of them is no proxy.
+    """
+
+    __slots__ = ("_all", "_ready", "_rest", "_resting", "_rests")
+
+    def __init__(self, urls: Iterable[str], rest: Rest) -> None:
+        self._rest = rest
+        self._all: dict[str, _Health] = {url: _Health(url, str(Proxy.of(url))) for url in urls}
+        self._ready: deque[_Health] = deque(self._all.values())
+        self._resting: list[tuple[float, int, _Health]] = []
+        self._rests = 0
+
+    def choose(self, now: float) -> str | float:
+        """The proxy whose turn it is; if all rest, the instant at which one will have rested."""
+        while self._resting and self._resting[0][0] <= now:
+            self._ready.append(heapq.heappop(self._resting)[2])
+        if not self._ready:
+            return self._resting[0][0]
+        chosen = self._ready[0]
+        self._ready.rotate(-1)
+        return chosen.url
+
+    def succeeded(self, url: str, began: float) -> None:
+        """Note that a request which was begun at ``began`` got through."""
+        health = self._all[url]
+        if began >= health.rested_at:
+            health.failures = 0
+
+    def failed(self, url: str, began: float, now: float) -> float | None:
+        """Let a proxy rest that failed a request begun at ``began``.
+
+        Returns:
+            How long it rests, in seconds; None where its rest was for the same incident.
+        """
+        health = self._all[url]
+        if began <= health.rested_at:
+            return None
+        health.failures += 1
+        health.rested_at = now
+        pause = self._rest.after(health.failures)
+        health.until = now + pause
+        if health in self._ready:
+            self._ready.remove(health)
+            self._rests += 1  # of equals the first goes first
+            heapq.heappush(self._resting, (health.until, self._rests, health))
+        return pause
+
+    def name(self, url: str) -> str:
+        """How people see it: without credentials."""
+        return self._all[url].name
+
+    def resting(self, now: float) -> list[str]:
+        """Those that rest, as people see them."""
+        return [health.name for health in self._all.values() if health.until > now]
+
+
+def proxies(
+    rotation: Rotation | None,
+    environment: EnvironmentProxies,
+    *,
+    ban_codes: Collection[int] = (),
+    stats: Stats | None = None,
+) -> Middleware:
+    """Middleware that gives requests a proxy, in ``request.meta["proxy"]``, where they name none themselves.
+
+    A request whose meta has ``proxy``, be it None, is left as it is.
+
+    Args:
+        rotation: The list; None: there is none, and the environment counts.
+        environment: The proxies of the environment.
+        ban_codes: Statuses by which a proxy of the list, or a site through it, says that it is no longer welcome.
+        stats: Where failures are counted.
+    """
+
+    def around(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            meta = request.meta
+            if "proxy" in meta and not meta.get(CHOSEN):
+                return await fetch(request)
+            if rotation is not None:
+                return await _rotated(rotation, request, fetch, ban_codes, stats)
+            proxy = environment.proxy_for(request.url)
+            if proxy is not None:
+                meta["proxy"], meta[CHOSEN] = proxy, True
+            elif CHOSEN in meta:  # chosen for the URL that has been redirected here
+                del meta["proxy"], meta[CHOSEN]
+            return await fetch(request)
+
+        return send
+
+    return around
+
+
+async def _rotated(
+    rotation: Rotation, request: Request, fetch: Fetch, ban_codes: Collection[int], stats: Stats | None
+) -> Outcome:
+    """Send ``request`` through the proxy whose turn it is, or have it wait for one."""
+    began = trio.current_time()
+    chosen = rotation.choose(began)
+    if not isinstance(chosen, str):
+        await trio.lowlevel.checkpoint()
+        return Outcome(request, started_at=began, ended_at=began, then=Replace(request, chosen - began, "proxy_wait"))
+    request.meta["proxy"], request.meta[CHOSEN] = chosen, True
+    outcome = await fetch(request)
+    error, response = outcome.error, outcome.response
+    is_banned = response is not None and (response.status == 407 or response.status in ban_codes)
+    if is_banned or (isinstance(error, ProxyFailed) and error.is_of_proxy):
+        pause = rotation.failed(chosen, began, trio.current_time())
+        if stats is not None:
+            stats.inc("proxy_failed_count")
+        if pause is not None:
+            reason = f"status {response.status}" if response is not None else error
+            logger.warning("the proxy %s rests for %g s: %s", rotation.name(chosen), pause, reason)
+    elif response is not None and not outcome.is_cached:
+        rotation.succeeded(chosen, began)
+    return outcome
+
+
+def rotation_of(urls: Collection[str], rest: Rest) -> Rotation | None:
+    """The list that ``ROTATING_PROXY_LIST`` is; None if it is empty.
+
+    Raises:
+        SettingsError: There is something in it that is no proxy.
+    """
+    if not urls:
+        return None
+    try:
+        return Rotation(urls, rest)
+    except ValueError as error:
+        raise SettingsError(f"ROTATING_PROXY_LIST: {error}", "ROTATING_PROXY_LIST") from error
