@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, median_of, ratio_of
@@ -13,41 +15,48 @@ from benchmarks.peers import ROOT, peer_python
 __all__ = ["imports"]
 
 IMPORT = "import time; began = time.perf_counter(); {}; print(time.perf_counter() - began)"
+WHOLE = "from trawl import Spider, Request, Response, Item, CloseSpider, run"
 REPEAT = 3
 """An import is short: each round takes it so many times, and the shortest counts."""
 
 
-def imported(peer: str, what: str) -> float:
+def imported(peer: str, what: str, compiled: Path) -> float:
     """Milliseconds of an import in a fresh process, without Python's own start."""
-    return min(float(output([peer_python(peer), "-c", IMPORT.format(what)])) for _ in range(REPEAT)) * 1_000
+    command = [peer_python(peer), "-c", IMPORT.format(what)]
+    return min(float(output(command, compiled)) for _ in range(REPEAT)) * 1_000
 
 
-def ended(*arguments: str) -> float:
+def ended(compiled: Path, *arguments: str) -> float:
     """Milliseconds of a whole process, Python's own start included."""
 
     def once() -> float:
         began = time.perf_counter()
-        output([sys.executable, *arguments])
+        output([sys.executable, *arguments], compiled)
         return time.perf_counter() - began
 
     return min(once() for _ in range(REPEAT)) * 1_000
 
 
-def output(command: list[str]) -> str:
-    """What a process prints; the package is found whether it is installed or not."""
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+def output(command: list[str], compiled: Path) -> str:
+    """What a process prints. Its byte code is kept in a folder of ours, as an installed package has its own."""
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(compiled), "PYTHONDONTWRITEBYTECODE": ""}
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment).stdout
 
 
 def imports(bench: Bench) -> list[Figure]:
     """``import trawl`` against ``import scrapy``, the same with all that a spider's file uses, and the command."""
-    whole = "from trawl import Spider, Request, Response, Item, CloseSpider, run"
+    compiled = bench.folder / "compiled"
     ours, theirs, all_of_ours, helps, own = [], [], [], [], []
+    for what in (WHOLE, "import trawl.cli"):
+        output([sys.executable, "-c", what], compiled)
+    output([sys.executable, "-m", "trawl", "--help"], compiled)
+    output([peer_python("scrapy"), "-c", "import scrapy"], compiled)
     for _ in range(bench.rounds):
-        ours.append(imported("trawl", "import trawl"))
-        theirs.append(imported("scrapy", "import scrapy"))
-        all_of_ours.append(imported("trawl", whole))
-        helps.append(ended("-m", "trawl", "--help"))
-        own.append(ended("-c", "import trawl.cli"))
+        ours.append(imported("trawl", "import trawl", compiled))
+        theirs.append(imported("scrapy", "import scrapy", compiled))
+        all_of_ours.append(imported("trawl", WHOLE, compiled))
+        helps.append(ended(compiled, "-m", "trawl", "--help"))
+        own.append(ended(compiled, "-c", "import trawl.cli"))
     return [
         median_of("import trawl", ours, "ms"),
         median_of("import scrapy", theirs, "ms"),
