@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from pathlib import Path
 
 from benchmarks.bench import Bench
@@ -22,6 +24,7 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="only the rows that --output has not yet")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the figures are kept")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no nginx is left behind
     results = Results.read(given.output) if given.row or given.resume else Results()
     with Bench(1 if given.quick else given.rounds, is_quick=given.quick) as bench:
         for name in given.row or ROWS:

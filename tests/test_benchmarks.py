@@ -1,0 +1,84 @@
+"""What the benchmark makes of its figures: nothing is measured here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.bench import Row
+from benchmarks.chart import Series, chart
+from benchmarks.figures import Figure, median_of, ratio_of, table
+from benchmarks.report import page
+from benchmarks.results import Results
+from benchmarks.rows import ROWS
+from benchmarks.site import PAGES
+from benchmarks.site import page as html
+
+ROOT = Path(__file__).parent.parent
+MACHINE = {"cores": 2, "processor": "P", "system": "S 1", "python": "3", "versions": {"trio": "1"}}
+
+
+def test_a_goal_is_reached_at_its_very_figure() -> None:
+    assert Figure(name="a", value=2.0, most=2.0).is_reached is True
+    assert Figure(name="a", value=2.1, most=2.0).is_reached is False
+    assert Figure(name="a", value=0.5, least=0.5).is_reached is True
+    assert Figure(name="a", value=0.4, least=0.5).is_reached is False
+    assert Figure(name="a", value=0.4).is_reached is None
+
+
+def test_a_ratio_is_taken_within_each_round() -> None:
+    assert ratio_of("a", [10.0, 100.0, 30.0], [5.0, 50.0, 10.0]).value == 2.0
+    assert median_of("a", [1.0, 9.0, 2.0]).value == 2.0
+
+
+def test_the_table_says_what_was_missed() -> None:
+    told = table("row", [Figure(name="rate", value=1_234.5, unit="pages/s", least=2_000)])
+    assert "1,234" in told
+    assert ">= 2,000 MISSED" in told
+
+
+def test_a_run_that_was_broken_off_has_what_it_has_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.results.machine", lambda: MACHINE)
+    results = Results()
+    results.add(Row("one", "one", lambda bench: []), [Figure(name="a", value=3.0, most=2.0)], rounds=1)
+    results.write(tmp_path / "kept.json")
+    kept = Results.read(tmp_path / "kept.json")
+    assert list(kept.rows) == ["one"]
+    assert kept.missed() == ["one (a)"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.json"]
+
+
+def test_the_page_shows_each_figure_with_its_goal() -> None:
+    results = Results()
+    results.add(ROWS["seen"], [Figure(name="at most", value=95.6, unit="bytes", most=100.0)], rounds=1)
+    text = page(json.loads(json.dumps({"machine": MACHINE, "rows": results.rows})))
+    assert "| a seen fingerprint in memory | at most | 95.6 bytes | ≤ 100 | reached |" in text
+    assert "2 cores of P, S 1, Python 3; trio 1" in text
+
+
+def test_a_chart_is_svg_with_a_mark_for_each_point() -> None:
+    drawn = chart("title", "x", "y", [Series("a", [(1, 10), (4, 200)]), Series("b", [(1, 12), (4, 190)])])
+    root = ElementTree.fromstring(drawn)
+    assert len(root.findall(".//{http://www.w3.org/2000/svg}circle")) == 4
+
+
+def test_each_row_is_told_of_where_the_benchmark_is_explained() -> None:
+    told = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert [name for name in ROWS if f"`{name}`" not in told] == []
+
+
+def test_every_page_of_the_site_can_be_reached_and_none_leads_back_to_the_first() -> None:
+    linked = {
+        number: [int(part.partition(".html")[0]) for part in html(number, 5).split('href="')[1:]]
+        for number in range(PAGES)
+    }
+    found, new = {0}, [0]
+    while new:
+        new = [target for number in new for target in linked[number] if target not in found]
+        found.update(new)
+    assert len(found) == PAGES
+    assert all(0 not in targets for targets in linked.values())
+    assert 5_300 < len(html(1_234).encode()) < 5_900
