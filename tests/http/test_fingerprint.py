@@ -25,6 +25,14 @@ def test_requests_are_the_same_when_method_address_and_body_are(
     assert [len(each) for each in prints] == [FINGERPRINT_BYTES] * 2
 
 
+@given(st.text(), st.text(), st.binary(max_size=5))
+def test_two_sessions_see_two_pages(one: str, other: str, body: bytes) -> None:
+    alone = Request("http://a.example/", body=body)
+    prints = [fingerprint(alone.replace(meta={"session": name})) for name in (one, other)]
+    assert (prints[0] == prints[1]) == (one == other)
+    assert fingerprint(alone) not in prints
+
+
 @settings(max_examples=40)
 @given(
     st.dictionaries(st.text("ab", min_size=1), st.text("ab")),

@@ -17,11 +17,13 @@ FINGERPRINT_BYTES = 16
 
 
 def fingerprint(request: Request) -> bytes:
-    """Return 16 bytes that are equal for requests with one method, one body and one address.
+    """Return 16 bytes that are equal for requests with one method, one body and one address, in one session.
 
     The address is compared without its fragment and with the query's arguments in order. Headers, cookies and meta do
-    not count.
+    not count, but for meta ``session``: another visitor sees another page.
     """
     # Neither a method nor a URL in normal form has a space or a line end in it, so no two requests read the same here.
-    text = f"{request.method} {sorted_url(request.url)}\n".encode()
+    session = request.meta_get("session")
+    visitor = "" if session is None else f" {session!r}"
+    text = f"{request.method} {sorted_url(request.url)}{visitor}\n".encode()
     return blake2b(text + request.body if request.body else text, digest_size=FINGERPRINT_BYTES).digest()
