@@ -318,3 +318,33 @@ async def test_items_are_collected_and_streamed_with_a_job_too(tmp_path: Path, a
     simulation = await runs.web.crawl(Linked, settings=settings)
     assert [json.dumps(item) for item in simulation.items]
     assert len(simulation.items) == 5
+
+
+class Insistent(trawl.Spider):
+    """One page with many links that are not to be filtered, in a callback that is cut off at first."""
+
+    name = "insistent"
+    start_urls = ("http://a.example/",)
+    is_cut = False
+
+    async def parse(self, response: Response, **kwargs: Any) -> Any:
+        if response.url != "http://a.example/":
+            return
+        for number in range(250):
+            yield Request(f"http://a.example/{number}?", dont_filter=number % 2 == 0)
+        if self.is_cut:
+            await trio.sleep_forever()
+
+
+async def test_what_is_not_to_be_filtered_is_stored_with_its_page_only(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = Runs(tmp_path, site(1), Insistent, {**QUICK, "SHUTDOWN_TIMEOUT": 0.5})
+    monkeypatch.setattr(Insistent, "is_cut", True)
+    await runs.run(stop_after=0.5)
+    assert not any(int(url.rsplit("/", 1)[1].rstrip("?") or 1) % 2 == 0 for url in runs.sent if url.endswith("?"))
+    monkeypatch.setattr(Insistent, "is_cut", False)
+    await runs.run()
+    assert sorted(set(runs.sent.values())) == [1, 2]
+    assert [url for url, times in runs.sent.items() if times == 2] == ["http://a.example/"]
+    assert len(runs.sent) == 252  # with robots.txt and the page itself

@@ -103,6 +103,11 @@ class Holding:
         self._count = 0
         self._spilled = 0
 
+    @property
+    def is_lasting(self) -> bool:
+        """What the callback gives outlives a kill, with its acknowledgement only."""
+        return True
+
     def put_nowait(self, item: object) -> bool:
         """Take an item if that needs no waiting; False when it does."""
         holder = self._holder

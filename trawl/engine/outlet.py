@@ -106,6 +106,11 @@ class Outlet:
         self._is_held = is_held
         self._is_direct = processor.is_empty and len(self._sinks) <= 1 and limit is None
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what a callback gives outlives a kill, with its acknowledgement only: not here."""
+        return False
+
     def of(self, lease: object) -> Outlet:
         """Where the items of one request go: here."""
         return self

@@ -12,11 +12,16 @@ from trawl.engine.outlet import Outlet
 from trawl.http import Request, Response
 from trawl.items import is_item
 
-__all__ = ["BATCH", "Outputs"]
+__all__ = ["BATCH", "MOST_UNFILTERED", "Outputs"]
 
 BATCH = 100
 """Requests of one callback that are held before they are stored (C4), and items that it gives before others may run:
 a callback may yield a million, or never end."""
+
+
+MOST_UNFILTERED = 10_000
+"""Requests with ``dont_filter`` that one callback holds to its end, with a job: stored before, they would be stored
+again when a kill has the callback run anew, for nothing tells that they were. Beyond it they are."""
 
 
 class Store(Protocol):
@@ -87,6 +92,9 @@ class Outputs:
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
             full, self.requests = self.requests, [output]
+            if self._outlet.is_lasting and len(full) < MOST_UNFILTERED:
+                self.requests = [*(request for request in full if request.dont_filter), output]
+                full = [request for request in full if not request.dont_filter]
             await self._store.push(full, depth=self._depth, source=self._source)
         else:
             try:
