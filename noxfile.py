@@ -82,7 +82,7 @@ def servers(session: nox.Session) -> None:
 def sweep(session: nox.Session) -> None:
     """What the tests prove for a few figures, for whole ranges of them: minutes of computing."""
     install(session, "test", editable=True)
-    session.run("pytest", "-m", "sweep", *session.posargs)
+    session.run("pytest", "-m", "sweep", "-o", "faulthandler_timeout=1800", *session.posargs)
 
 
 @nox.session
