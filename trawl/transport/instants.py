@@ -20,10 +20,11 @@ class Instants:
 
     Attributes:
         is_new: A connection was opened for it.
+        is_through: A proxy has let it through, so that what goes wrong from now on is between us and the server.
         has_sent: It has gone to the wire.
     """
 
-    __slots__ = ("_close", "_is_connect", "_on_sent", "_outcome", "has_sent", "is_new")
+    __slots__ = ("_close", "_is_connect", "_on_sent", "_outcome", "has_sent", "is_new", "is_through")
 
     def __init__(self, outcome: Outcome, on_sent: OnSent) -> None:
         self._outcome = outcome
@@ -31,12 +32,18 @@ class Instants:
         self._is_connect = False
         self._close: Callable[[], None] | None = None
         self.is_new: bool = False
+        self.is_through: bool = False
         self.has_sent: bool = False
 
     @property
     def is_stale(self) -> bool:
         """Whether it was sent on a connection that had been idle, and nothing came back."""
         return not self.is_new and self.has_sent and self._outcome.first_byte_at is None
+
+    @property
+    def is_past_proxies(self) -> bool:
+        """Whether no proxy is to blame for what goes wrong."""
+        return self.is_through or self.has_sent
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
         """Called by httpcore as things happen."""
@@ -49,11 +56,14 @@ class Instants:
             self._close = details["return_value"].close
         elif what == "setup_socks5_connection.complete":
             self._close = None
+            self.is_through = True
         elif what == "send_request_headers.started":
             self._is_connect = details["request"].method == b"CONNECT"
             if not self._is_connect:
                 self._sent()
-        elif what == "receive_response_headers.complete" and not self._is_connect:
+        elif what == "receive_response_headers.complete" and self._is_connect:
+            self.is_through = 200 <= details["return_value"][1] < 300
+        elif what == "receive_response_headers.complete":
             outcome.first_byte_at = trio.current_time()
 
     def end(self) -> None:

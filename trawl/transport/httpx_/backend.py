@@ -76,6 +76,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         self._peer = peer
         self._deadline = deadline
         self._is_refused = False
+        self._is_http1 = True
         self._is_start = False
         self.is_spoilt = False
 
@@ -108,7 +109,8 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if not buffer:
             return
-        self._is_start = True
+        # What is said to a SOCKS proxy is no HTTP; one can tell by its having no limit.
+        self._is_start = self._is_http1 and timeout is not None
         try:
             with trio.fail_at(self._until(timeout)):
                 await self._stream.send_all(buffer)
@@ -141,7 +143,9 @@ class _Stream(httpcore.AsyncNetworkStream):
             raise httpcore.ConnectTimeout from error
         except trio.BrokenResourceError as error:
             raise httpcore.ConnectError(str(error)) from error
-        return _Stream(secure, self._socket, self._peer, self._deadline)
+        upgraded = _Stream(secure, self._socket, self._peer, self._deadline)
+        upgraded._is_http1 = secure.selected_alpn_protocol() != "h2"
+        return upgraded
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":  # asked before reuse: readable means closed, or that something came unasked

@@ -40,7 +40,8 @@ BODY_BROKEN = (httpcore.ProtocolError, httpcore.ReadError)
 LEFT = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)
 """What httpcore raises when a server has closed a connection that was idle."""
 
-_PACKAGES = frozenset({"h2", "hpack", "httpcore", "hyperframe", "socksio"})
+_HTTP_2 = frozenset({"h2", "hpack", "hyperframe"})
+_PACKAGES = _HTTP_2 | {"httpcore", "socksio"}
 _SLIPS = (AssertionError, LookupError, ValueError)
 """What httpcore and the packages under it raise for input that they did not expect."""
 
@@ -67,7 +68,11 @@ class Circumstances:
 
 def is_foreign(error: Exception) -> bool:
     """Whether the network, or what came over it, made httpcore or a package under it raise ``error``."""
-    return type(error).__module__.partition(".")[0] in _PACKAGES or isinstance(error, _SLIPS)
+    return _package(error) in _PACKAGES or isinstance(error, _SLIPS)
+
+
+def _package(error: object) -> str:
+    return type(error).__module__.partition(".")[0]
 
 
 def mapped(error: Exception, around: Circumstances) -> DownloadError:
@@ -84,7 +89,8 @@ def _servers(error: Exception, around: Circumstances) -> DownloadError:
         return NameNotResolved(f"the name {around.host!r} has no address ({words})")
     if isinstance(system, ssl.SSLError) and isinstance(error, httpcore.ConnectError):
         return tls_failure(system)
-    if isinstance(error, httpcore.RemoteProtocolError):
+    inner = error.args[0] if isinstance(error, httpcore.LocalProtocolError) and error.args else error
+    if isinstance(error, httpcore.RemoteProtocolError) or _package(inner) in _HTTP_2:
         return ResponseBroken(protocol_words(words))
     kind, text = next((ours, text) for theirs, ours, text in _MAPPED if isinstance(error, theirs))
     connect, read = around.settings.download_connect_timeout, around.settings.download_read_timeout

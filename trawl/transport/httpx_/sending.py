@@ -119,7 +119,7 @@ class HttpxTransport:
                 is_stale = instants.is_stale and isinstance(error, LEFT) and request.method in SAFE_METHODS
                 if is_last or not is_stale:  # else a new connection may do better (RFC 9112, 9.3.1)
                     shown = None if proxy is None else str(proxy)
-                    around = Circumstances(target.host, shown, not instants.has_sent, self._settings)
+                    around = Circumstances(target.host, shown, not instants.is_past_proxies, self._settings)
                     raise mapped(error, around) from error
         raise AssertionError  # the last try returns or raises
 
