@@ -132,3 +132,17 @@ async def test_a_job_in_use_is_told_so(tmp_path: Path, capsys: pytest.CaptureFix
     assert "state    running" in capsys.readouterr().out
     assert main(["job", str(tmp_path / "job"), "--requeue-failed"]) == 1
     await job.aclose()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk_ends_the_crawl_with_status_1_and_the_job_goes_on(
+    command: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word if word != "out.jsonl" else "/dev/full:jsonl" for word in CRAWL]
+    assert command(*words) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert command("job", "job") == 0
+    assert "state    stopped: feed_error\n" in capsys.readouterr().out
+    assert command(*CRAWL) == 0
+    rows = [json.loads(line)["url"] for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert sorted(rows) == ["http://a.example/1", "http://a.example/2"]

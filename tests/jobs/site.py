@@ -30,7 +30,7 @@ class Linked(trawl.Spider):
     """Follows all links and gives one item a page."""
 
     name = "linked"
-    start_urls = ("http://a.example/",)
+    start_urls: Sequence[str] = ("http://a.example/",)
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         yield {"url": response.url}

@@ -348,3 +348,10 @@ async def test_what_is_not_to_be_filtered_is_stored_with_its_page_only(
     assert sorted(set(runs.sent.values())) == [1, 2]
     assert [url for url, times in runs.sent.items() if times == 2] == ["http://a.example/"]
     assert len(runs.sent) == 252  # with robots.txt and the page itself
+
+
+async def test_c11_a_page_budget_counts_on(tmp_path: Path, autojump_clock: MockClock) -> None:
+    runs = Runs(tmp_path, site(30), settings={**QUICK, "ROBOTSTXT_OBEY": False, "PAGES_PER_DOMAIN": 11})
+    while (await runs.run(stop_after=0.15)).reason != "finished":
+        pass
+    assert runs.sent.total() == len(runs.urls) == 11

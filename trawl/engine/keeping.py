@@ -1,11 +1,11 @@
 """What a job keeps besides requests and items, and how a crawl goes on from it.
 
 Theory of operation. Just before each transaction the job asks what is to be kept. Statistics are few, so they go with
-every transaction and count what the transactions hold, no more and no less. What was learned of hosts (the throttle's
-state, answers to requests for robots.txt, cookies) grows with the crawl, so it goes with a transaction once it is due:
-after :data:`INTERVAL` seconds, later where it is large. If none comes by then, one is made, so that a backoff that
-stops everything is kept too. A kill loses what was learned since: the throttle knows how long that may have been, and
-takes whoever may have sent meanwhile to have sent (R16).
+every transaction and count what the transactions hold, no more and no less; so do pages that have a budget (C11).
+What was learned of hosts (the throttle's state, answers to requests for robots.txt, cookies) grows with the crawl, so
+it goes with a transaction once it is due: after :data:`INTERVAL` seconds, later where it is large. If none comes by
+then, one is made, so that a backoff that stops everything is kept too. A kill loses what was learned since: the
+throttle knows how long that may have been, and takes whoever may have sent meanwhile to have sent (R16).
 
 The last word is kept when the crawl has ended.
 """
@@ -41,6 +41,7 @@ _LATE = 1.0  # seconds that a transaction may take, once it is due
 JarName = str | int | float | bool | None
 
 THROTTLE: Section[ThrottleState] = Section("throttle", ThrottleState)
+PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 ROBOTS: Section[dict[str, KeptAnswer]] = Section("robots", dict[str, KeptAnswer])
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 
@@ -99,6 +100,7 @@ class Keeping:
         state = THROTTLE.read(job)
         if state is not None:
             self._throttle.restore(state, now)
+        self._throttle.pages.take_up(PAGES.read(job) or {})
         self._answers.take_up(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
         for name, cookies in COOKIES.read(job) or ():
             for cookie in cookies:
@@ -115,6 +117,9 @@ class Keeping:
         """Called before each transaction: keep what belongs to it."""
         self._stats.set("elapsed_seconds", self.elapsed)
         STATISTICS.keep(self._job, self._stats.as_dict())
+        pages = self._throttle.pages.counts()
+        if pages:
+            PAGES.keep(self._job, pages)
         if trio.current_time() >= self._due_at:
             self._learned(is_last=False)
         else:

@@ -29,6 +29,7 @@ from trawl.throttling.feedback import adjust, correct, good, lengthened, step_at
 from trawl.throttling.givingup import GivenUp
 from trawl.throttling.kinds import Kinds
 from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden, manager_of
+from trawl.throttling.pages import Ledger
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.report import account, reports_of
 from trawl.throttling.resume import Restored, state_of
@@ -96,14 +97,13 @@ class Throttle:
         self._crawl_delays: dict[str, float] = {}
         self.given_up: GivenUp = GivenUp()
         self._restored: Restored | None = None
+        self.pages: Ledger = self._table.pages
         most = float(settings.concurrent_requests) or math.inf
         self.alarms: Alarms = Alarms(settings, most=most if concurrent_requests is None else concurrent_requests)
 
     def bind(self, changed: Callable[[Scope, float], None]) -> None:
         """Name another receiver of changes: the chooser, where it is made after the throttle."""
         self._changed = changed
-
-    # -- scopes
 
     def scope(self, id: str, now: float) -> Scope:
         """The scope of this id, made on demand (E17, E19, E20)."""
@@ -356,7 +356,7 @@ class Throttle:
 
     def restore(self, state: ThrottleState, now: float) -> None:
         """Go on from the state of an earlier run; call it before the first scope is made."""
-        self._restored = Restored(state, now, self._wall.from_epoch, self._table.pages)
+        self._restored = Restored(state, now, self._wall.from_epoch, self.pages)
         self.given_up.take_up(state.given_up)
 
     def waiting_direct(self, count: int) -> None:

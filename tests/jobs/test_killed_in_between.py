@@ -1,0 +1,93 @@
+"""What is kept between transactions, and what is taken for granted after a kill (C11, P8, R16)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.jobs.killing import put_back
+from tests.jobs.site import Linked, Runs, all_urls, site
+from trawl.testing import SimulatedResponse, SimulatedWeb
+
+EXACT = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "ROBOTSTXT_OBEY": False}
+
+
+async def killed_after(runs: Runs, seconds: float, album: Path) -> None:
+    """Run for so long; what a kill leaves then is what the next run finds."""
+    folder = runs.directory.parent
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def kill() -> None:
+                await trio.sleep(seconds)
+                shutil.copytree(folder, album)
+                scope.cancel()
+
+            nursery.start_soon(kill)
+            await runs.run()
+            nursery.cancel_scope.cancel()
+    put_back(album, folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where job and feed are."""
+    made = tmp_path / "whole"
+    made.mkdir()
+    return made
+
+
+async def test_r16_after_a_kill_no_send_comes_early(tmp_path: Path, folder: Path, autojump_clock: MockClock) -> None:
+    runs = Runs(folder, site(9), settings={**EXACT, "DOWNLOAD_DELAY": 5.0})
+    await killed_after(runs, 10.5, tmp_path / "album")
+    assert [time for time, _ in runs.times] == [0.0, 5.0, 10.0]
+    runs.down(1.0)
+    await runs.run()
+    first = runs.times[0][0]
+    assert first >= 3.5 - 1e-5  # 15.0 on the first run's clock
+    assert first <= 3.5 + 5.0
+    assert runs.urls == all_urls(9)
+    assert runs.sent.total() == 9
+
+
+async def test_p8_a_backoff_that_stops_everything_is_kept(
+    tmp_path: Path, folder: Path, autojump_clock: MockClock
+) -> None:
+    answers = iter([SimulatedResponse(), SimulatedResponse(429, headers={"Retry-After": "200"})])
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1, handler=lambda request: next(answers, SimulatedResponse()))
+
+    class Two(Linked):
+        start_urls: Sequence[str] = ("http://a.example/1", "http://a.example/2")
+
+    runs = Runs(folder, web, Two, settings={**EXACT, "DOWNLOAD_DELAY": 0.5})
+    await killed_after(runs, 50.0, tmp_path / "album")
+    assert [time for time, _ in runs.times] == [0.0, 1.0]
+    await runs.run()
+    assert [time for time, _ in runs.times] == [pytest.approx(201.1 - 50.0, abs=1e-3)]
+
+
+async def test_statistics_count_what_the_transactions_hold(
+    tmp_path: Path, folder: Path, autojump_clock: MockClock
+) -> None:
+    runs = Runs(folder, site(9), settings={**EXACT, "DOWNLOAD_DELAY": 1.0})
+    await killed_after(runs, 3.5, tmp_path / "album")
+    result = await runs.run()
+    assert result.stats["item_scraped_count"] == 9
+    assert result.stats["response_status_count/200"] == 9
+    assert result.stats["job_run_count"] == 2
+
+
+async def test_c11_a_page_budget_is_not_overshot_by_a_kill(
+    tmp_path: Path, folder: Path, autojump_clock: MockClock
+) -> None:
+    runs = Runs(folder, site(30), settings={**EXACT, "DOWNLOAD_DELAY": 0.2, "PAGES_PER_DOMAIN": 11})
+    for number in range(3):
+        await killed_after(runs, 0.75, tmp_path / f"album {number}")
+    await runs.run()
+    assert len(runs.urls) == len(set(runs.urls)) == 11
