@@ -73,6 +73,36 @@ class Books(trawl.Spider):
         self.logger.info("%s %s", reason, self.settings["DOWNLOAD_DELAY"])
 
 
+class OnlyBooks(trawl.Spider[Book]):
+    """A spider that says what its items are, and is held to it."""
+
+    name = "only books"
+
+    async def parse(self, response: trawl.Response) -> AsyncIterator[Book | trawl.Request]:
+        yield Book("title", 1.0)
+        yield response.follow("/2", self.one)
+
+    def one(self, response: trawl.Response) -> Book | None:
+        return None
+
+
+class NotOnlyBooks(OnlyBooks):
+    """One whose annotation is refused."""
+
+    async def parse(self, response: trawl.Response) -> AsyncIterator[dict[str, str]]:  # type: ignore[override]
+        yield {"title": "x"}
+
+
+class ByRules(trawl.CrawlSpider[Book]):
+    """A spider of another kind."""
+
+    name = "by rules"
+    rules = (trawl.Rule(trawl.LinkExtractor(allow="/book/"), callback="parse_book"),)
+
+    def parse_book(self, response: trawl.Response) -> Iterator[Book]:
+        yield Book("title", 1.0)
+
+
 def program() -> str:
     """A program that is not asynchronous."""
     result = trawl.run(Books, settings={"DOWNLOAD_DELAY": 0.1}, shelf="top")

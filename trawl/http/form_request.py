@@ -55,10 +55,10 @@ class FormRequest(Request):
         encoded = encode_form([(_bytes(name, encoding), held) for name, held in _fields(formdata, encoding)])
         super().__init__(url, callback, **options)
         if self.method == "POST":
-            self.body = encoded.encode()
+            self.body: bytes = encoded.encode()
             self.headers.setdefault("Content-Type", _FORM)
         else:
-            self.url = f"{self.url.partition('#')[0].partition('?')[0]}?{encoded}"
+            self.url: str = f"{self.url.partition('#')[0].partition('?')[0]}?{encoded}"
 
     @classmethod
     def from_response(

@@ -59,7 +59,7 @@ class TextResponse(Response, metaclass=_ByContent):
     """
 
     __slots__ = ()
-    kinds = frozenset({"html", "xml", "json", "text"})
+    kinds: frozenset[str] = frozenset({"html", "xml", "json", "text"})
     _essence = "text/plain"
 
     def __init__(
@@ -96,7 +96,7 @@ class HtmlResponse(TextResponse):
     """A response that is HTML, XHTML, or may be."""
 
     __slots__ = ()
-    kinds = frozenset({"html"})
+    kinds: frozenset[str] = frozenset({"html"})
     _essence = "text/html"
 
 
@@ -104,7 +104,7 @@ class XmlResponse(TextResponse):
     """A response that is XML, and not XHTML."""
 
     __slots__ = ()
-    kinds = frozenset({"xml"})
+    kinds: frozenset[str] = frozenset({"xml"})
     _essence = "application/xml"
 
 
@@ -112,7 +112,7 @@ class JsonResponse(TextResponse):
     """A response that is JSON."""
 
     __slots__ = ()
-    kinds = frozenset({"json"})
+    kinds: frozenset[str] = frozenset({"json"})
     _essence = "application/json"
 
 
