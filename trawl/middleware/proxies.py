@@ -89,7 +89,11 @@ class Rotation:
     def choose(self, now: float) -> str | float:
         """The proxy whose turn it is; if all rest, the instant at which one will have rested."""
         while self._resting and self._resting[0][0] <= now:
-            self._ready.append(heapq.heappop(self._resting)[2])
+            health = heapq.heappop(self._resting)[2]
+            if health.until > now:  # it has failed again before anybody asked for it
+                self._push(health)
+            else:
+                self._ready.append(health)
         if not self._ready:
             return self._resting[0][0]
         chosen = self._ready[0]
@@ -117,9 +121,12 @@ class Rotation:
         health.until = now + pause
         if health in self._ready:
             self._ready.remove(health)
-            self._rests += 1  # of equals the first goes first
-            heapq.heappush(self._resting, (health.until, self._rests, health))
+            self._push(health)
         return pause
+
+    def _push(self, health: _Health) -> None:
+        self._rests += 1  # of equals the first goes first
+        heapq.heappush(self._resting, (health.until, self._rests, health))
 
     def name(self, url: str) -> str:
         """How people see it: without credentials."""

@@ -1,0 +1,260 @@
+"""Which proxy a request gets; how those of a list take turns, rest and come back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+import trawl
+from trawl.errors import ConnectFailed, DownloadError, ProxyFailed, SettingsError
+from trawl.http import Outcome, Replace, Request, Response
+from trawl.middleware import Rest, Rotation, proxies
+from trawl.middleware.proxies import rotation_of
+from trawl.observe import Stats
+from trawl.testing import SimulatedWeb, simulate
+from trawl.transport.proxy import EnvironmentProxies
+
+A, B, C = (f"http://{name}.example:8080" for name in "abc")
+REST = Rest(base=10.0, cap=60.0)
+NONE = EnvironmentProxies()
+
+
+# The policy.
+
+
+def test_proxies_take_turns() -> None:
+    rotation = Rotation([A, B, C], REST)
+    assert [rotation.choose(0.0) for _ in range(7)] == [A, B, C, A, B, C, A]
+
+
+def test_one_that_fails_rests_twice_as_long_each_time_up_to_the_cap() -> None:
+    rotation, now, pauses = Rotation([A], REST), 0.0, []
+    for _ in range(5):
+        pause = rotation.failed(A, now + 1, now + 2)
+        assert pause is not None
+        pauses.append(pause)
+        now += 2 + pause
+        assert rotation.choose(now - 0.1) == now
+        assert rotation.choose(now) == A
+    assert pauses == [10.0, 20.0, 40.0, 60.0, 60.0]
+
+
+def test_a_success_ends_the_row_unless_it_was_begun_before_the_failure() -> None:
+    rotation = Rotation([A], REST)
+    assert rotation.failed(A, 1.0, 2.0) == 10.0
+    rotation.succeeded(A, 0.5)
+    assert rotation.failed(A, 12.0, 13.0) == 20.0
+    rotation.succeeded(A, 33.0)
+    assert rotation.failed(A, 34.0, 35.0) == 10.0
+
+
+def test_what_fails_together_is_one_incident() -> None:
+    rotation = Rotation([A, B], REST)
+    assert [rotation.failed(A, began, 10.0) for began in (0.0, 1.0, 9.0, 10.0)] == [10.0, None, None, None]
+    assert rotation.resting(10.0) == ["http://a.example:8080"]
+    assert [rotation.choose(11.0) for _ in range(2)] == [B, B]
+    assert rotation.resting(20.0) == []
+
+
+def test_if_all_rest_the_first_that_comes_back_is_told() -> None:
+    rotation = Rotation([A, B], REST)
+    rotation.failed(A, 1.0, 2.0)
+    rotation.failed(B, 1.0, 5.0)
+    assert rotation.choose(6.0) == 12.0
+    assert [rotation.choose(12.0), rotation.choose(12.0)] == [A, A]
+    assert {rotation.choose(15.0), rotation.choose(15.0)} == {A, B}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["failed", "succeeded", "choose"]), st.floats(0, 30), st.floats(0, 10))),
+    st.integers(1, 4),
+)
+def test_a_proxy_is_never_lost_and_never_chosen_while_it_rests(
+    steps: list[tuple[str, float, float]], many: int
+) -> None:
+    urls = [f"http://p{number}:1" for number in range(many)]
+    rotation, now = Rotation(urls, REST), 100.0
+    for turn, (step, passed, ago) in enumerate(steps):
+        now += passed
+        url = urls[turn % many]
+        if step == "failed":
+            pause = rotation.failed(url, now - ago, now)
+            assert pause is None or 10.0 <= pause <= 60.0
+        elif step == "succeeded":
+            rotation.succeeded(url, now - ago)
+        chosen = rotation.choose(now)
+        if isinstance(chosen, float):
+            assert now < chosen <= now + 60.0
+            assert len(rotation.resting(now)) == many
+        else:
+            assert rotation.name(chosen) not in rotation.resting(now)
+    now += 60.0
+    assert {rotation.choose(now) for _ in range(many)} == set(urls)
+
+
+def test_the_growth_ends_before_a_number_does() -> None:
+    assert Rest(base=1.0, cap=float("inf")).after(10_000) == 2.0**64
+
+
+def test_what_is_no_proxy_is_an_error_of_the_setting() -> None:
+    assert rotation_of((), REST) is None
+    with pytest.raises(SettingsError, match="ROTATING_PROXY_LIST: a proxy's scheme"):
+        rotation_of((A, "ftp://me:secret@b.example"), REST)
+
+
+# The middleware.
+
+Answer = Callable[[Request], Response | DownloadError]
+
+
+def fine(request: Request) -> Response:
+    return Response(request.url, request=request)
+
+
+def sending(
+    rotation: Rotation | None = None,
+    environment: EnvironmentProxies = NONE,
+    answer: Answer = fine,
+    **options: Any,
+) -> tuple[Any, list[object]]:
+    """The middleware's way of sending, and the proxies that requests went through."""
+    used: list[object] = []
+
+    async def wire(request: Request) -> Outcome:
+        await trio.lowlevel.checkpoint()
+        used.append(request.meta_get("proxy"))
+        found = answer(request)
+        return Outcome(request, error=found) if isinstance(found, DownloadError) else Outcome(request, response=found)
+
+    return proxies(rotation, environment, **options)(wire), used
+
+
+async def test_a_requests_own_proxy_goes_before_all_others_none_included(autojump_clock: MockClock) -> None:
+    send, used = sending(Rotation([A], REST), EnvironmentProxies({"all": C}))
+    for meta in ({"proxy": B}, {"proxy": None}, {"proxy": ""}, {}):
+        await send(Request("http://x.example/", meta=meta))
+    assert used == [B, None, "", A]
+
+
+async def test_the_environment_counts_where_there_is_no_list(autojump_clock: MockClock) -> None:
+    send, used = sending(None, EnvironmentProxies({"http": A}, ("y.example",)))
+    for url in ("http://x.example/", "https://x.example/", "http://y.example/"):
+        await send(Request(url))
+    assert used == [A, None, None]
+
+
+async def test_a_redirect_to_another_scheme_gets_the_proxy_of_that_scheme(autojump_clock: MockClock) -> None:
+    send, used = sending(None, EnvironmentProxies({"http": A}))
+    request = Request("http://x.example/")
+    await send(request)
+    await send(request.replace(url="https://x.example/"))
+    mine = Request("http://x.example/", meta={"proxy": B})
+    await send(mine)
+    await send(mine.replace(url="https://x.example/"))
+    assert used == [A, None, B, B]
+
+
+async def test_a_request_that_is_sent_again_gets_another_proxy(autojump_clock: MockClock) -> None:
+    send, used = sending(Rotation([A, B], REST))
+    request = Request("http://x.example/")
+    await send(request)
+    await send(request.replace())
+    assert used == [A, B]
+
+
+async def test_a_proxy_that_fails_rests_and_people_are_told_without_its_password(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "http://me:secret@a.example:8080"
+
+    def answer(request: Request) -> Response | DownloadError:
+        if request.meta["proxy"] == secret:
+            return ProxyFailed("the proxy http://a.example:8080 refuses: 407", is_of_proxy=True)
+        return fine(request)
+
+    stats = Stats()
+    send, used = sending(Rotation([secret, B], REST), answer=answer, stats=stats)
+    await trio.sleep(1)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            await send(Request("http://x.example/"))
+    assert used == [secret, B, B, B]
+    assert stats.get("proxy_failed_count") == 1
+    assert "http://a.example:8080 rests for 10 s" in caplog.text
+    assert "secret" not in caplog.text
+    await trio.sleep(10)
+    await send(Request("http://x.example/"))
+    await send(Request("http://x.example/"))
+    assert secret in used[4:]
+
+
+@pytest.mark.parametrize(
+    ("answer", "rests"),
+    [
+        (lambda request: ProxyFailed("refused", is_of_proxy=True), True),
+        (lambda request: ProxyFailed("the host is down", is_of_proxy=False), False),
+        (lambda request: ConnectFailed("refused"), False),
+        (lambda request: Response(request.url, 407, request=request), True),
+        (lambda request: Response(request.url, 403, request=request), True),
+        (lambda request: Response(request.url, 500, request=request), False),
+    ],
+)
+async def test_a_proxy_rests_for_what_is_its_own_fault(autojump_clock: MockClock, answer: Answer, rests: bool) -> None:
+    rotation = Rotation([A], REST)
+    send, _ = sending(rotation, answer=answer, ban_codes=(403,))
+    await trio.sleep(1)
+    await send(Request("http://x.example/"))
+    assert bool(rotation.resting(trio.current_time())) is rests
+
+
+async def test_where_all_rest_a_request_waits_without_being_sent(autojump_clock: MockClock) -> None:
+    rotation = Rotation([A], REST)
+    rotation.failed(A, 1.0, 2.0)
+    send, used = sending(rotation)
+    await trio.sleep(5)
+    request = Request("http://x.example/")
+    outcome = await send(request)
+    assert outcome.then == Replace(request, 7.0, "proxy_wait")
+    assert used == []
+
+
+# In a crawl.
+
+
+class Pages(trawl.Spider):
+    name = "pages"
+    start_urls = [f"http://x.example/{number}" for number in range(3)]
+
+    def parse(self, response: trawl.Response) -> dict[str, object]:
+        return {"proxy": response.meta.get("proxy")}
+
+
+def crawled(**settings: object) -> list[object]:
+    web = SimulatedWeb()
+    web.add_host("x.example")
+    sim = simulate(Pages, web, {"ROBOTSTXT_OBEY": False, **settings})
+    assert sim.reason == "finished"
+    return [item["proxy"] for item in sim.items]
+
+
+def test_a_crawl_uses_the_environments_proxies_unless_it_is_told_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert crawled() == [None] * 3
+    monkeypatch.setenv("HTTP_PROXY", A)
+    assert crawled() == [A] * 3
+    assert crawled(HTTPPROXY_ENABLED=False) == [None] * 3
+    monkeypatch.setenv("no_proxy", "x.example")
+    assert crawled() == [None] * 3
+
+
+def test_a_crawl_uses_a_list_in_turn_and_scrapys_path_takes_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", C)
+    assert sorted(map(str, crawled(ROTATING_PROXY_LIST=[A, B]))) == [A, A, B]
+    path = "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware"
+    assert crawled(ROTATING_PROXY_LIST=[A, B], DOWNLOADER_MIDDLEWARES={path: None}) == [None] * 3
