@@ -198,7 +198,7 @@ def test_rules_may_be_made_in_the_constructor() -> None:
     ("rules", "words"),
     [
         ([Rule(callback="parse_itme")], r"shop: rules\[0\]: callback is 'parse_itme', but Wrong has no such method"),
-        ([Rule(), Rule(process_links="cleen")], r"rules\[1\]: process_links is 'cleen'"),
+        ([Rule(), Rule(process_links="tidied")], r"rules\[1\]: process_links is 'tidied'"),
         ([LinkExtractor()], r"rules\[0\] is a Rule"),
     ],
 )

@@ -124,7 +124,7 @@ class CrawlSpider(Spider[ItemT]):
         else:
             async with aclosing(each_later(result)) as outputs:
                 async for output in outputs:
-                    yield output
+                    yield output  # noqa: ASYNC119 - who reads this closes it
             result = None
         for output in self._at_once(response, result, follow):
             yield output

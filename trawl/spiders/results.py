@@ -33,4 +33,4 @@ async def each_later(result: Any) -> AsyncGenerator[Any, None]:
     closing: Any = aclosing(result) if hasattr(result, "aclose") else nullcontext(result)
     async with closing as outputs:
         async for output in outputs:
-            yield output
+            yield output  # noqa: ASYNC119 - who reads this closes it
