@@ -36,7 +36,7 @@ SEEN_BYTES = 2 * (49 + 53)
 a redirected page has two."""
 SLACK = 12 * MEBIBYTE
 """What a process of Python may hold more at one time than at another, without a leak: its arenas are not given back."""
-DROPPED = ("robots_forbidden", "refused")
+DROPPED = ("robots_forbidden", "refused", "pages_filtered")
 
 
 @attrs.frozen
@@ -243,8 +243,12 @@ class _Run:
     def limits(self) -> list[str]:
         """No limit was passed, and each was made use of."""
         rulers = [*self.wire.rulers.values(), self.wire.all]
-        return [violation for ruler in rulers for violation in ruler.violations] + [
-            f"{ruler.id} never sent" for ruler in rulers if not ruler.sends and self.world.most > 1000
+        budgets = {scope: config["pages"] for scope, config in self.world.scopes.items() if "pages" in config}
+        pages = self.spider.pages
+        return [
+            *(violation for ruler in rulers for violation in ruler.violations),
+            *(f"{ruler.id} never sent" for ruler in rulers if not ruler.sends and self.world.most > 1000),
+            *(f"{scope} gave {pages[scope]} of {most} pages" for scope, most in budgets.items() if pages[scope] > most),
         ]
 
     def account(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
@@ -9,8 +10,8 @@ import trio
 
 import trawl
 from tests.soak.world import SHARED, World
-from trawl.exceptions import DownloadError, IgnoreRequest
-from trawl.http import Request, Response, host_of
+from trawl.exceptions import DownloadError, HttpError, IgnoreRequest
+from trawl.http import Request, Response, host_of, host_scope
 
 __all__ = ["CALLED", "ERRED", "GIVEN", "Soak"]
 
@@ -35,6 +36,7 @@ class Soak(trawl.Spider):
         self.failures = 0
         self.mail = 0
         self.direct = 0
+        self.pages: Counter[str] = Counter()
 
     async def start(self) -> AsyncGenerator[Any, None]:
         while (page := self.page()) is not None:
@@ -87,12 +89,19 @@ class Soak(trawl.Spider):
     def called(self, response: Response) -> int:
         """Note that a page's callback was called: once, and with what it should get."""
         number = self.number_of(response.request)
+        self.came(response)
         if self.ends[number]:
             self.world.wrong(f"page {number} had an end, and its callback was called")
         if response.status != 200:
             self.world.wrong(f"page {number} gave {response.status} to its callback")
         self.ends[number] |= CALLED
         return number
+
+    def came(self, response: Response) -> None:
+        """Note a page that came, for the budgets of its scopes."""
+        request: Any = response.request
+        if not request.meta_get("dont_throttle"):
+            self.pages.update(request.meta_get("throttling_scopes") or {host_scope(request.url)})
 
     def number_of(self, request: Any) -> int:
         """The number of the page that a request, or the redirect that came of it, is for."""
@@ -124,7 +133,7 @@ class Soak(trawl.Spider):
             url = f"http://{host_of(self.world.url(number + 1))}/direct/{number}"
             try:
                 with trio.move_on_after(120 if draw < 150 else 2):  # some give up early
-                    await self.fetch(Request(url))
+                    self.came(await self.fetch(Request(url)))
             except (DownloadError, IgnoreRequest):
                 return
 
@@ -137,6 +146,8 @@ class Soak(trawl.Spider):
     def erred(self, error: Any) -> Any:
         """Note that a page came to nothing, once; go on with another."""
         number = self.number_of(error.request)
+        if isinstance(error, HttpError):
+            self.came(error.response)
         if self.ends[number]:
             self.world.wrong(f"page {number} had an end, and its errback was called")
         self.ends[number] |= ERRED

@@ -33,9 +33,8 @@ def _silence() -> Iterator[None]:
 def test_a_thousand_pages_with_every_fault_keep_every_promise() -> None:  # C5 C6 C9 C11 P2 P9 P15 R1 R5 R15
     report = soak(0, most=1000)
     assert report.sends > 1000
-    assert {"retry_count", "backoff_count", "redirect_count", "robots_forbidden", "spider_exceptions"} <= set(
-        report.stats
-    )
+    faults = {"retry_count", "backoff_count", "redirect_count", "robots_forbidden", "spider_exceptions"}
+    assert {*faults, "pages_filtered", "robots_retry_count"} <= set(report.stats)
 
 
 @pytest.mark.soak

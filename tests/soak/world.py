@@ -70,7 +70,7 @@ class World(SimulatedWeb):
         self._names = list(self.scopes)[1:]
 
     def _config(self, rng: random.Random, kind: int) -> Mapping[str, Any]:
-        pace = self.pace
+        pace, budget = self.pace, max(5, self.most // 100)
         free = {"concurrency": rng.randint(1, 8), "delay": 0.0, "delay_per_slot": 0.0, "jitter": 0.0}
         return free | {
             0: {},
@@ -79,7 +79,7 @@ class World(SimulatedWeb):
             3: {"delay_per_slot": rng.uniform(0.2, 2.0) * pace, "concurrency": rng.randint(2, 5)},
             4: {"quota": rng.randint(5, 30), "window": 10.0 * pace},
             5: {"quota": rng.randint(5, 30), "window": 10.0 * pace, "sliding": True, "delay": 0.02 * pace},
-            6: {"delay": 0.3 * pace, "delay_per_slot": 1.0 * pace, "concurrency": 2, "jitter": 0.2},
+            6: {"delay": 0.3 * pace, "delay_per_slot": 1.0 * pace, "concurrency": 2, "jitter": 0.2, "pages": budget},
         }[kind]
 
     def _outages(self, rng: random.Random) -> list[Outage]:
