@@ -138,9 +138,16 @@ async def read_request(stream: trio.abc.Stream) -> tuple[bytes, bytes] | None:
         head += more
     head, _, body = head.partition(b"\r\n\r\n")
     length = next((int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0)
-    while len(body) < length:
-        body += await stream.receive_some(65536)
-    return head, body
+    rest = bytearray(body)
+    while len(rest) < length:
+        try:
+            more = await stream.receive_some(65536)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return None
+        if not more:
+            return None
+        rest += more
+    return head, bytes(rest)
 
 
 @asynccontextmanager
@@ -465,6 +472,4 @@ class Authority:
 
     def client(self) -> ssl.SSLContext:
         """The context of a client that trusts this authority and no other."""
-        context = ssl.create_default_context()
-        self.ca.configure_trust(context)
-        return context
+        return ssl.create_default_context(cadata=self.ca.cert_pem.bytes().decode("ascii"))

@@ -122,13 +122,16 @@ class LoopbackProxy:
             return
         await stream.send_all(bytes([5, method]))
         if self.user:
-            told = bytes(await stream.receive_some(1000))
+            if not (told := bytes(await stream.receive_some(1000))):
+                return
             name = told[2 : 2 + told[1]]
             is_right = name + b":" + told[3 + told[1] :] == self.user.encode()
             await stream.send_all(bytes([1, not is_right]))
             if not is_right:
                 return
         wish = bytes(await stream.receive_some(1000))
+        if not wish:
+            return
         if wish[3] == 1:
             host = ".".join(str(byte) for byte in wish[4:8])
         elif wish[3] == 3:
