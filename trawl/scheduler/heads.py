@@ -95,9 +95,12 @@ class Heads:
                 records = await self._frontier.lease_many(lane, most)
                 if self.aside is not None:
                     records = await self.aside.aside(records)
+                are_heads = len(records) == most
                 for record in records:
                     self._chooser.push(self._entry_of(record), now, record.not_before)
-                hungry[lane] = None  # those that wait for a time of their own are no heads: look again
+                    are_heads = are_heads and record.not_before <= now
+                if not are_heads and self._frontier.best(lane) is not None:
+                    hungry[lane] = None  # those that wait for a time of their own are no heads: look again
 
     def _wanted(self, lane: LaneKey) -> int:
         best = self._frontier.best(lane)
