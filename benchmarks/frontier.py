@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from hashlib import blake2b
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 
 import trio
@@ -33,6 +33,10 @@ from trawl.http import Request
 
 FILL = 10_000
 """Requests that are stored at once while the job is filled."""
+
+
+AHEAD = 32
+"""Requests that a crawl leases ahead of one lane at once."""
 
 
 class Pages:
@@ -60,7 +64,7 @@ async def fill(directory: str, pending: int, lanes: int) -> None:
     spider = Pages()
     job, frontier = await opened(directory, spider)
     began = time.perf_counter()
-    for first in range(0, pending, FILL):
+    for first in range(frontier.statistics().pending, pending, FILL):  # a job that is filled in part is filled up
         records = [record(spider, number, lanes) for number in range(first, min(first + FILL, pending))]
         await frontier.claim_many([each.fingerprint for each in records if each.fingerprint])
         await frontier.push_many(records)
@@ -71,16 +75,18 @@ async def fill(directory: str, pending: int, lanes: int) -> None:
 async def measure(directory: str, pages: int, batch: int) -> None:
     """Open a filled job and work on it."""
     spider = Pages()
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     job, frontier = await opened(directory, spider)
-    print(f"start-up: {time.perf_counter() - began:.2f} s; {frontier.statistics()}; {rss():,.0f} MB")
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    print(f"start-up: {seconds:.2f} s ({cpu:.2f} s of CPU); {frontier.statistics()}; {rss():,.0f} MB")
     lanes = frontier.lanes()
     numbers = count(frontier.statistics().seen)
     before = time.perf_counter(), time.process_time(), job.commits.transactions
-    for first in range(0, pages, batch):
+    turns = cycle(lanes)
+    for _ in range(0, pages, batch):
         leases: list[Record] = []
-        for lane in (lanes[(first + i) % len(lanes)] for i in range(min(batch, len(lanes)))):
-            leases += await frontier.lease_many(lane, max(1, batch // len(lanes)))
+        while len(leases) < batch:
+            leases += await frontier.lease_many(next(turns), min(AHEAD, batch - len(leases)))
         async with trio.open_nursery() as nursery:
             for lease in leases:
                 nursery.start_soon(page, frontier, lease, record(spider, next(numbers), len(lanes)))

@@ -210,9 +210,11 @@ class _Opened:
 
     def __init__(self, directory: Path, busy_seconds: float) -> None:
         _make(directory)
-        self.lock = JobLock(directory)
+        self.lock: JobLock = JobLock(directory)
         try:
             try:
+                self.connection: sqlite3.Connection
+                self.is_new: bool
                 self.connection, self.is_new = connect(directory, busy_seconds=busy_seconds)
                 try:
                     self._read()
@@ -234,8 +236,8 @@ class _Opened:
             connection.execute("DELETE FROM spilled")  # the requests come back, and will give these items again
         self.kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
         state: dict[str, int] = dict(connection.execute("SELECT name, value FROM state"))
-        self.outbox_start = state.get("outbox_start", 0)
-        self.outbox_end = state.get("outbox_end", 0)
+        self.outbox_start: int = state.get("outbox_start", 0)
+        self.outbox_end: int = state.get("outbox_end", 0)
 
 
 def _make(directory: Path) -> None:
