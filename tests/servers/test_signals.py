@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import signal
 import subprocess
@@ -26,9 +27,10 @@ import trawl
 class Many(trawl.Spider):
     name = "many"
     server = ""
+    pages = 100_000
 
     async def start(self):
-        for number in range(100_000):
+        for number in range(int(self.pages)):
             yield trawl.Request(f"{self.server}/{number}")
 
     def parse(self, response):
@@ -83,6 +85,7 @@ async def crawling(
     feeds: Sequence[str] = ("out.jsonl",),
     *,
     delay: float = 0.0,
+    options: Sequence[str] = (),
     before: Sequence[str] = (),
     prelude: str = "",
 ) -> AsyncIterator[Command]:
@@ -91,7 +94,7 @@ async def crawling(
     settings = [word for setting in [*SETTINGS, f"DOWNLOAD_DELAY={delay}"] for word in ("-s", setting)]
     outputs = [word for feed in feeds for word in ("-O", feed)]
     command = [sys.executable, "-m", "trawl", "crawl", "many.py", "-q", "-a", f"server={server.url}"]
-    whole = [*before, *command, *settings, *outputs]
+    whole = [*before, *command, *options, *settings, *outputs]
     process = await trio.lowlevel.open_process(whole, cwd=folder, stderr=subprocess.PIPE)
     try:
         with trio.fail_after(PATIENCE):  # noqa: ASYNC100 - what is done inside checks
@@ -160,6 +163,26 @@ async def test_two_signals_during_a_delay_do_not_wait_for_what_hangs(tmp_path: P
         command.signal(signal.SIGTERM)
         assert await command.status() == 130
         assert trio.current_time() - begun < PATIENCE / 2  # the delay is a minute, and what is in flight hangs
+
+
+@pytest.mark.parametrize("at_once", [math.inf, 1], ids=["one signal", "two signals"])
+async def test_p18_a_job_that_is_stopped_in_a_delay_of_a_minute_lacks_nothing(tmp_path: Path, at_once: float) -> None:
+    job = ["--job", "job", "-a", "pages=12", "-o", "out.jsonl"]
+    async with serving(at_once) as server:
+        first, delay = (1, 60.0) if at_once > 1 else (2, 0.0)  # all wait for the delay, or the second one hangs
+        async with crawling(tmp_path, server, (), delay=delay, options=job) as command:
+            await server.until_asked(first)
+            begun = trio.current_time()
+            command.signal(signal.SIGTERM)
+            if at_once == 1:
+                await command.until_said(b"once more to stop at once")
+                command.signal(signal.SIGTERM)
+            assert await command.status() == 130
+            assert trio.current_time() - begun < PATIENCE / 2
+        server.release()
+        async with crawling(tmp_path, server, (), options=job) as command:
+            assert await command.status() == 0
+        assert sorted(urls(tmp_path / "out.jsonl")) == sorted(f"{server.url}/{number}" for number in range(12))
 
 
 async def test_a_terminal_that_is_closed_drains_the_crawl(tmp_path: Path) -> None:
