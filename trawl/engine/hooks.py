@@ -134,12 +134,12 @@ def scrapy_hook(found: object, spider: object) -> Hook:
             elif is_async:
                 async with aclosing(passed(response, outputs)) as own:
                     async for output in own:
-                        yield output
+                        yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
             else:
                 for output in passed(response, [output async for output in outputs]) or ():
                     yield output
         except Exception as error:
-            instead = None if failed is None else await awaited(failed(response, error))
+            instead = None if failed is None else await awaited(failed(response, error))  # noqa: ASYNC120
             if instead is None:
                 raise
             for output in instead:
@@ -157,7 +157,7 @@ async def _hooked(
         for hook in hooks:
             outputs = await stack.enter_async_context(aclosing(hook(response, outputs)))
         async for output in outputs:
-            yield output
+            yield output  # noqa: ASYNC119 - the engine consumes it with aclosing
 
 
 async def _outputs(made: Callable[[], object]) -> AsyncGenerator[Any, None]:
@@ -172,7 +172,7 @@ async def _outputs(made: Callable[[], object]) -> AsyncGenerator[Any, None]:
             if hasattr(result, "aclose"):
                 await stack.enter_async_context(aclosing(cast("Any", result)))
             async for output in result:
-                yield output
+                yield output  # noqa: ASYNC119 - _hooked closes it
         return
     many = result if isinstance(result, list | tuple) or hasattr(result, "__next__") else [result]
     try:
