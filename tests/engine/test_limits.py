@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,6 +188,33 @@ def test_items_of_start_are_counted_too() -> None:
     sim = simulate(Starts, site(), {**FREE, "CLOSESPIDER_ITEMCOUNT": 4})
     assert sim.reason == "closespider_itemcount"
     assert [item["number"] for item in sim.items] == [0, 1, 2, 3]
+
+
+def test_with_a_job_pages_are_delivered_whole_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    class Three(Follows):
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            for number in range(3):
+                await trio.sleep(0.01)
+                yield {"url": response.url, "number": number}
+            for request in response.follow_all(css="a"):
+                yield request
+
+    async def run(settings: Mapping[str, object]) -> trawl.CrawlResult:
+        stored = {"JOB_DIR": str(tmp_path / "job"), "FEEDS": {str(feed): {"format": "jsonl"}}}
+        values = load(Layer("test", {**FREE, **stored, **settings}))
+        transport = site(30).transport()
+        return await crawl_with(Three, values, transport=transport, blocking=InlineBlocking(), seed=0)
+
+    feed = tmp_path / "out.jsonl"
+    counts = [0]
+    for settings in [{"CLOSESPIDER_ITEMCOUNT": 10}] * 2 + [{"CLOSESPIDER_PAGECOUNT": 2}, {}]:
+        result = trio.run(run, settings, clock=MockClock(autojump_threshold=0))
+        assert result.reason == next((name.lower() for name in settings), "finished")
+        given = Counter(line for line in feed.read_text("utf-8").splitlines())
+        assert max(given.values()) == 1
+        counts.append(len(given))
+    new = [after - before for before, after in pairwise(counts)]
+    assert new == [9, 9, 6, 90 - 24]  # ten items are three pages and a third
 
 
 def test_so_many_failed_callbacks_end_the_crawl() -> None:

@@ -223,7 +223,7 @@ class Flow:
             else:
                 self._unheard(error)
                 outputs.failure = _failure_of(error)
-        if outputs.is_cut:  # an item too many: a crawl that goes on later gives the whole page
+        if outputs.is_cut or not outlet.may_be_given():  # too many items: a later run gives the whole page
             turn.cancel_scope.cancel()
             await trio.lowlevel.checkpoint()
         await self._intake.finish(

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import trio
 
+from trawl.engine.limits import ItemLimit
 from trawl.engine.outlet import Outlet
 from trawl.errors import FeedError
 from trawl.frontier import Frontier, JobStore, Record
@@ -66,6 +67,7 @@ class Holder:
         job: Whose outbox it is.
         stats: Counts ``item_scraped_count`` with the acknowledgement.
         collected: Keeps acknowledged items too, if given.
+        limit: Lets the items of a page through with its acknowledgement, all or none; None: all.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Holder:
         job: JobStore,
         stats: Stats,
         collected: list[object] | None,
+        limit: ItemLimit | None = None,
     ) -> None:
         self.outlet: Outlet = outlet
         self.store: ItemStore = store
@@ -83,6 +86,7 @@ class Holder:
         self.job: JobStore = job
         self.stats: Stats = stats
         self.collected: list[object] | None = collected
+        self.limit: ItemLimit | None = limit
 
     def of(self, lease: Record | None) -> Holding:
         """What holds the items of a request's callback; of ``start()`` where there is no request."""
@@ -111,14 +115,21 @@ class Holding:
     def put_nowait(self, item: object) -> bool:
         """Take an item if that needs no waiting; False when it does."""
         holder = self._holder
-        if self._is_full or holder.store.is_behind or not holder.outlet.put_nowait(item):
+        if self._is_full or holder.limit is not None or holder.store.is_behind or not holder.outlet.put_nowait(item):
             return False
         self._hold(item)
         return True
 
     async def put(self, item: object) -> None:
-        """Take an item, waiting for the pipelines, for the disk and for feeds that are behind. A checkpoint."""
+        """Take an item, waiting for the pipelines, for the disk and for feeds that are behind. A checkpoint.
+
+        Raises:
+            Full: All items that may be delivered were.
+        """
         holder = self._holder
+        limit = holder.limit
+        if limit is not None:
+            limit.check()
         try:
             await holder.store.room()
         except FeedError:
@@ -126,9 +137,16 @@ class Holding:
         finished = await holder.outlet.put(item)
         if finished is None:
             return
+        if limit is not None and self._lease is None:  # no acknowledgement will ask for them
+            limit.take()
         self._hold(finished)
         if self._is_full:
             await self._spill()
+
+    def may_be_given(self) -> bool:
+        """Whether the limit lets all that is held through; if so, it has. A page that is too much ends the crawl."""
+        limit = self._holder.limit
+        return limit is None or self._lease is None or limit.take_all(self._count)
 
     def given(self) -> Sequence[bytes]:
         """The items that go with the acknowledgement, counted as scraped from here on: call it just before that."""

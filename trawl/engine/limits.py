@@ -4,7 +4,8 @@ Theory of operation. A count that is looked at after the fact overshoots by what
 before they are sent: no more requests are in flight than pages are missing, and a response takes its page before it
 gives its place back. If it turns out to be a redirect, or is to be tried again, the page is given back. Items are
 counted between the pipelines and the feeds, in the step that lets them through; a callback that comes with one item
-too many is cut off, and its page goes back to the frontier, so that a crawl that goes on later lacks nothing.
+too many is cut off, and its page goes back to the frontier, so that a crawl that goes on later lacks nothing. With a
+job, where items wait for the end of their page, they are counted then, all or none.
 
 Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's name.
 """
@@ -67,7 +68,19 @@ class ItemLimit:
             Full: All were delivered.
         """
         self.check()
-        self._left -= 1
+        self._take(1)
+
+    def take_all(self, count: int) -> bool:
+        """Let all items of a page through, or none: then there are too many, and the crawl ends."""
+        if count > self._left:
+            self._state.end("closespider_itemcount")
+            return False
+        if count:
+            self._take(count)
+        return True
+
+    def _take(self, count: int) -> None:
+        self._left -= count
         self.latest_at = trio.current_time()
         if self._left <= 0:
             self._state.end("closespider_itemcount")

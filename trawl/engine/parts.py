@@ -201,8 +201,10 @@ def _outlet(plan: Plan, core: _Core, processor: Processor) -> Outlet | Holder:
     limit, durable = core.limits.items, plan.durable
     if durable is None:
         return Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, limit)
-    outlet = Outlet(processor, plan.spider, plan.sinks, None, plan.stats, limit, is_held=True)
-    return Holder(outlet, durable.outbox, plan.frontier, durable.job, plan.stats, plan.collected)
+    # What goes to another sink than the job is gone before its page has ended: there the limit is looked at for each.
+    at_once, at_end = (limit, None) if plan.sinks else (None, limit)
+    outlet = Outlet(processor, plan.spider, plan.sinks, None, plan.stats, at_once, is_held=True)
+    return Holder(outlet, durable.outbox, plan.frontier, durable.job, plan.stats, plan.collected, at_end)
 
 
 def _keeping(plan: Plan, core: _Core) -> Keeping | None:
