@@ -355,3 +355,24 @@ async def test_c11_a_page_budget_counts_on(tmp_path: Path, autojump_clock: MockC
     while (await runs.run(stop_after=0.15)).reason != "finished":
         pass
     assert runs.sent.total() == len(runs.urls) == 11
+
+
+class Unwilling:
+    """A pipeline that can't be opened."""
+
+    def open_spider(self, spider: object) -> None:
+        raise OSError("no database today")
+
+    def process_item(self, item: object, spider: object) -> object:
+        return item
+
+
+async def test_a_run_that_cannot_begin_changes_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
+    runs = Runs(tmp_path, site(9), settings={**EXACT, "DOWNLOAD_DELAY": 1.0})
+    await runs.run(stop_after=3.5)
+    with pytest.raises(OSError, match="no database today"):
+        await runs.run(ITEM_PIPELINES={Unwilling: 1})
+    result = await runs.run()
+    assert result.stats["item_scraped_count"] == 9
+    assert runs.urls == all_urls(9)
+    assert runs.sent["http://a.example/robots.txt"] == 1

@@ -83,12 +83,14 @@ class Keeping:
         self._due_at = 0.0
         self._elapsed = 0.0
         self._began_at = 0.0
+        self._has_begun = False
         self._wanted = trio.Event()
         gates.keep_in(self._answers)
 
     def restore(self) -> None:
         """Go on from what the last run kept; what can't be read is left out with a warning."""
         now = self._began_at = trio.current_time()
+        self._has_begun = True
         job = self._job
         self.note.began(job)
         statistics = dict(STATISTICS.read(job) or {})
@@ -148,7 +150,9 @@ class Keeping:
             await self._job.commit()
 
     def last_word(self, reason: str) -> None:
-        """Keep everything as it is at the end; the job's closing writes it."""
+        """Keep everything as it is at the end; the job's closing writes it. A run that never began changes nothing."""
+        if not self._has_begun:
+            return
         self._stats.set("finish_reason", reason)
         self._stats.set("elapsed_seconds", self.elapsed)
         STATISTICS.keep(self._job, self._stats.as_dict())

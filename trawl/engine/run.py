@@ -77,8 +77,7 @@ async def run_plan(plan: Plan) -> Ended:
         whole = partial(parts.intake.give_back, [*pending_pages(parts.chooser), *parts.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, plan.spider, reason), parts.crawl)  # noqa: ASYNC102
-        if parts.keeping is not None:
-            parts.keeping.last_word(reason)
+        _keep_last_word(parts, reason)
         await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102
         await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
     stats = parts.crawl.stats
@@ -161,6 +160,14 @@ class _Writing:
         self.error = self.error or error
         logger.error("%s", error)
         self._parts.crawl.cancel("feed_error")
+
+
+def _keep_last_word(parts: Parts, reason: str) -> None:
+    if parts.keeping is not None:
+        try:
+            parts.keeping.last_word(reason)
+        except Exception:
+            logger.exception("what was learned since it was last kept is lost")
 
 
 async def _closed(spider: Spider, reason: str) -> None:
