@@ -89,7 +89,7 @@ class Watched:
         self.world = world
         self.sends = 0
         self.responses = 0
-        self.robots = 0
+        self.rules: dict[str, str] = {}
         self.rulers = {id: Ruler(id, config) for id, config in world.scopes.items()}
         self.all = Ruler("all", {"concurrency": PLACES})
 
@@ -115,6 +115,8 @@ class Watched:
                 ruler.leave()
         if outcome.response is not None:
             self.responses += 1
+            if request.url.endswith("/robots.txt") and outcome.response.status in (200, 404):
+                self.rules[host_scope(request.url)] = outcome.response.text
             asked = outcome.response.headers.get("Retry-After")
             if asked is not None and outcome.response.status in (429, 503) and float(asked) > 0:
                 for ruler in rulers:
@@ -129,10 +131,8 @@ class Watched:
         return set(named) if named else {host_scope(request.url)}
 
     def check(self, request: Request) -> None:
-        """What is private is sent only where the rules that were answered last allow it."""
-        if request.url.endswith("/robots.txt"):
-            self.robots += 1
-        elif "/private/" in request.url and "/private/" in self.world.rules.get(host_scope(request.url), ""):
+        """What is private is let go only where the rules that were read last allow it."""
+        if "/private/" in request.url and "/private/" in self.rules.get(host_scope(request.url), ""):
             self.world.wrong(f"{request.url} was sent at {trio.current_time():.3f}, and is disallowed")
 
     async def aclose(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from trawl.exceptions import BodyTooLarge, ConnectFailed, ConnectTimeout, DownloadError, ReadTimeout, ResponseBroken
-from trawl.http import Request, host_of
+from trawl.http import Request
 from trawl.testing import LogNormal, Outage, SimulatedResponse, SimulatedWeb, Uniform
 
 __all__ = ["World"]
@@ -49,7 +49,6 @@ class World(SimulatedWeb):
         self.issued = 0
         self.violations: list[str] = []
         self.notes = (bytearray(most + 1000), bytearray(most + 1000))
-        self.rules: dict[str, str] = {}
         rng = random.Random(seed)
         self.scopes: dict[str, Mapping[str, Any]] = {
             SHARED: {"concurrency": 6, "quota": 120, "window": 30.0 * pace, "sliding": True}
@@ -129,7 +128,6 @@ class World(SimulatedWeb):
         rules = ["", "User-agent: *\nDisallow: /private/", "User-agent: *\nCrawl-delay: 0.01", "", ""][phase]
         if phase == 3 and trio.current_time() % 900.0 < 60.0:
             return SimulatedResponse(503)
-        self.rules[host_of(url)] = rules
         return SimulatedResponse(404 if not rules else 200, rules, {"Content-Type": "text/plain"})
 
     def answer(self, request: Request) -> SimulatedResponse:
