@@ -71,8 +71,10 @@ def survey(connection: sqlite3.Connection, most_marks: int) -> Found:
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes]) -> None:
     """Store requests and their marks in the seen set."""
-    connection.executemany("INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)", rows)
-    connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", [(mark,) for mark in marks])
+    if rows:
+        connection.executemany("INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)", rows)
+    if marks:
+        connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", [(mark,) for mark in sorted(marks)])
 
 
 def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None) -> None:
