@@ -128,6 +128,7 @@ class Reading:
                         self._may_read = trio.Event()
                     if self._intake.never_waits:  # nothing is awaited: a scope of the user's can't cancel it
                         await self._intake.push([output], depth=0, is_start=True)
+                        await trio.lowlevel.cancel_shielded_checkpoint()  # what may go is sent before more is read
                         continue
                 await self._take(output, outputs)
         if self._beginning is not None:
