@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +17,7 @@ import trio
 
 import trawl
 from trawl.errors import FeedError, SettingsError, UsageError
-from trawl.http import Response
+from trawl.http import Fetch, Response
 
 PAGES = 12
 
@@ -141,14 +140,14 @@ def test_what_is_wrong_is_said_before_anything_is_sent(settings: dict[str, Any],
         trawl.run(Titles, settings, url="http://127.0.0.1:1/")
 
 
-def test_a_part_that_cannot_be_made_leaves_no_feed_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*args: object, **kwargs: object) -> None:
+def test_a_part_that_cannot_be_made_leaves_no_feed_open(tmp_path: Path) -> None:
+    def failing(fetch: Fetch) -> Fetch:
         raise SettingsError("no middleware")
 
-    monkeypatch.setattr(sys.modules["trawl.crawl"], "build", failing)  # `trawl.crawl` itself is the function
     feed = tmp_path / "out.jsonl"
+    settings = {"FEEDS": {str(feed): {}}, "DOWNLOADER_MIDDLEWARES": {failing: 1_000}}
     with pytest.raises(SettingsError, match="no middleware") as refused:
-        trawl.run(Titles, {"FEEDS": {str(feed): {}}}, url="http://127.0.0.1:1/")
+        trawl.run(Titles, settings, url="http://127.0.0.1:1/")
     assert refused.traceback  # which holds on to every frame, so nothing is closed by being forgotten
     with feed.open("a") as again:  # a feed that is open is locked
         fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from itertools import count
 from typing import Any
@@ -135,29 +134,27 @@ def test_b15_a_factor_of_its_own_rounds_down_and_never_under_1() -> None:
     assert most_at_once(sim, 65.0, 150.0) == 1
 
 
-@pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def stored(fetch: Fetch) -> Fetch:
     """A middleware that has a stored 429 for every page below ``/stored``."""
-    crawling = sys.modules["trawl.crawl"]  # the function of that name hides the module
-    usual = crawling.build
 
-    def around(fetch: Fetch) -> Fetch:
-        async def send(request: Request) -> Outcome:
-            if "/stored" in request.url:
-                return Outcome(request, Response(request.url, 429, request=request), is_cached=True)
-            return await fetch(request)
+    async def send(request: Request) -> Outcome:
+        if "/stored" in request.url:
+            return Outcome(request, Response(request.url, 429, request=request), is_cached=True)
+        return await fetch(request)
 
-        return send
-
-    # The last one, around the send itself; the throttle is asked as for any other outcome.
-    monkeypatch.setattr(crawling, "build", lambda *args, **kwargs: [*usual(*args, **kwargs), around])
+    return send
 
 
-@pytest.mark.usefixtures("cache")
 def test_b16_what_a_cache_answers_triggers_nothing_and_takes_no_spacing() -> None:
-    stored = [f"http://{A}/stored/{number}" for number in range(5)]
-    settings = {**SPACED, "RETRY_ENABLED": False, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
-    sim = crawl(web_of(latency=0.4), [*pages(2), *stored, *pages(2, first=2)], settings)
+    """It is the last one, around the send itself; the throttle is asked as for any other outcome."""
+    kept = [f"http://{A}/stored/{number}" for number in range(5)]
+    settings = {
+        **SPACED,
+        "RETRY_ENABLED": False,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 2,
+        "DOWNLOADER_MIDDLEWARES": {stored: 1_000},
+    }
+    sim = crawl(web_of(latency=0.4), [*pages(2), *kept, *pages(2, first=2)], settings)
     assert sim.times(A) == [0.0, 1.0, 2.0, 3.0]
 
 
