@@ -115,8 +115,9 @@ class Watched:
                 ruler.leave()
         if outcome.response is not None:
             self.responses += 1
-            if request.url.endswith("/robots.txt") and outcome.response.status in (200, 404):
-                self.rules[host_scope(request.url)] = outcome.response.text
+            if request.url.endswith("/robots.txt") and outcome.response.status < 500:
+                # RFC 9309, 2.3.1.3: 4xx is "unavailable" and allows everything, a 429 too.
+                self.rules[host_scope(request.url)] = outcome.response.text if outcome.response.status == 200 else ""
             asked = outcome.response.headers.get("Retry-After")
             if asked is not None and outcome.response.status in (429, 503) and float(asked) > 0:
                 for ruler in rulers:
