@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
+import pytest
 import trio
 
 from trawl.blocking import InlineBlocking
@@ -37,6 +38,8 @@ async def in_a_job(directory: str, bounds: Bounds) -> AsyncIterator[Frontier]:
 
 
 class TestMemory(FrontierContract):
+    examples = 10
+
     @contextmanager
     def store(self) -> Iterator[Opener]:
         yield in_memory
@@ -44,6 +47,7 @@ class TestMemory(FrontierContract):
 
 class TestSqlite(FrontierContract):
     is_durable = True
+    examples = 10
     bounds = Bounds()
 
     @contextmanager
@@ -56,3 +60,9 @@ class TestSqliteWithNextToNoMemory(TestSqlite):
     """What is at hand is dropped and read again all the time, and the database is asked for marks."""
 
     bounds = Bounds(at_hand=2, in_all=3, marks=2)
+
+
+@pytest.mark.sweep
+class TestSqliteAtLength(TestSqliteWithNextToNoMemory):
+    examples = 500
+    steps = 80
