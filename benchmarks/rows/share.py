@@ -88,9 +88,9 @@ def simulated(bench: Bench) -> list[Figure]:
     web = linked_web(pages // HOSTS)
     seconds, virtual = [], []
     for _ in range(bench.rounds):
-        began = time.perf_counter()
+        began = time.process_time()  # there is nothing to wait for
         run = simulate(Linked, web, {"ROBOTSTXT_OBEY": False})
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
         virtual.append(run.elapsed)
         if len(run.items) != pages:
             raise RuntimeError(f"{len(run.items)} items in place of {pages}")
