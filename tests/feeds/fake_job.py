@@ -26,8 +26,12 @@ class FakeJob:
         self._lasting: tuple[list[bytes], dict[str, bytes], int] = ([], {}, 0)
         self._hooks: list[Callable[[], None]] = []
 
-    def give(self, *items: bytes) -> None:
+    def hold(self, *items: bytes) -> None:
         """Acknowledge a request with ``items``."""
+        self._items += items
+
+    async def give(self, items: Sequence[bytes]) -> None:
+        await trio.lowlevel.checkpoint()
         self._items += items
 
     def killed(self) -> FakeJob:

@@ -111,6 +111,11 @@ async def write_all(feeds: Feeds, rows: list[dict[str, str]]) -> None:
         feeds.close()
 
 
+def left_in(folder: Path) -> list[str]:
+    """The names of the files in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
 def started(options: FeedOptions, target: FileTarget | Slow) -> Feed:
     """A feed on a target, opened as a crawl would."""
     feed = Feed(options, target)

@@ -16,7 +16,7 @@ from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import READERS, ROWS, STARTED_UTC, FullDisk
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, JobError
-from trawl.feeds import FeedMapping, Feeds, FeedsSettings, Outbox, open_outbox
+from trawl.feeds import Feed, FeedMapping, Feeds, FeedsSettings, Outbox, open_outbox
 from trawl.feeds.outbox import MOST_BEHIND
 from trawl.feeds.stored import to_stored
 from trawl.observe import Stats
@@ -33,7 +33,7 @@ async def outbox_of(job: FakeJob, feeds: Mapping[Path, FeedMapping], **settings:
 def give(job: FakeJob, outbox: Outbox, *items: object) -> None:
     """Acknowledge a request with these items."""
     encoded = [outbox.encode(item) for item in items]
-    job.give(*[one for one in encoded if one is not None])
+    job.hold(*[one for one in encoded if one is not None])
     outbox.acknowledged(len(items))
 
 
@@ -174,6 +174,7 @@ async def test_a_feed_that_fails_is_told_to_who_acknowledges_and_the_next_run_go
     values = FeedsSettings(feeds={str(path): {}})
     feeds, outbox = await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
     feed = feeds.all[0]
+    assert isinstance(feed, Feed)
     feed._target.close()
     feed._target = FullDisk(path, 20)
     async with trio.open_nursery() as nursery:
@@ -224,7 +225,7 @@ async def test_feeds_that_a_later_run_is_not_given_are_told_of(
     outbox = await outbox_of(job, {tmp_path / "out.jsonl": {}})
     outbox.close()
     await outbox.write()
-    job.give(to_stored({"a": 1}))
+    job.hold(to_stored({"a": 1}))
     await job.commit()
     with caplog.at_level(logging.WARNING):
         outbox = await outbox_of(job.killed(), {})

@@ -1,17 +1,21 @@
 """Feeds: items written to files and to standard output while the crawl runs, whole records only."""
 
-from trawl.feeds.base import End, Format, NotThisFormat
-from trawl.feeds.feed import Feed, FeedReport
+from trawl.feeds.base import End, FeedReport, Format, NotThisFormat, OneFeed
+from trawl.feeds.batches import BatchedFeed
+from trawl.feeds.feed import Feed
 from trawl.feeds.formats import make_format
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, feed_options
 from trawl.feeds.outbox import Outbox, open_outbox
+from trawl.feeds.picking import Picker
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
+from trawl.feeds.table import Table, TableFeed
 from trawl.feeds.targets import FileTarget, StreamTarget, Target
 from trawl.feeds.writer import Feeds, open_feeds
 
 __all__ = [
     "FORMATS",
     "STANDARD_OUTPUT",
+    "BatchedFeed",
     "End",
     "ExportArguments",
     "Feed",
@@ -23,8 +27,12 @@ __all__ = [
     "FileTarget",
     "Format",
     "NotThisFormat",
+    "OneFeed",
     "Outbox",
+    "Picker",
     "StreamTarget",
+    "Table",
+    "TableFeed",
     "Target",
     "feed_entry",
     "feed_options",

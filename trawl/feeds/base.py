@@ -14,12 +14,18 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import BinaryIO, Protocol, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
 
 import attrs
 
-__all__ = ["CHUNK_BYTES", "End", "Format", "NotThisFormat"]
+from trawl.blocking import Blocking
+
+if TYPE_CHECKING:
+    from trawl.feeds.picking import Picker
+    from trawl.feeds.stored import Stored
+
+__all__ = ["CHUNK_BYTES", "End", "FeedReport", "Format", "NotThisFormat", "OneFeed"]
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is looked at in one piece."""
@@ -102,4 +108,105 @@ class Format(Protocol):
         Raises:
             NotThisFormat: What it says and what is configured do not agree.
         """
+        ...
+
+
+@attrs.frozen
+class FeedReport:
+    """What was written to one feed.
+
+    Attributes:
+        uri: Where it went.
+        format: How it was written.
+        records: Items written in this run.
+        position: Where the last whole record ends, of earlier runs too: in bytes, for tables in rows.
+    """
+
+    uri: str
+    format: str
+    records: int
+    position: int
+
+
+class OneFeed(Protocol):
+    """One feed, in one file or in several. ``open``, ``locate``, ``start``, ``close`` and ``abandon`` block."""
+
+    @property
+    def uri(self) -> str:
+        """Where it goes, as the user wrote it."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where it goes, however it was spelled."""
+        ...
+
+    @property
+    def picker(self) -> Picker:
+        """Which items it takes."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The only fields that it can write from now on; None if any."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Where the last whole record ends that was written; 0 before the first."""
+        ...
+
+    @property
+    def batch(self) -> tuple[int, int] | None:
+        """The number of the batch that is written, and how many items it has; None where there are none."""
+        ...
+
+    @property
+    def report(self) -> FeedReport:
+        """What was written so far."""
+        ...
+
+    def open(self) -> None:
+        """Open what it goes to; nothing in it has changed."""
+        ...
+
+    def locate(
+        self,
+        position: int | None = None,
+        columns: Sequence[str] | None = None,
+        batch: tuple[int, int] | None = None,
+    ) -> None:
+        """Find where to go on; nothing changes yet."""
+        ...
+
+    def start(self) -> None:
+        """Cut away what is behind that, and make it whole."""
+        ...
+
+    def add(self, item: object) -> int:
+        """Take an item; return the bytes it takes, 0 if this feed does not want it."""
+        ...
+
+    def add_stored(self, stored: Stored) -> int:
+        """Take an item out of a job's outbox."""
+        ...
+
+    async def flush(self, blocking: Blocking) -> None:
+        """Write what was added."""
+        ...
+
+    async def sync(self, blocking: Blocking) -> None:
+        """Have all that was added on the disk itself."""
+        ...
+
+    async def finish(self, blocking: Blocking) -> None:
+        """Write all that was added and the end, and close."""
+        ...
+
+    def close(self) -> None:
+        """Close it as it is."""
+        ...
+
+    def abandon(self) -> None:
+        """Close it before it was started; what was made for it goes again."""
         ...

@@ -6,37 +6,21 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
-from trawl.feeds.base import End, Format, NotThisFormat
+from trawl.feeds.base import End, FeedReport, Format, NotThisFormat
 from trawl.feeds.formats import make_format
 from trawl.feeds.options import FeedOptions
+from trawl.feeds.packing import PIECE_BYTES, Content, make_packing
+from trawl.feeds.picking import Picker
 from trawl.feeds.stored import Stored
-from trawl.feeds.targets import FileTarget, Target, open_standard_output, open_target
+from trawl.feeds.stores import Delivery, open_store
+from trawl.feeds.targets import FileTarget, Target, Unopened, open_standard_output, open_target
 from trawl.items import item_fields
 
-__all__ = ["Feed", "FeedReport", "open_feed"]
+__all__ = ["Feed"]
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
-
-
-@attrs.frozen
-class FeedReport:
-    """What was written to one feed.
-
-    Attributes:
-        uri: Where it went.
-        format: How it was written.
-        records: Items written in this run.
-        position: The size in bytes up to the last whole record, of earlier runs too.
-    """
-
-    uri: str
-    format: str
-    records: int
-    position: int
 
 
 class Feed:
@@ -49,15 +33,23 @@ class Feed:
         pending_bytes: What was added and is not written yet.
     """
 
-    def __init__(self, options: FeedOptions, target: Target, feed_format: Format | None = None) -> None:
-        """A feed that begins at position 0 of ``target``; see :meth:`locate` for one that goes on."""
+    def __init__(
+        self, options: FeedOptions, target: Target | None = None, feed_format: Format | None = None
+    ) -> None:
+        """A feed that begins at position 0 of ``target``; see :meth:`locate` for one that goes on.
+
+        Without a target it takes items, and writes them once it is opened.
+        """
         self.uri: str = options.uri
         self.position: int = 0
         self.records: int = 0
         self.pending_bytes: int = 0
         self._options = options
         self._format = feed_format or make_format(options)
-        self._target = target
+        self._picker = options.picker
+        self._packing = make_packing(options.packing)
+        self._target: Target = target or Unopened()
+        self._delivery: Delivery | None = None
         self._end = End()
         self._pending: list[bytes] = []
         self._is_settled = False
@@ -79,9 +71,14 @@ class Feed:
         return self._format.columns
 
     @property
-    def classes(self) -> tuple[type, ...]:
-        """The classes whose items it takes; all if empty."""
-        return self._options.item_classes
+    def picker(self) -> Picker:
+        """Which items it takes."""
+        return self._picker
+
+    @property
+    def batch(self) -> tuple[int, int] | None:
+        """Which of its batches is written; none, it is one file."""
+        return None
 
     @property
     def report(self) -> FeedReport:
@@ -90,13 +87,35 @@ class Feed:
 
     # Opening. These block.
 
-    def locate(self, position: int | None = None, columns: Sequence[str] | None = None) -> None:
+    def open(self) -> None:
+        """Open what it goes to; nothing in it has changed.
+
+        Raises:
+            FeedError: It can't be opened for writing.
+            SettingsError: That needs what is not installed.
+        """
+        try:
+            if self._options.is_remote:
+                self._delivery = open_store(self._options)
+                self._options = self._delivery.options
+            path = self._options.path
+            self._target = open_standard_output() if path is None else open_target(path)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def locate(
+        self,
+        position: int | None = None,
+        columns: Sequence[str] | None = None,
+        batch: tuple[int, int] | None = None,
+    ) -> None:
         """Find where to go on in an existing file; nothing in it changes yet.
 
         Args:
             position: One that was recorded after a flush; None looks for the end of the last whole record, or takes 0
                 if the feed overwrites.
             columns: Those that were recorded with it, for a file that does not name them itself.
+            batch: Of no meaning for one file.
 
         Raises:
             FeedError: The file can't be continued in this format, or is shorter than ``position``.
@@ -131,32 +150,37 @@ class Feed:
             return
         try:
             target.cut(self._end.position)
-            self._write_now(self._end.position, self._end.mend)
-            self.position = self._end.position + len(self._end.mend)
+            mend = self._packed(self._end.mend)
+            self._write_now(self._end.position, mend)
+            self.position = self._end.position + len(mend)
             self._close_off()
         except OSError as error:
             raise self._failure(error) from error
 
     def _searched(self, target: FileTarget) -> End:
-        reader = target.reader()
-        try:
-            end = self._format.end_of(reader)
-            reader.seek(end.position)
+        with self._content(target) as content:
+            file = content.file
+            end = self._format.end_of(file)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(end.position)
             opening = b"" if end.position else self._format.opening
             usual = opening + self._format.closing
-            if not end.mend and _without_space(reader.read(2 * len(usual) + 1)) not in (b"", _without_space(usual)):
-                lost = target.size - end.position
+            is_usual = _without_space(file.read(2 * len(usual) + 1)) in (b"", _without_space(usual))
+            position = content.position_of(end.position)
+            if (not end.mend and not is_usual) or target.size > content.position_of(size):
+                lost = target.size - position
                 logger.warning("feed %s: %d bytes after its last whole record are cut off", self.uri, lost)
-            return end
-        finally:
-            reader.detach()
+            return End(position, end.mend)
 
     def _settle_as_in(self, target: FileTarget) -> None:
-        reader = target.reader()
-        try:
-            self._format = self._format.continued(reader)
-        finally:
-            reader.detach()
+        with self._content(target) as content:
+            self._format = self._format.continued(content.file)
+
+    def _content(self, target: FileTarget) -> Content:
+        return Content(target.reader(), self._packing)
+
+    def _packed(self, content: bytes) -> bytes:
+        return content if self._packing is None else self._packing.pack(content)
 
     # Adding. This does not block.
 
@@ -165,10 +189,9 @@ class Feed:
 
         Raises:
             TypeError: A value in it has no written form.
-            ValueError: A value in it contains itself.
+            ValueError: A value in it contains itself, or the feed's filter failed on it.
         """
-        classes = self._options.item_classes
-        if classes and not isinstance(item, classes):
+        if not self._picker.takes(item):
             return 0
         return self._add(item if type(item) is dict else item_fields(item))
 
@@ -178,8 +201,7 @@ class Feed:
         Raises:
             ValueError: It is nested too deep to be written.
         """
-        classes = self._options.item_classes
-        if classes and not stored.is_of(classes):
+        if not self._picker.takes_stored(stored):
             return 0
         return self._add(stored.fields)
 
@@ -220,22 +242,22 @@ class Feed:
     async def flush(self, blocking: Blocking) -> None:
         """Write all that was added, in one piece of whole records and the closing. A checkpoint if there is any.
 
+        A compressed feed keeps up to :data:`trawl.feeds.packing.PIECE_BYTES` of it, until it is synced or finished.
         Cancelling loses nothing: what was not written is written by the next call, from the same byte.
 
         Raises:
             FeedError: It can't be written. What was whole before stays whole.
         """
-        await self._send(blocking)
-        if self._pending:
-            self._compose()
-            await self._send(blocking)
+        if self._packing is None or self.pending_bytes >= PIECE_BYTES:
+            await self._drain(blocking)
 
     async def sync(self, blocking: Blocking) -> None:
-        """Have all that was flushed on the disk itself, so that its position may be recorded. A checkpoint.
+        """Have all that was added on the disk itself, so that its position may be recorded. A checkpoint.
 
         Raises:
             FeedError: It can't be written.
         """
+        await self._drain(blocking)
         if isinstance(self._target, FileTarget):
             try:
                 await blocking.run(self._target.sync)
@@ -249,21 +271,34 @@ class Feed:
             FeedError: It can't be written.
         """
         try:
-            await self.flush(blocking)
+            await self._drain(blocking)
             is_unwanted = not self.position and not self._options.store_empty
             if not self._target.is_seekable and not is_unwanted and not self._is_ended:
                 self._is_ended = True
                 opening = b"" if self.position else self._format.opening
-                self._outgoing = memoryview(opening + self._format.closing)
+                self._outgoing = memoryview(self._packed(opening + self._format.closing))
                 await self._send(blocking)
         except FeedError:
             await blocking.run(self.close)  # noqa: ASYNC120 - a cancel then says more than the error
             raise
-        await blocking.run(self._remove if is_unwanted else self.close)
+        await blocking.run(self._remove if is_unwanted else self._deliver)
 
     def close(self) -> None:
         """Close the target as it is; what was added and not flushed is lost. Blocks."""
         self._target.close()
+        if self._delivery is not None:
+            self._delivery.forget()
+
+    def _deliver(self) -> None:
+        self._target.close()
+        if self._delivery is not None:
+            self._delivery.deliver()
+
+    async def _drain(self, blocking: Blocking) -> None:
+        await self._send(blocking)
+        if self._pending:
+            self._compose()
+            await self._send(blocking)
 
     def abandon(self) -> None:
         """Close the target before it was started; a file that was made for it goes again. Blocks."""
@@ -279,11 +314,11 @@ class Feed:
     def _compose(self) -> None:
         style = self._format
         lead = style.separator if self.position else style.opening + style.first
-        body = lead + style.separator.join(self._pending)
+        body = self._packed(lead + style.separator.join(self._pending))
         self._outgoing_records = len(self._pending)
         self._outgoing_at = self.position
         self._outgoing_ends = self.position + len(body)
-        self._outgoing = memoryview(body + style.closing if self._target.is_seekable else body)
+        self._outgoing = memoryview(body + self._packed(style.closing) if self._target.is_seekable else body)
         self._pending = []
         self.pending_bytes = 0
 
@@ -314,7 +349,7 @@ class Feed:
 
     def _close_off(self) -> None:
         opening = b"" if self.position else self._format.opening
-        self._write_now(self.position, opening + self._format.closing)
+        self._write_now(self.position, self._packed(opening + self._format.closing))
 
     def _write_now(self, position: int, content: bytes) -> None:
         rest = memoryview(content)
@@ -325,19 +360,6 @@ class Feed:
 
     def _failure(self, error: Exception) -> FeedError:
         return FeedError(f"feed {self.uri}: {_words(error)}", self.uri)
-
-
-def open_feed(options: FeedOptions) -> Feed:
-    """A feed whose target is open; nothing in it has changed. Blocks.
-
-    Raises:
-        FeedError: The target can't be opened for writing.
-    """
-    try:
-        target = open_standard_output() if options.path is None else open_target(options.path)
-    except OSError as error:
-        raise FeedError(f"feed {options.uri}: {_words(error)}", options.uri) from error
-    return Feed(options, target)
 
 
 def _without_space(content: bytes) -> bytes:

@@ -6,7 +6,7 @@ import codecs
 import pkgutil
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
@@ -17,9 +17,12 @@ from urllib.request import url2pathname
 import attrs
 
 from trawl.errors import FeedError, SettingsError
+from trawl.feeds.naming import BATCH_NAMES, filled, names_in
+from trawl.feeds.packing import PACKINGS
+from trawl.feeds.picking import Accepts, Picker, accepts_of
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 
-__all__ = ["FORMATS", "STANDARD_OUTPUT", "FeedOptions", "feed_entry", "feed_options"]
+__all__ = ["FORMATS", "STANDARD_OUTPUT", "TABLES", "FeedOptions", "feed_entry", "feed_options"]
 
 STANDARD_OUTPUT = "-"
 """The path that means the standard output."""
@@ -32,10 +35,17 @@ FORMATS: Mapping[str, str] = {
     "json": "json",
     "csv": "csv",
     "xml": "xml",
+    "sqlite": "sqlite",
+    "sqlite3": "sqlite",
+    "db": "sqlite",
+    "parquet": "parquet",
 }
 """The names and endings of formats, and the format that each means."""
 
-_KNOWN = "jsonl, json, csv, xml"
+TABLES = frozenset({"sqlite", "parquet"})
+"""The formats that are no text: written by a library, not byte by byte."""
+
+_KNOWN = "jsonl, json, csv, xml, sqlite, parquet"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
@@ -46,37 +56,69 @@ class FeedOptions:
 
     Attributes:
         uri: The path as the user gave it, with the spider's name and the time put in; ``-`` is standard output.
-        format: ``jsonl``, ``json``, ``csv`` or ``xml``.
+        format: ``jsonl``, ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``.
+        packing: How it is compressed: ``gz``, ``zst`` or not at all ("").
         overwrite: Whether an existing file is written anew, not continued.
         encoding: The name of the character encoding; None is UTF-8, but ASCII with escapes for JSON.
         fields: The fields to write, each with the name it is written under; None for all.
         indent: Characters a level, for json and xml; 0 gives an item one line.
         store_empty: Whether a feed without an item leaves a file.
         item_classes: Only items of these classes are written; all if empty.
+        accepts: Only items that it says yes to are written; all if None.
+        batch_items: After how many items a new file is begun; 0: never.
+        batch_bytes: After how many bytes of records a new file is begun; 0: never.
+        storage: What the store's file system is made with.
+        folder: Where what goes to a store is kept until it is whole; None: where the system keeps such files.
+        local: The file that is written in place of ``uri``, which is a store's; None: there is none.
         arguments: What only one format knows.
     """
 
     uri: str
     format: str
+    packing: str = ""
     overwrite: bool = False
     encoding: str | None = "utf-8"
     fields: tuple[tuple[str, str], ...] | None = None
     indent: int = 0
     store_empty: bool = True
     item_classes: tuple[type, ...] = ()
+    accepts: Accepts | None = None
+    batch_items: int = 0
+    batch_bytes: int = 0
+    storage: Mapping[str, Any] = attrs.field(factory=dict)
+    folder: str | None = None
+    local: Path | None = None
     arguments: ExportArguments = attrs.field(factory=ExportArguments)
 
     @property
     def place(self) -> str:
-        """Where it goes, however that is spelled: the absolute path; ``-`` for standard output."""
-        return self.uri if self.path is None else str(self.path.resolve())
+        """Where it goes, however that is spelled: the absolute path; a store's URL; ``-`` for standard output."""
+        return self.uri if self.is_remote or self.path is None else str(self.path.resolve())
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it goes to a store, which takes whole objects, not to a file."""
+        scheme = _SCHEME.match(self.uri)
+        return scheme is not None and scheme[1].lower() != "file"
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether it is written to more than one file."""
+        return bool(self.batch_items or self.batch_bytes)
 
     @property
     def path(self) -> Path | None:
         """The file; None for standard output."""
+        if self.local is not None:
+            return self.local
         if self.uri == STANDARD_OUTPUT:
             return None
         return Path(url2pathname(urlsplit(self.uri).path) if self.uri.lower().startswith("file://") else self.uri)
+
+    @property
+    def picker(self) -> Picker:
+        """Which items it takes."""
+        return Picker(self.place, self.item_classes, self.accepts)
 
 
 def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
@@ -87,7 +129,7 @@ def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
     Raises:
         FeedError: No format can be told, or it is not known.
     """
-    path, name = _split(_uri(text), None)
+    path, name, _ = _split(_uri(text), None)
     return path, {"format": name, "overwrite": overwrite}
 
 
@@ -103,35 +145,56 @@ def feed_options(settings: FeedsSettings, *, spider_name: str, started_utc: date
         FeedError: A path that can't be one, an unknown format, two feeds at one path.
         SettingsError: An encoding, a field or an argument that can't be.
     """
-    time = started_utc.astimezone(UTC).replace(microsecond=0).isoformat().replace(":", "-")
     options: list[FeedOptions] = []
     for key, mapping in settings.feeds.items():
-        uri = _uri(key).replace("%(name)s", spider_name).replace("%(time)s", time)
-        options.append(_options(uri, mapping, settings))
+        uri = filled(_uri(key), name=spider_name, time_utc=started_utc)
+        options.append(_options(uri, mapping, settings, started_utc))
     _check_apart(options)
     return options
 
 
-def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings) -> FeedOptions:
-    path, name = _split(uri, mapping.get("format"))
-    scheme = _SCHEME.match(path)
-    if scheme and scheme[1].lower() != "file":
-        raise FeedError(f"feed {path}: files and - are written to, not {scheme[1]}:", path)
+def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_utc: datetime) -> FeedOptions:
+    path, name, packing = _split(uri, mapping.get("format"))
+    if packing and name in TABLES:
+        raise SettingsError(f"feed {path}: {name} is compressed by itself; leave out .{packing}", "FEEDS")
     arguments = mapping.get("item_export_kwargs", {})
     for element in (arguments.get("root_element", "items"), arguments.get("item_element", "item")):
         if not _XML_NAME.match(element):
             raise SettingsError(f"FEEDS[{path!r}]: {element!r} can't be the name of an XML element", "FEEDS")
-    return FeedOptions(
+    options = FeedOptions(
         uri=path,
         format=name,
+        packing=packing,
         overwrite=mapping.get("overwrite", False),
         encoding=_encoding(mapping.get("encoding", settings.feed_export_encoding), path),
         fields=_fields(mapping.get("fields", settings.feed_export_fields)),
         indent=mapping.get("indent", settings.feed_export_indent) or 0,
         store_empty=mapping.get("store_empty", settings.feed_store_empty),
         item_classes=tuple(_item_class(given, path) for given in mapping.get("item_classes", ())),
+        accepts=accepts_of(mapping.get("item_filter"), path, mapping),
+        batch_items=_first(mapping.get("batch_item_count"), settings.feed_export_batch_item_count),
+        batch_bytes=mapping.get("batch_bytes") or 0,
+        storage=mapping.get("storage_options", {}),
+        folder=settings.feed_tempdir,
         arguments=arguments,
     )
+    return _batches_checked(options, started_utc)
+
+
+def _first(own: int | None, general: int) -> int:
+    return general if own is None else own
+
+
+def _batches_checked(options: FeedOptions, started_utc: datetime) -> FeedOptions:
+    """The options; of a feed that is in one file, with the names of batches put in."""
+    if not options.is_batched:
+        path = filled(options.uri, batch=1, batch_time_utc=started_utc)
+        return options if path == options.uri else attrs.evolve(options, uri=path)
+    if not BATCH_NAMES & names_in(options.uri):
+        raise SettingsError(
+            f"feed {options.uri}: one in batches needs %(batch)05d or %(batch_time)s in its path", "FEEDS"
+        )
+    return options
 
 
 def _uri(key: object) -> str:
@@ -142,15 +205,18 @@ def _uri(key: object) -> str:
     raise FeedError(f"FEEDS: {key!r} is no path")
 
 
-def _split(text: str, given: str | None) -> tuple[str, str]:
-    """A path and its format, from ``given``, from ``PATH:FORMAT``, or from the path's ending."""
+def _split(text: str, given: str | None) -> tuple[str, str, str]:
+    """A path, its format and its compression, from ``given``, from ``PATH:FORMAT``, or from the path's ending."""
     path, name = text, given
     if name is None:
         before, colon, after = text.rpartition(":")
         if colon and before and after.isalnum():
             path, name = before, after
+    inner, _, ending = path.rpartition(".")
+    packing = PACKINGS.get(ending.lower(), "")
     if name is None:
-        name = "jsonl" if path == STANDARD_OUTPUT else Path(path).suffix[1:]
+        plain = inner if packing else path
+        name = "jsonl" if path == STANDARD_OUTPUT else Path(plain).suffix[1:]
         if not name:
             raise FeedError(f"feed {path}: its ending says no format; write {path}:FORMAT with one of {_KNOWN}", path)
     known = FORMATS.get(name.lower())
@@ -158,7 +224,9 @@ def _split(text: str, given: str | None) -> tuple[str, str]:
         close = get_close_matches(name.lower(), FORMATS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {_KNOWN}"
         raise FeedError(f"feed {path}: there is no format {name!r}; {hint}", path)
-    return path, known
+    if path == STANDARD_OUTPUT and known in TABLES:
+        raise FeedError(f"feed -: {known} can't be written to standard output", path)
+    return path, known, packing
 
 
 def _encoding(name: str | None, path: str) -> str | None:

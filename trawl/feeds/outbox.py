@@ -51,12 +51,14 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far one feed was written.
 
     Attributes:
-        position: The end of its last whole record, in bytes.
+        position: The end of its last whole record, in bytes; of a table in rows.
         columns: The fields that it can write, where its first item told them.
+        batch: The number of the batch that the position is in, and how many items that has.
     """
 
     position: int
     columns: tuple[str, ...] | None = None
+    batch: tuple[int, int] | None = None
 
 
 MARKS: Section[dict[str, Mark]] = Section("feeds", dict[str, Mark])
@@ -78,7 +80,8 @@ class Outbox:
         self._feeds = feeds
         self._blocking = blocking
         self._stats = stats
-        self._classes = tuple(dict.fromkeys([one for feed in feeds.all for one in feed.classes]))
+        self._classes = tuple(dict.fromkeys([one for feed in feeds.all for one in feed.picker.classes]))
+        self._filtered = [feed.picker for feed in feeds.all if feed.picker.accepts is not None]
         self._copied = job.outbox_start
         self._expected = job.outbox_end
         self._most = _BATCH
@@ -98,10 +101,23 @@ class Outbox:
     def encode(self, item: object) -> bytes | None:
         """An item as it is stored; None for one that can't be written, which is logged and counted."""
         try:
-            return to_stored(item, self._classes)
+            return to_stored(item, self._classes, self._answers(item) if self._filtered else None)
         except (TypeError, ValueError) as error:
             self._failed(type(item).__name__, error)
             return None
+
+    def _answers(self, item: object) -> dict[str, bool]:
+        """What the filters of the feeds say of an item: they see the item itself, not what is stored."""
+        answers: dict[str, bool] = {}
+        for picker in self._filtered:
+            try:
+                answer = picker.answer(item)
+            except ValueError as error:
+                self._failed(type(item).__name__, error)
+                answer = False
+            if answer is not None:
+                answers[picker.place] = answer
+        return answers
 
     def acknowledged(self, count: int) -> None:
         """Say that ``count`` items came into the outbox with an acknowledgement."""
@@ -201,7 +217,7 @@ class Outbox:
 
     def _record(self) -> None:
         earlier = MARKS.read(self._job) or {}
-        now = {feed.place: Mark(feed.position, feed.columns) for feed in self._feeds.all}
+        now = {feed.place: Mark(feed.position, feed.columns, feed.batch) for feed in self._feeds.all}
         MARKS.keep(self._job, {**earlier, **now})
 
     def _failed(self, what: str, error: Exception) -> None:
@@ -245,6 +261,8 @@ async def open_outbox(
         stats=stats,
         positions={place: mark.position for place, mark in marks.items()},
         columns={place: mark.columns for place, mark in marks.items() if mark.columns},
+        batches={place: mark.batch for place, mark in marks.items() if mark.batch},
+        is_durable=True,
     )
     _tell(job, feeds, marks)
     return feeds, Outbox(job, feeds, blocking, stats)

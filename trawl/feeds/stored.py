@@ -11,12 +11,13 @@ classes. Why JSON, and not pickle, msgpack or the feeds' own records:
 * Nothing is imported or run to read it (no code execution from stored data), so an item of a class that is gone, or of
   the spider's ``__main__``, is as good as any.
 
-The names are for ``item_classes`` alone: the item's own class, and those of the feeds that it was found to be of.
+The names are for ``item_classes``: the item's own class, and those of the feeds that it was found to be of. Among them
+is what the ``item_filter`` of each feed said of the item itself: its place after ``+`` or ``-``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 import msgspec
@@ -41,9 +42,15 @@ class Stored:
     fields: Fields
     classes: tuple[str, ...] = ()
 
+    def answer(self, place: str) -> bool | None:
+        """What the filter of the feed at ``place`` said of the item; None if it was not asked."""
+        if f"+{place}" in self.classes:
+            return True
+        return False if f"-{place}" in self.classes else None
+
     def is_of(self, classes: Iterable[type]) -> bool:
         """Whether the item was of one of ``classes``."""
-        own = self.classes or ("builtins.dict",)
+        own = self.classes or (_DICT,)
         return any(class_name(one) in own for one in classes)
 
 
@@ -52,21 +59,23 @@ def class_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def to_stored(item: object, classes: Iterable[type] = ()) -> bytes:
+def to_stored(item: object, classes: Iterable[type] = (), answers: Mapping[str, bool] | None = None) -> bytes:
     """An item as it is stored.
 
     Args:
         item: Of any kind.
         classes: Those that some feed asks for.
+        answers: What the filters of feeds said of it, by their places.
 
     Raises:
         TypeError: A value in it has no written form.
         ValueError: A value in it contains itself.
     """
-    if type(item) is dict:
+    if type(item) is dict and not answers:
         return to_json(item)
     names = [class_name(type(item))]
     names += [name for one in classes if isinstance(item, one) and (name := class_name(one)) not in names]
+    names += [f"+{place}" if answer else f"-{place}" for place, answer in (answers or {}).items()]
     return b"[%b,%b]" % (to_json(item_fields(item)), msgspec.json.encode(names))
 
 
@@ -85,5 +94,6 @@ def from_stored(stored: bytes) -> Stored:
     return Stored(fields, names)
 
 
+_DICT = class_name(dict)
 _FIELDS = msgspec.json.Decoder(Fields)
 _PAIR = msgspec.json.Decoder(tuple[Fields, tuple[str, ...]])

@@ -27,6 +27,7 @@ __all__ = [
     "Target",
     "TerminalTarget",
     "TextTarget",
+    "Unopened",
     "open_standard_output",
     "open_target",
 ]
@@ -50,6 +51,19 @@ class Target(Protocol):
     def close(self) -> None:
         """Close it. A second call does nothing."""
         ...
+
+
+class Unopened:
+    """The target of a feed that is not opened yet."""
+
+    is_seekable = True
+
+    def write(self, position: int, content: memoryview) -> int:
+        """Never: open the feed first."""
+        raise ValueError("it is not open")
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 class FileTarget:

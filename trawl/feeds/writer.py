@@ -18,8 +18,9 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
-from trawl.feeds.feed import Feed, FeedReport, open_feed
-from trawl.feeds.options import FeedOptions, feed_options
+from trawl.feeds.base import FeedReport, OneFeed
+from trawl.feeds.opening import make_feed, refuse_for_job
+from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
 
 __all__ = ["BUFFER_BYTES", "CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "open_feeds"]
@@ -50,7 +51,7 @@ class Feeds:
     An asynchronous context manager: leaving it closes what :meth:`write` did not, for a crawl that never started.
     """
 
-    def __init__(self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None) -> None:
+    def __init__(self, feeds: Sequence[OneFeed], blocking: Blocking, stats: Counts | None = None) -> None:
         """Feeds that are started already; :func:`open_feeds` makes them."""
         self._feeds = tuple(feeds)
         self._unfinished = list(feeds)
@@ -69,7 +70,7 @@ class Feeds:
         return not self._feeds
 
     @property
-    def all(self) -> tuple[Feed, ...]:
+    def all(self) -> tuple[OneFeed, ...]:
         """The feeds, in the order of the settings."""
         return self._feeds
 
@@ -189,7 +190,7 @@ class Feeds:
             for feed in tuple(self._unfinished):
                 await self._flush_one(feed)
 
-    async def _flush_one(self, feed: Feed) -> None:
+    async def _flush_one(self, feed: OneFeed) -> None:
         try:
             await feed.flush(self._blocking)
         except FeedError:
@@ -231,6 +232,8 @@ async def open_feeds(
     stats: Counts | None = None,
     positions: Mapping[str, int] | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
+    batches: Mapping[str, tuple[int, int]] | None = None,
+    is_durable: bool = False,
 ) -> Feeds:
     """The feeds that the settings name, each open and known to be writable. If one can't be, none is changed.
 
@@ -240,28 +243,39 @@ async def open_feeds(
         spider_name: What ``%(name)s`` in a path stands for.
         started_utc: What ``%(time)s`` in a path stands for.
         stats: Where ``feed_item_errors`` is counted.
-        positions: By place (:attr:`Feed.place`), where to cut a feed and go on, as :attr:`Feeds.positions` told it.
-        columns: By place, the fields that such a feed can write, as :attr:`Feed.columns` told them.
+        positions: By place (:attr:`OneFeed.place`), where to cut a feed and go on, as :attr:`Feeds.positions` told it.
+        columns: By place, the fields that such a feed can write, as :attr:`OneFeed.columns` told them.
+        batches: By place, which batch such a feed was at, as :attr:`OneFeed.batch` told it.
+        is_durable: They are of a job, whose later runs are to go on with them.
 
     Raises:
         FeedError: A feed can't be opened or continued; one sentence that names it.
         SettingsError: Options of a feed that can't be.
     """
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
-    return Feeds(await blocking.run(_open_all, options, dict(positions or {}), dict(columns or {})), blocking, stats)
+    if is_durable:
+        for one in options:
+            refuse_for_job(one)
+    feeds = [make_feed(one, started_utc=started_utc) for one in options]
+    await blocking.run(_open_all, feeds, dict(positions or {}), dict(columns or {}), dict(batches or {}))
+    return Feeds(feeds, blocking, stats)
 
 
 def _open_all(
-    options: Sequence[FeedOptions], positions: Mapping[str, int], columns: Mapping[str, Sequence[str]]
-) -> list[Feed]:
-    feeds: list[Feed] = []
+    feeds: Sequence[OneFeed],
+    positions: Mapping[str, int],
+    columns: Mapping[str, Sequence[str]],
+    batches: Mapping[str, tuple[int, int]],
+) -> None:
+    opened: list[OneFeed] = []
     try:
-        for one in options:
-            feeds.append(open_feed(one))
         for feed in feeds:
-            feed.locate(positions.get(feed.place), columns.get(feed.place))
+            opened.append(feed)  # before: opening it may get half way
+            feed.open()
+        for feed in feeds:
+            feed.locate(positions.get(feed.place), columns.get(feed.place), batches.get(feed.place))
     except BaseException:
-        for feed in feeds:
+        for feed in opened:
             feed.abandon()
         raise
     try:
@@ -271,4 +285,3 @@ def _open_all(
         for feed in feeds:
             feed.close()
         raise
-    return feeds

@@ -1,0 +1,105 @@
+"""Feeds for stores, through fsspec: whole objects, put there at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec  # type: ignore[import-untyped]
+import pytest
+from trio.testing import MockClock
+
+from tests.feeds.fake_job import FakeJob
+from tests.feeds.fakes import STARTED_UTC, left_in
+from trawl.blocking import InlineBlocking
+from trawl.errors import FeedError, SettingsError
+from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_feeds, open_outbox
+
+STORE = "memory://bucket/a/out.json"
+
+
+@pytest.fixture(autouse=True)
+def store() -> Iterator[Any]:
+    files = fsspec.filesystem("memory")
+    yield files
+    files.store.clear()
+    files.pseudo_dirs[:] = [""]
+
+
+async def opened(folder: Path, uri: str = STORE, **mapping: Any) -> Feeds:
+    entry: FeedMapping = {**mapping}  # type: ignore[typeddict-item]  # a test's keyword arguments
+    settings = FeedsSettings(feeds={uri: entry}, feed_tempdir=str(folder))
+    return await open_feeds(settings, InlineBlocking(), spider_name="quotes", started_utc=STARTED_UTC)
+
+
+async def test_an_object_is_put_when_the_feed_is_whole(tmp_path: Path, store: Any) -> None:
+    feeds = await opened(tmp_path)
+    await feeds.put({"a": 1})
+    assert not store.exists("/bucket/a/out.json")
+    await feeds.finish()
+    assert json.loads(store.cat("/bucket/a/out.json")) == [{"a": 1}]
+    assert left_in(tmp_path) == []
+
+
+async def test_each_batch_is_put_when_it_is_whole(
+    tmp_path: Path, store: Any, autojump_clock: MockClock
+) -> None:
+    feeds = await opened(tmp_path, "memory://bucket/%(name)s-%(batch)03d.sqlite", batch_item_count=1)
+    for number in range(3):
+        await feeds.put({"n": number})
+    [feed] = feeds.all
+    await feed.flush(InlineBlocking())
+    assert len(store.ls("/bucket")) == 2
+    await feeds.finish()
+    names = sorted(name.rpartition("/")[2] for name in store.ls("/bucket", detail=False))
+    assert names == ["quotes-001.sqlite", "quotes-002.sqlite", "quotes-003.sqlite"]
+    assert store.cat("/bucket/quotes-001.sqlite").startswith(b"SQLite format 3")
+    assert left_in(tmp_path) == []
+
+
+async def test_an_object_that_is_there_is_replaced_only_on_request(tmp_path: Path, store: Any) -> None:
+    store.pipe("/bucket/a/out.json", b"earlier")
+    with pytest.raises(FeedError, match="it is there already"):
+        await opened(tmp_path)
+    await (await opened(tmp_path, overwrite=True)).finish()
+    assert json.loads(store.cat("/bucket/a/out.json")) == []
+
+
+async def test_what_can_not_be_stored_is_kept_and_named(
+    tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("Access Denied")
+
+    feeds = await opened(tmp_path)
+    await feeds.put({"a": 1})
+    monkeypatch.setattr(type(store), "put_file", refuse)
+    with pytest.raises(FeedError, match=r"it can't be stored, and is kept as .*: Access Denied"):
+        await feeds.finish()
+    [kept] = left_in(tmp_path)
+    assert json.loads((tmp_path / kept).read_bytes()) == [{"a": 1}]
+
+
+async def test_a_crawl_that_does_not_begin_leaves_nothing(tmp_path: Path, store: Any) -> None:
+    settings = FeedsSettings(feeds={STORE: {}, str(tmp_path): {"format": "json"}}, feed_tempdir=str(tmp_path))
+    with pytest.raises(FeedError):
+        await open_feeds(settings, InlineBlocking(), spider_name="x", started_utc=STARTED_UTC)
+    assert left_in(tmp_path) == []
+
+
+async def test_a_store_that_nobody_knows_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FeedError, match=r"feed nowhere://x\.json: Protocol not known: nowhere"):
+        await opened(tmp_path, "nowhere://x.json")
+
+
+async def test_what_is_not_installed_is_named_with_its_extra(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"needs the extra fsspec: trawl-crawler\[fsspec\]"):
+        await opened(tmp_path, "oci://x/y.json")
+
+
+async def test_a_job_refuses_a_store_and_names_the_feed() -> None:
+    settings = FeedsSettings(feeds={STORE: {}})
+    with pytest.raises(FeedError, match=r"feed memory://bucket/a/out\.json: can't be a feed of a job"):
+        await open_outbox(settings, InlineBlocking(), FakeJob(), spider_name="x", started_utc=STARTED_UTC)

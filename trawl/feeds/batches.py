@@ -1,0 +1,233 @@
+"""A feed in batches: file after file, each of so many items or bytes, each a whole feed of its own.
+
+Theory of operation. Items are encoded when they are put, so a batch that is full is followed at once by a feed that is
+not open yet and only takes items. The next flush finishes the full ones in order and opens what follows. With a job the
+number of the batch and its count of items are recorded with its position: what a killed process wrote of later batches
+is overwritten when they are begun again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from trawl.blocking import Blocking
+from trawl.errors import FeedError
+from trawl.feeds.base import FeedReport, OneFeed
+from trawl.feeds.naming import filled, is_numbered
+from trawl.feeds.options import FeedOptions
+from trawl.feeds.picking import Picker
+from trawl.feeds.stored import Stored
+
+__all__ = ["BatchedFeed"]
+
+GAP = 100
+"""Numbers that must be free in a row for a feed that does not overwrite to begin there."""
+
+
+class BatchedFeed:
+    """One feed that is written to one file after the other.
+
+    Attributes:
+        uri: Its path, with the names that stand for the batch.
+    """
+
+    def __init__(
+        self, options: FeedOptions, make: Callable[[FeedOptions], OneFeed], *, started_utc: datetime
+    ) -> None:
+        """A feed that begins with its first batch; see :meth:`locate` for one that goes on.
+
+        Args:
+            options: Of the whole; its path names the batches.
+            make: Makes the feed of one batch.
+            started_utc: The wall time now.
+        """
+        self.uri: str = options.uri
+        self._options = options
+        self._make = make
+        self._picker = options.picker
+        self._clock_utc = started_utc - timedelta(seconds=trio.current_time())
+        self._number = 0  # of the newest batch
+        self._items = 0  # in the newest batch
+        self._bytes = 0
+        self._earlier = 0  # written to the open batch by earlier runs
+        self._done = 0  # written to batches that are finished
+        self._feeds: deque[OneFeed] = deque()  # the first is open
+
+    @property
+    def place(self) -> str:
+        """Where it goes: the absolute path, with the names that stand for the batch."""
+        return self._options.place
+
+    @property
+    def picker(self) -> Picker:
+        """Which items it takes."""
+        return self._picker
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The only fields that the open batch can take; None if any."""
+        return self._feeds[0].columns
+
+    @property
+    def position(self) -> int:
+        """How far the open batch is written."""
+        return self._feeds[0].position
+
+    @property
+    def batch(self) -> tuple[int, int] | None:
+        """The number of the open batch, and how many items were written to it."""
+        return self._number - len(self._feeds) + 1, self._earlier + self._feeds[0].report.records
+
+    @property
+    def report(self) -> FeedReport:
+        """What was written so far."""
+        now = self._feeds[0].report
+        return FeedReport(self.uri, now.format, self._done + now.records, now.position)
+
+    def open(self) -> None:
+        """Nothing: which batch is opened is known when it is located."""
+
+    def locate(
+        self,
+        position: int | None = None,
+        columns: Sequence[str] | None = None,
+        batch: tuple[int, int] | None = None,
+    ) -> None:
+        """Open the batch to go on with, and find where. Blocks.
+
+        Args:
+            position: Of the batch, as it was recorded; None: it is a new one.
+            columns: Those that were recorded with it.
+            batch: Its number, and how many items it has.
+
+        Raises:
+            FeedError: It can't be opened or continued.
+        """
+        if batch is None:
+            self._number, position = self._first_free() - 1, None
+        else:
+            self._number = batch[0] - 1
+        self._begin()
+        if batch is not None:
+            self._items = self._earlier = batch[1]
+        self._feeds[0].open()
+        self._feeds[0].locate(position, columns)
+
+    def start(self) -> None:
+        """Make the open batch whole. Blocks.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        self._feeds[0].start()
+
+    def add(self, item: object) -> int:
+        """Take an item; return the bytes it takes, 0 if this feed does not want it.
+
+        Raises:
+            TypeError: A value in it has no written form.
+            ValueError: A value in it contains itself, or the feed's filter failed on it.
+        """
+        return self._counted(self._newest().add(item)) if self._picker.takes(item) else 0
+
+    def add_stored(self, stored: Stored) -> int:
+        """Take an item out of a job's outbox, as :meth:`add` takes an item.
+
+        Raises:
+            ValueError: It is nested too deep to be written, or the feed's filter failed on it.
+        """
+        return self._counted(self._newest().add_stored(stored)) if self._picker.takes_stored(stored) else 0
+
+    async def flush(self, blocking: Blocking) -> None:
+        """Finish what is full, open what follows, and write what was added. A checkpoint if there is any.
+
+        Raises:
+            FeedError: A batch can't be written, or the next one can't be opened.
+        """
+        while len(self._feeds) > 1:
+            full, following = self._feeds[0], self._feeds[1]
+            await full.finish(blocking)
+            self._done += full.report.records
+            self._earlier = 0
+            await blocking.run(_opened, following)
+            self._feeds.popleft()
+        await self._feeds[0].flush(blocking)
+
+    async def sync(self, blocking: Blocking) -> None:
+        """Have all that was added on the disk itself. A checkpoint.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        await self.flush(blocking)
+        await self._feeds[0].sync(blocking)
+
+    async def finish(self, blocking: Blocking) -> None:
+        """Write all that was added and the end, and close. A checkpoint.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        await self.flush(blocking)
+        await self._feeds[0].finish(blocking)
+
+    def close(self) -> None:
+        """Close the open batch as it is. Blocks."""
+        if self._feeds:
+            self._feeds[0].close()
+
+    def abandon(self) -> None:
+        """Close the batch before it was started. Blocks."""
+        if self._feeds:
+            self._feeds[0].abandon()
+
+    def _newest(self) -> OneFeed:
+        items, most = self._options.batch_items, self._options.batch_bytes
+        if (items and self._items >= items) or (most and self._bytes >= most):
+            self._begin()
+        return self._feeds[-1]
+
+    def _counted(self, taken: int) -> int:
+        self._items += 1
+        self._bytes += taken
+        return taken
+
+    def _begin(self) -> None:
+        """The next batch is a file of its own, whatever of it an earlier process has left."""
+        self._number += 1
+        self._items = self._bytes = 0
+        is_first = not self._feeds
+        overwrite = self._options.overwrite or not is_first
+        changes: dict[str, Any] = {"uri": self._path(self._number), "overwrite": overwrite, "accepts": None}
+        options = attrs.evolve(self._options, **changes, batch_items=0, batch_bytes=0, item_classes=())
+        if self._feeds and options.uri == self._uri:
+            raise FeedError(f"feed {self.uri}: two batches would go to {options.uri}", self.uri)
+        self._uri: str = options.uri
+        self._feeds.append(self._make(options))
+
+    def _path(self, number: int) -> str:
+        now_utc = self._clock_utc + timedelta(seconds=trio.current_time())
+        return filled(self._options.uri, batch=number, batch_time_utc=now_utc)
+
+    def _first_free(self) -> int:
+        """The number of the first batch: behind those that an earlier crawl has left."""
+        is_free = self._options.overwrite or self._options.is_remote or not is_numbered(self._options.uri)
+        number = at = 1
+        while not is_free and at < number + GAP:
+            if Path(attrs.evolve(self._options, uri=self._path(at)).place).exists():
+                number = at + 1
+            at += 1
+        return number
+
+
+def _opened(feed: OneFeed) -> None:
+    feed.open()
+    feed.locate()
+    feed.start()

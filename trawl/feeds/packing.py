@@ -1,0 +1,206 @@
+"""Compressed feeds: each flush is a piece that ends by itself, so that a file is whole between any two of them.
+
+A gzip file may be of several members (RFC 1952, 2.2), a Zstandard file of several frames (RFC 8878, 3.1): whoever reads
+one gets their contents one after the other. So a feed's position is the end of a piece, in compressed bytes; a file can
+be cut there and continued, and the closing of a format is a small piece of its own that the next flush overwrites.
+Small pieces compress badly: items gather up to :data:`PIECE_BYTES` before they are written.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tempfile
+import zlib
+from collections.abc import Mapping
+from typing import Any, BinaryIO, Protocol, Self, cast
+
+import attrs
+
+from trawl.errors import SettingsError
+from trawl.feeds.base import CHUNK_BYTES, NotThisFormat
+
+__all__ = ["PACKINGS", "PIECE_BYTES", "Content", "Packing", "Unpacked", "make_packing"]
+
+PACKINGS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd": "zst"}
+"""The endings that say how a feed is compressed, and the way that each means."""
+
+PIECE_BYTES = 1 << 16
+"""Bytes of records that gather before they are written as one piece."""
+
+_FEWEST = 1 << 20
+
+
+class Piece(Protocol):
+    """Unpacks one piece: the interface of zlib's decompression objects, which zstandard has too."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the piece was met."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What was given and lies behind the end."""
+        ...
+
+    def decompress(self, data: bytes) -> bytes:
+        """What ``data`` unpacks to."""
+        ...
+
+
+@attrs.frozen
+class Unpacked:
+    """The content of a compressed file.
+
+    Attributes:
+        file: The content of its whole pieces; to be closed.
+        ends: Where each piece ends: bytes of content to bytes of the file.
+    """
+
+    file: BinaryIO
+    ends: Mapping[int, int]
+
+
+class Content:
+    """The content of a feed's file while it is looked at, compressed or not. Leaving closes neither file for good."""
+
+    def __init__(self, reader: io.BufferedReader, packing: Packing | None) -> None:
+        """Look at what ``reader`` reads; it is detached at the end."""
+        self._reader = reader
+        self._unpacked = packing and _unpacked_or_detached(packing, reader)
+
+    @property
+    def file(self) -> BinaryIO:
+        """The content."""
+        return self._unpacked.file if self._unpacked else self._reader
+
+    def position_of(self, position: int) -> int:
+        """Where a position in the content is in the file.
+
+        Raises:
+            NotThisFormat: It is within a compressed piece, so the file can't be cut there.
+        """
+        if not self._unpacked:
+            return position
+        if position not in self._unpacked.ends:
+            raise NotThisFormat("it was compressed by something else, in pieces that do not end where records end")
+        return self._unpacked.ends[position]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._unpacked:
+            self._unpacked.file.close()
+        self._reader.detach()
+
+
+def _unpacked_or_detached(packing: Packing, reader: io.BufferedReader) -> Unpacked:
+    try:
+        return packing.unpacked(reader)
+    except BaseException:
+        reader.detach()
+        raise
+
+
+class Packing(Protocol):
+    """A way of compressing."""
+
+    def pack(self, content: bytes) -> bytes:
+        """``content`` as one piece; nothing for nothing."""
+        ...
+
+    def unpacked(self, file: BinaryIO) -> Unpacked:
+        """The whole pieces of ``file``, from its beginning; what is broken off at its end is left out.
+
+        Raises:
+            NotThisFormat: It is not compressed in this way.
+        """
+        ...
+
+
+class _Pieces:
+    """What both ways have in common."""
+
+    name = ""
+
+    def pack(self, content: bytes) -> bytes:
+        return self._packed(content) if content else b""
+
+    def unpacked(self, file: BinaryIO) -> Unpacked:
+        """Read piece by piece, into a file of its own once it is large."""
+        content = cast(BinaryIO, tempfile.SpooledTemporaryFile(_FEWEST))  # noqa: SIM115 - handed to the caller
+        ends, packed_end, rest = {0: 0}, 0, b""
+        file.seek(0)
+        try:
+            while rest := rest or file.read(CHUNK_BYTES):
+                piece, size = self._piece(), 0
+                while rest:
+                    size += len(rest)
+                    content.write(piece.decompress(rest))
+                    rest = piece.unused_data if piece.eof else file.read(CHUNK_BYTES)
+                    if piece.eof:
+                        packed_end += size - len(rest)
+                        ends[content.tell()] = packed_end
+                        break
+        except self._errors() as error:
+            content.close()
+            raise NotThisFormat(f"it is not compressed as {self.name}: {error}") from error
+        content.truncate(max(ends))
+        return Unpacked(content, ends)
+
+    def _packed(self, content: bytes) -> bytes:
+        raise NotImplementedError
+
+    def _piece(self) -> Piece:
+        raise NotImplementedError
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        raise NotImplementedError
+
+
+class _Gzip(_Pieces):
+    name = "gz"
+
+    def _packed(self, content: bytes) -> bytes:
+        return gzip.compress(content, 6, mtime=0)
+
+    def _piece(self) -> Piece:
+        return zlib.decompressobj(wbits=31)
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        return (zlib.error,)
+
+
+class _Zstandard(_Pieces):
+    name = "zst"
+
+    def __init__(self) -> None:
+        try:
+            import zstandard  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise SettingsError("a feed in .zst needs the extra zstd: trawl-crawler[zstd]", "FEEDS") from error
+        self._library: Any = zstandard
+
+    def _packed(self, content: bytes) -> bytes:
+        packed: bytes = self._library.ZstdCompressor().compress(content)
+        return packed
+
+    def _piece(self) -> Piece:
+        piece: Piece = self._library.ZstdDecompressor().decompressobj()
+        return piece
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        return (self._library.ZstdError,)
+
+
+def make_packing(name: str) -> Packing | None:
+    """The way of compressing that :data:`PACKINGS` names; None for "".
+
+    Raises:
+        SettingsError: It needs an extra that is not installed.
+    """
+    if not name:
+        return None
+    return _Gzip() if name == "gz" else _Zstandard()

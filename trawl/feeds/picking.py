@@ -1,0 +1,106 @@
+"""Which items a feed takes: those of its classes, that its filter accepts."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from trawl.errors import SettingsError
+from trawl.feeds.stored import Stored
+from trawl.items import InvalidItem
+
+__all__ = ["Accepts", "Picker", "accepts_of"]
+
+Accepts = Callable[[Any], object]
+"""Says whether a feed takes an item."""
+
+
+@attrs.frozen
+class Picker:
+    """Which items go to one feed.
+
+    Attributes:
+        place: Where the feed goes: its filter's answers are stored under it.
+        classes: Only items of these; all if empty. Items that are not valid go only where their class is named.
+        accepts: Only those that it says yes to; all if None.
+    """
+
+    place: str = ""
+    classes: tuple[type, ...] = ()
+    accepts: Accepts | None = None
+
+    def takes(self, item: object) -> bool:
+        """Whether the feed takes an item.
+
+        Raises:
+            ValueError: The filter failed on it.
+        """
+        if self.classes:
+            if not isinstance(item, self.classes):
+                return False
+        elif type(item) is InvalidItem:
+            return False
+        return self.accepts is None or self._accepted(item)
+
+    def takes_stored(self, stored: Stored) -> bool:
+        """Whether the feed takes an item out of a job's outbox; its filter was asked when the item was stored.
+
+        Raises:
+            ValueError: The filter, of a feed that is new in the job, failed on its fields.
+        """
+        if self.classes:
+            if not stored.is_of(self.classes):
+                return False
+        elif stored.is_of((InvalidItem,)):
+            return False
+        if self.accepts is None:
+            return True
+        answer = stored.answer(self.place)
+        return self._accepted(stored.fields) if answer is None else answer
+
+    def answer(self, item: object) -> bool | None:
+        """What the filter says, to be stored with the item; None if there is none, or no need to ask it.
+
+        Raises:
+            ValueError: The filter failed on it.
+        """
+        if self.accepts is None or (self.classes and not isinstance(item, self.classes)):
+            return None
+        return self._accepted(item) if self.classes or type(item) is not InvalidItem else None
+
+    def _accepted(self, item: object) -> bool:
+        try:
+            return bool(self.accepts and self.accepts(item))
+        except Exception as error:
+            raise ValueError(f"its item_filter failed: {error!r}") from error
+
+
+def accepts_of(given: object, path: str, options: Mapping[str, Any]) -> Accepts | None:
+    """The function behind ``item_filter``: a function of the item, or Scrapy's class with ``accepts(item)``.
+
+    Args:
+        given: It, or its import path; None for none.
+        path: The feed's, for messages.
+        options: The feed's entry, which a class is made with.
+
+    Raises:
+        SettingsError: It leads to nothing, or to something else.
+    """
+    if given is None:
+        return None
+    where = f"FEEDS[{path!r}]['item_filter']"
+    try:
+        found: Any = pkgutil.resolve_name(given) if isinstance(given, str) else given
+        if inspect.isclass(found):
+            make: Callable[..., Any] = found
+            found = make(dict(options)) if inspect.signature(make).parameters else make()
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise SettingsError(f"{where}: {given}: {error}", "FEEDS") from error
+    accepts: Accepts = getattr(found, "accepts", found)
+    if not callable(accepts):
+        raise SettingsError(f"{where}: {given!r} is neither a function nor a class with accepts(item)", "FEEDS")
+    return accepts

@@ -1,0 +1,291 @@
+"""Feeds that a library writes: rows gathered, and given to a table in one piece."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from trawl.blocking import Blocking
+from trawl.errors import FeedError
+from trawl.feeds.base import FeedReport, NotThisFormat
+from trawl.feeds.options import FeedOptions
+from trawl.feeds.picking import Picker
+from trawl.feeds.stored import Stored
+from trawl.feeds.stores import Delivery, open_store
+from trawl.items import item_fields
+
+__all__ = ["Row", "Table", "TableFeed"]
+
+logger: logging.Logger = logging.getLogger("trawl.feeds")
+
+Row = dict[str, Any]
+
+
+class Table(Protocol):
+    """What holds rows. All but :meth:`row` blocks."""
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What its library raises."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """How many rows were written for good, or the number of the last."""
+        ...
+
+    def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
+        """An item's fields as they will be written, and about how many bytes these are."""
+        ...
+
+    def open(self, path: Path, *, overwrite: bool) -> None:
+        """Open the file, or make it; no row in it has changed."""
+        ...
+
+    def locate(self, position: int | None) -> None:
+        """Find where to go on: after ``position``; None: after all that is there."""
+        ...
+
+    def start(self) -> None:
+        """Remove what is behind that."""
+        ...
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Take rows, all or none."""
+        ...
+
+    def sync(self) -> None:
+        """Have them on the disk itself."""
+        ...
+
+    def finish(self) -> None:
+        """Write the rest and the end, and close."""
+        ...
+
+    def close(self) -> None:
+        """Close it as it is. A second call does nothing."""
+        ...
+
+    def remove(self) -> None:
+        """Close it and remove what was made for it."""
+        ...
+
+    def discard(self) -> None:
+        """Close it, without a row, and leave no file for it."""
+        ...
+
+
+class TableFeed:
+    """One feed that is a table.
+
+    Attributes:
+        uri: Where it goes.
+        records: Items written in this run.
+    """
+
+    def __init__(self, options: FeedOptions, table: Table | None = None) -> None:
+        """A feed that is not open yet, in ``table``, or in the one that the options ask for.
+
+        Raises:
+            SettingsError: Its library is not installed.
+        """
+        self.uri: str = options.uri
+        self.records: int = 0
+        self._options = options
+        self._picker = options.picker
+        self._table = table or _table(options)
+        self._errors: tuple[type[Exception], ...] = (OSError, *self._table.errors)
+        self._delivery: Delivery | None = None
+        self._rows: list[Row] = []
+        self._given: list[Row] = []  # on their way to the table: a cancel may come before they are there
+
+    @property
+    def place(self) -> str:
+        """Where it goes, however it was spelled: the absolute path."""
+        return self._options.place
+
+    @property
+    def picker(self) -> Picker:
+        """Which items it takes."""
+        return self._picker
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """None: the file itself says which it has."""
+        return None
+
+    @property
+    def position(self) -> int:
+        """The number of the last row that was written."""
+        return self._table.position
+
+    @property
+    def batch(self) -> tuple[int, int] | None:
+        """None: it is one file."""
+        return None
+
+    @property
+    def report(self) -> FeedReport:
+        """What was written so far."""
+        return FeedReport(self.uri, self._options.format, self.records, self.position)
+
+    def open(self) -> None:
+        """Open what it goes to; nothing in it has changed.
+
+        Raises:
+            FeedError: It can't be opened for writing, or is something else.
+        """
+        if self._options.is_remote:
+            self._delivery = open_store(self._options)
+            self._options = self._delivery.options
+        path = self._options.path
+        if path is None:
+            raise FeedError(f"feed {self.uri}: {self._options.format} is written to files only", self.uri)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._table.open(path, overwrite=self._options.overwrite)
+        except NotThisFormat as error:
+            raise FeedError(f"feed {self.uri}: {error}", self.uri) from error
+        except self._errors as error:
+            raise self._failure(error) from error
+
+    def locate(
+        self,
+        position: int | None = None,
+        columns: Sequence[str] | None = None,
+        batch: tuple[int, int] | None = None,
+    ) -> None:
+        """Find where to go on; nothing changes yet.
+
+        Raises:
+            FeedError: There are fewer rows than ``position`` says.
+        """
+        try:
+            self._table.locate(position)
+        except NotThisFormat as error:
+            raise FeedError(f"feed {self.uri}: the file can't be continued: {error}", self.uri) from error
+        except self._errors as error:
+            raise self._failure(error) from error
+
+    def start(self) -> None:
+        """Remove the rows behind that.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        try:
+            self._table.start()
+        except self._errors as error:
+            raise self._failure(error) from error
+
+    def add(self, item: object) -> int:
+        """Take an item; return about how many bytes it takes, 0 if this feed does not want it.
+
+        Raises:
+            TypeError: A value in it has no written form.
+            ValueError: A value in it contains itself, or the feed's filter failed on it.
+        """
+        return self._add(item_fields(item)) if self._picker.takes(item) else 0
+
+    def add_stored(self, stored: Stored) -> int:
+        """Take an item out of a job's outbox, as :meth:`add` takes an item.
+
+        Raises:
+            ValueError: It is nested too deep to be written, or the feed's filter failed on it.
+        """
+        return self._add(stored.fields) if self._picker.takes_stored(stored) else 0
+
+    def _add(self, fields: Mapping[str, object]) -> int:
+        if self._options.fields is not None:
+            fields = {written: fields.get(name) for name, written in self._options.fields}
+        row, size = self._table.row(fields)
+        self._rows.append(row)
+        return size
+
+    async def flush(self, blocking: Blocking) -> None:
+        """Give the table what was added, in one piece. A checkpoint if there is any.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        while self._rows or self._given:
+            if not self._given:
+                self._given, self._rows = self._rows, []
+            try:
+                await blocking.run(self._write)
+            except self._errors as error:
+                raise self._failure(error) from error
+
+    async def sync(self, blocking: Blocking) -> None:
+        """Have all that was added on the disk itself. A checkpoint.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        await self.flush(blocking)
+        try:
+            await blocking.run(self._table.sync)
+        except self._errors as error:
+            raise self._failure(error) from error
+
+    async def finish(self, blocking: Blocking) -> None:
+        """Write all that was added and the end, and close. A checkpoint.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+        try:
+            await self.flush(blocking)
+            await blocking.run(self._end)
+        except self._errors as error:
+            await blocking.run(self.close)  # noqa: ASYNC120 - a cancel then says more than the error
+            raise self._failure(error) from error
+        except FeedError:
+            await blocking.run(self.close)  # noqa: ASYNC120 - as above
+            raise
+
+    def close(self) -> None:
+        """Close the table as it is; what was added and not flushed is lost. Blocks."""
+        self._table.close()
+        if self._delivery is not None:
+            self._delivery.forget()
+
+    def abandon(self) -> None:
+        """Close it before it was started; what was made for it goes again. Blocks."""
+        self._table.remove()
+        self.close()
+
+    def _write(self) -> None:
+        self._table.write(self._given)
+        self.records += len(self._given)
+        self._given = []
+
+    def _end(self) -> None:
+        if not self.position and not self._options.store_empty:
+            self._table.discard()
+            if self._delivery is not None:
+                self._delivery.forget()
+            return
+        self._table.finish()
+        if self._delivery is not None:
+            self._delivery.deliver()
+
+    def _failure(self, error: Exception) -> FeedError:
+        return FeedError(f"feed {self.uri}: {error}", self.uri)
+
+
+def _table(options: FeedOptions) -> Table:
+    """The table of a format; imported here, because most crawls write none."""
+    if options.format == "sqlite":
+        from trawl.feeds.table_sqlite import SqliteTable  # noqa: PLC0415
+
+        return SqliteTable(options.arguments.get("table", "items"))
+    from trawl.feeds.table_parquet import ParquetTable  # noqa: PLC0415
+
+    columns = None if options.fields is None else tuple(written for _, written in options.fields)
+    arguments = options.arguments
+    return ParquetTable(
+        columns=columns, group=arguments.get("row_group_size", 10_000), schema=arguments.get("schema", {})
+    )

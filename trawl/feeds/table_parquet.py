@@ -1,0 +1,203 @@
+"""Items as rows of a Parquet file, written in row groups.
+
+A Parquet file is one only once its end is written. So it is written beside its place, and moved there when it is whole:
+a crawl that is killed leaves what was there before. The columns and their types follow from the first row group.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from trawl.errors import SettingsError
+from trawl.feeds.base import NotThisFormat
+from trawl.feeds.plain import to_json, to_plain
+from trawl.feeds.table import Row
+
+__all__ = ["ParquetTable"]
+
+logger: logging.Logger = logging.getLogger("trawl.feeds")
+
+_ROW_BYTES = 50
+_KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})
+"""Types that Arrow has a type for."""
+
+
+class ParquetTable:
+    """A Parquet file."""
+
+    def __init__(
+        self,
+        *,
+        columns: tuple[str, ...] | None = None,
+        group: int = 10_000,
+        schema: Mapping[str, str] | None = None,
+    ) -> None:
+        """A file that is not open yet.
+
+        Args:
+            columns: Its columns; None: the fields of the items of its first row group.
+            group: Rows that are written at once.
+            schema: The types of columns, by the names that Arrow has for them; others follow from the first group.
+
+        Raises:
+            SettingsError: pyarrow is not installed, or a type is none of its.
+        """
+        try:
+            import pyarrow  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra, and slow to import
+            import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: PLC0415
+        except ImportError as error:
+            raise SettingsError("a parquet feed needs the extra parquet: trawl-crawler[parquet]", "FEEDS") from error
+        self._arrow: Any = pyarrow
+        self.errors: tuple[type[Exception], ...] = (pyarrow.ArrowException,)
+        self._unfit: tuple[type[Exception], ...] = (pyarrow.ArrowException, TypeError, ValueError, OverflowError)
+        self.position: int = 0
+        self._columns = columns
+        self._group = group
+        self._types = {name: self._type(name, kind) for name, kind in (schema or {}).items()}
+        self._rows: list[Row] = []
+        self._told: set[str] = set()
+        self._path: Path | None = None
+        self._schema: Any = None
+        self._writer: Any = None
+
+    def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
+        """The values that Parquet has columns for: of text, numbers, times, bytes, and lists of them; else JSON."""
+        row = {str(name): _value(value) for name, value in fields.items()}
+        return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
+
+    def open(self, path: Path, *, overwrite: bool) -> None:
+        """See that the file can be written, beside its place."""
+        self._path = path
+        if not overwrite and path.exists() and path.stat().st_size:
+            raise NotThisFormat("it is there already, and a parquet file can't be continued; overwrite it")
+        self._beside.open("wb").close()
+
+    def locate(self, position: int | None) -> None:
+        """Nothing: a file begins where it begins."""
+
+    def start(self) -> None:
+        """Nothing: what is at its place stays there until the file is whole."""
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Keep rows, and write those that make whole groups."""
+        self._rows += rows
+        self.position += len(rows)
+        while len(self._rows) >= self._group:
+            group, self._rows = self._rows[: self._group], self._rows[self._group :]
+            self._write_group(group)
+
+    def sync(self) -> None:
+        """Nothing: what is not whole is not to be gone on with."""
+
+    def finish(self) -> None:
+        """Write the last group and the end, and move the file to its place."""
+        if self._rows or self._writer is None:
+            self._write_group(self._rows)
+        self._writer.close()
+        self._writer = None
+        if self._path is not None:
+            self._beside.replace(self._path)
+
+    def close(self) -> None:
+        """Leave the file as it is, beside its place."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            with suppress(OSError, *self.errors):  # of a disk that is full, say: it is no whole file anyway
+                writer.close()
+        if self._path is not None:
+            self._beside.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove what was written."""
+        self.close()
+
+    def discard(self) -> None:
+        """Remove what was written, and what was there before."""
+        self.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    @property
+    def _beside(self) -> Path:
+        if self._path is None:
+            raise ValueError("the file is not open")
+        return self._path.with_name(f"{self._path.name}.part")
+
+    def _write_group(self, rows: list[Row]) -> None:
+        if self._writer is None:
+            self._schema = self._found(rows)
+            self._writer = self._arrow.parquet.ParquetWriter(self._beside, self._schema)
+        known = set(self._schema.names)
+        for name in {name for row in rows for name in row if name not in known}:
+            self._tell(name, "has no column and is left out: it was in no item of the first row group")
+        arrays = [self._array([row.get(field.name) for row in rows], field) for field in self._schema]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+
+    def _found(self, rows: list[Row]) -> Any:
+        """The schema that fits all rows of the first group."""
+        names = self._columns or tuple(dict.fromkeys([name for row in rows for name in row])) or tuple(self._types)
+        fields = []
+        for name in names:
+            kind = self._types.get(name) or self._fitting([row.get(name) for row in rows])
+            fields.append(self._arrow.field(name, kind))
+        return self._arrow.schema(fields)
+
+    def _fitting(self, values: list[Any]) -> Any:
+        try:
+            kind = self._arrow.array(values).type
+        except self._unfit:
+            return self._arrow.string()
+        is_unknown = kind == self._arrow.null() or kind == self._arrow.list_(self._arrow.null())
+        return self._arrow.string() if is_unknown else kind
+
+    def _array(self, values: list[Any], field: Any) -> Any:
+        if field.type == self._arrow.string():
+            values = [value if value is None or isinstance(value, str) else _text(value) for value in values]
+        try:
+            return self._arrow.array(values, type=field.type)
+        except self._unfit:
+            self._tell(field.name, f"is not always {field.type}, and left out where it is not: say so in `schema`")
+            return self._arrow.array([self._or_none(value, field.type) for value in values], type=field.type)
+
+    def _or_none(self, value: Any, kind: Any) -> Any:
+        try:
+            self._arrow.array([value], type=kind)
+        except self._unfit:
+            return None
+        return value
+
+    def _tell(self, name: str, what: str) -> None:
+        if name not in self._told:
+            self._told.add(name)  # once a name
+            logger.warning("feed %s: field %r %s", self._path, name, what)
+
+    def _type(self, name: str, kind: str) -> Any:
+        unit = kind.removeprefix("timestamp[").removesuffix("]")
+        try:
+            if unit != kind:
+                return self._arrow.timestamp(unit, tz="UTC")
+            return self._arrow.type_for_alias(kind)
+        except ValueError as error:
+            raise SettingsError(f"a parquet feed's schema: {name}: Arrow has no type {kind!r}", "FEEDS") from error
+
+
+def _value(value: object) -> Any:
+    if value is None or type(value) in _KEPT:
+        return value
+    if type(value) is list and all(part is None or type(part) in _KEPT for part in value):
+        return value
+    plain = to_plain(value)
+    if isinstance(plain, list) and not any(isinstance(part, list | dict) for part in plain):
+        return plain
+    return to_json(plain).decode() if isinstance(plain, list | dict) else plain
+
+
+def _text(value: Any) -> str:
+    plain = to_plain(value)
+    return plain if isinstance(plain, str) else to_json(plain).decode()
