@@ -90,6 +90,15 @@ async def test_what_failed_is_queued_again_in_its_old_place_as_if_it_had_never_b
     await job.aclose()
 
 
+async def test_a_reason_may_hold_whatever_a_server_sent(tmp_path: Path) -> None:
+    job, frontier = await opened(tmp_path)
+    await frontier.push_many([record("1")])
+    (lease,) = await frontier.lease_many((("a.example",), "http://a.example"), 1)
+    await frontier.acknowledge(lease, failure="bad header: \x00 \udcff")
+    await job.aclose()
+    assert [failure.reason for failure in failures(tmp_path, 1)] == ["bad header: \x00 \\udcff"]
+
+
 @pytest.mark.parametrize("depth_first", [False, True])
 async def test_a_request_that_failed_in_an_earlier_process_never_stands_in_the_way_of_a_later_one(
     tmp_path: Path, depth_first: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -63,6 +64,13 @@ def test_every_part_of_a_request_comes_back() -> None:
     assert again.request.headers.setdefault("Accept", "*/*") is None  # a default that is refused stays refused
     assert (again.scopes, again.origin, again.fingerprint) == (original.scopes, original.origin, original.fingerprint)
     assert (again.share, again.amounts, again.lane_key()) == (0.5, (None, 2.5), original.lane_key())
+
+
+def test_amounts_of_a_managers_own_kind_of_number_come_back_as_numbers() -> None:
+    odd = Record(Request("http://a.example/"), (("a", Decimal("2.5")), ("b", 3)), "http://a.example")  # type: ignore[arg-type]
+    odd.amounts = (Decimal("2.5"), 3)  # type: ignore[assignment]
+    assert there_and_back(odd).scopes == (("a", 2.5), ("b", 3.0))
+    assert there_and_back(odd).lane_key() == odd.lane_key()
 
 
 def test_a_bare_request_comes_back_bare() -> None:

@@ -134,13 +134,13 @@ class RecordCodec:
                 request.priority,
                 request.dont_filter,
                 request.depth,
-                list(record.scopes),
+                [(scope, None if amount is None else float(amount)) for scope, amount in record.scopes],
                 record.origin,
                 record.fingerprint,
                 until,
                 wait,
                 record.share,
-                list(record.amounts),
+                [None if amount is None else float(amount) for amount in record.amounts],
             )
         )
 

@@ -132,7 +132,7 @@ class SqliteFrontier:
         if order not in self._leased:
             raise ValueError(f"{lease!r} is not leased")
         rows, marks = self._written(outputs, self._sign)
-        failed = None if failure is None else (failure, self._now_epoch())
+        failed = None if failure is None else (_text(failure), self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
         outbox = self._job.outbox
         told: list[tuple[list[OutboxItem] | None, int]] = []
@@ -352,6 +352,11 @@ def _key(record: Record) -> SortKey:
 def _number_of(lane: LaneKey) -> int:
     """A lane's number: the first 64 bits of a hash of its key, so that no table of lanes has to be kept."""
     return int.from_bytes(blake2b(msgspec.msgpack.encode(lane), digest_size=8).digest(), "big", signed=True)
+
+
+def _text(reason: str) -> str:
+    """A reason as text that can be stored: what a server sent may be in it, half of a surrogate pair say."""
+    return reason.encode(errors="backslashreplace").decode()
 
 
 def _same(found: Found) -> Found:
