@@ -19,8 +19,8 @@ from trawl.settings import assignments, load
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "examples" / "deploy" / "trawl.service"
 CONTAINER = ROOT / "examples" / "deploy" / "Containerfile"
-MOST_CLOSING = 5
-"""Steps of closing that may each take their whole time: feeds, what was in flight, spider, transport, frontier."""
+MOST_CLOSING = 6
+"""Steps of closing that may each take their whole time: pipelines, feeds, what was in flight, spider, transport, job."""
 
 
 def unit() -> configparser.ConfigParser:
