@@ -246,6 +246,23 @@ def test_an_exempt_request_that_is_refused_waits_for_its_scopes_before_it_is_sen
     assert sim.times(A) == [0.0, 2.5, 7.0, 15.5]
 
 
+class AnothersScope(ThrottlingManager):
+    """Takes every 429 for a refusal of one scope, whatever the request is charged to."""
+
+    async def get_response_backoff(self, response: trawl.Response) -> dict[str, dict[str, float]] | None:
+        """Eight seconds for it."""
+        return {"api": {"delay": 8.0}} if response.status == 429 else None
+
+
+@pytest.mark.parametrize("meta", [{}, {"throttling_scopes": []}, {"throttling_scopes": [], "dont_throttle": True}])
+def test_a_request_refused_for_a_scope_that_it_is_not_charged_to_waits_for_it_too(meta: dict[str, Any]) -> None:
+    request = trawl.Request(f"http://{A}/0", meta=meta)
+    sim = crawl(web_of(handler=in_turn(429)), [request], {**SPACED, "THROTTLING_MANAGER": AnothersScope})
+    assert sim.times(A) == [0.0, 8.0]
+    assert len(sim.items) == 1
+    assert "throttling_errors" not in sim.stats
+
+
 def test_with_dont_retry_a_refusal_goes_to_the_errback() -> None:
     heard: list[Any] = []
     request = trawl.Request(f"http://{A}/0", meta={"dont_retry": True}, errback=heard.append)

@@ -13,7 +13,7 @@ answer any more. Its further refusals count as long as it is only such pages tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trawl.throttling.sent import Sent
     from trawl.throttling.signals import Signal
 
-__all__ = ["REFUSED_AT", "judge"]
+__all__ = ["REFUSED_AT", "judge", "passed_by"]
 
 REFUSED_AT = "throttling_refused_at"
 """Meta key: when this request was refused last, in epoch seconds; it goes with the request when that is sent again."""
@@ -74,6 +74,17 @@ def judge(
     if not entry.request.meta_get(BAD_PAGE):
         for policy in policies:
             policy.is_in_doubt = True
+
+
+def passed_by(entry: Sent, others: Mapping[str, Signal] | None) -> list[str]:
+    """The scopes that don't hold a refused request back by themselves, so that it has to wait for them before it goes.
+
+    Args:
+        entry: The request.
+        others: What was told about scopes that are not among its own.
+    """
+    ids = [id for id, signal in (others or {}).items() if signal.is_trigger]
+    return [*ids, *(id for id, _ in entry.scopes)] if entry.is_exempt else ids
 
 
 def _said(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> bool | None:

@@ -23,7 +23,7 @@ from trawl.http import host_scope
 from trawl.throttling.alarms import Alarms
 from trawl.throttling.asking import Asking, is_trigger
 from trawl.throttling.charging import AddressOf, Charging
-from trawl.throttling.excuse import judge
+from trawl.throttling.excuse import judge, passed_by
 from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.feedback import adjust, correct, good, lengthened, step_at_start, trigger
 from trawl.throttling.givingup import GivenUp
@@ -219,8 +219,8 @@ class Throttle:
             self._take_in_one(scope, signal, entry, outcome, now, step=step, charged=charged)
         for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
             self._take_in_one(self.scope(id, now), signal, entry, outcome, now, step=None, charged=None, is_own=False)
-        if outcome.is_trigger and entry.is_exempt:
-            outcome.pause = max(0.0, *(self.scope(id, now).held_until - now for id, _ in entry.scopes))
+        if outcome.is_trigger:
+            outcome.pause = max([0.0, *[self.scope(id, now).held_until - now for id in passed_by(entry, signals)]])
 
     def _take_in_one(
         self,
