@@ -205,6 +205,21 @@ def test_b18_a_strategy_of_a_users_own_with_its_arguments(cls: object) -> None:
     assert sim.gaps(A)[:3] == [4.0, 7.0, 10.0]
 
 
+class StepByStep(Linear):
+    """Comes back as it went."""
+
+    def faster(self, delay: float, base: float) -> float:
+        """The delay after a quiet window."""
+        return delay - self.step
+
+
+def test_b18_recovery_is_the_strategys_too_but_never_under_the_base() -> None:
+    settings = overridden(cls=StepByStep, step=4.0)
+    sim = crawl(web_of(handler=in_turn(429, 429)), pages(70), {**settings, "BACKOFF_WINDOW": 60.0})
+    # Refused at 0 and 5; at 65 and 125 the windows are over, and what waits then goes.
+    assert changes(sim.times(A)) == [(0.0, 5.0), (5.0, 9.0), (59.0, 6.0), (65.0, 5.0), (125.0, 1.0)]
+
+
 def test_b18_arguments_that_do_not_fit_are_refused_at_the_start() -> None:
     with pytest.raises(SettingsError, match="stride"):
         crawl(web_of(), pages(1), overridden(cls=Linear, stride=3.0))

@@ -12,7 +12,7 @@ import trio
 import trawl
 from tests.promises.crawling import EXACT, FREE, a_web, answering, crawled, found_at_once, page, spider_of, times
 from trawl.exceptions import SettingsError
-from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
+from trawl.testing import Outage, SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.throttling import ThrottlingSettings
 
 A = "http://a.example"
@@ -300,6 +300,15 @@ def test_i12_p13_limits_change_while_it_runs_and_waiters_notice_at_once(
     spider = changing(4.0, lambda throttling: throttling.set("api", **change), numbered(4, "api"))
     sim = simulate(spider, a_web("a.example", latency=latency), settings={**FREE, "THROTTLING_SCOPES": {"api": before}})
     assert times(sim) == expected
+
+
+def test_i12_p13_more_slots_are_used_at_once_while_the_scope_backs_off() -> None:
+    web = a_web("a.example", latency=9.0, outages=[Outage(0.0, 1.0)])
+    scopes = {"api": {"concurrency": 1, "delay": 0.5, "backoff": {"min_delay": 0.0, "window": 900.0}}}
+    spider = changing(11.0, lambda throttling: throttling.set("api", concurrency=4), numbered(6, "api"))
+    sim = simulate(spider, web, settings={**FREE, "BACKOFF_JITTER": 0, "THROTTLING_SCOPES": scopes})
+    # Refused at 9, with a delay of 1.0 from then on; the one slot is busy from 10 to 19, the others from 11.
+    assert times(sim) == [0.0, 10.0, 11.0, 12.0, 13.0, 19.0, 20.0]
 
 
 def test_p13_lowering_lets_what_is_in_flight_end_and_nothing_goes_negative() -> None:

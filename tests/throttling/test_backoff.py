@@ -237,3 +237,12 @@ def test_b18_i03_wrong_arguments_are_refused_naming_the_scope(arguments: dict[st
 
     with pytest.raises(SettingsError, match="THROTTLING_SCOPES\\['api'\\]\\['backoff'\\]"):
         Kinds(ThrottlingSettings(throttling_scopes=scopes))
+
+
+def test_b15_i12_slots_are_taken_from_those_there_are_now() -> None:
+    strategy = attrs.evolve(DEFAULT, max_delay=2.0)
+    standing = stepped(Standing.at(Base(1.0, 2.0)), Base(1.0, 2.0), 0.0, strategy)
+    assert not standing.is_cut
+    cut = stepped(standing, Base(1.0, 8.0), 1.0, strategy)  # the user has changed 2 to 8 meanwhile
+    assert (cut.concurrency, cut.full) == (4.0, 8.0)
+    assert stepped(cut, Base(1.0, 16.0), 2.0, strategy).concurrency == 2.0

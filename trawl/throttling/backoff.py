@@ -220,9 +220,14 @@ class Standing:
         """A scope that is at its base."""
         return cls(delay=base.delay, concurrency=base.concurrency, full=base.concurrency)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether slots were taken away."""
+        return self.concurrency < self.full
+
     def is_backing_off(self, base: Base) -> bool:
         """Whether it is slower than its base."""
-        return self.delay > base.delay or self.concurrency < self.full
+        return self.delay > base.delay or self.is_cut
 
     def again(self, now: float) -> Standing:
         """After one more trigger of the same incident: no step, but the window starts over."""
@@ -248,9 +253,10 @@ class Standing:
         )
         if after.delay > self.delay:
             return after
-        used = min(self.concurrency, float(max(in_flight, 1))) if self.full == math.inf else self.concurrency
-        cut_from = used if self.concurrency >= self.full else self.cut_from
-        return attrs.evolve(after, concurrency=strategy.fewer(used), cut_from=cut_from)
+        has, full = (self.concurrency, self.full) if self.is_cut else (base.concurrency, base.concurrency)
+        used = min(has, float(max(in_flight, 1))) if full == math.inf else has
+        cut_from = self.cut_from if self.is_cut else used
+        return attrs.evolve(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)
 
     def answered(self, now: float) -> Standing:
         """After a good answer."""
@@ -267,7 +273,7 @@ class Standing:
         if not self.is_backing_off(base):
             return None
         at = self.due_at(strategy, base)
-        if self.concurrency < self.full:
+        if self.is_cut:
             more = strategy.more(self.concurrency, self.cut_from)
             return self._back(at, base, concurrency=self.full if more >= self.cut_from else more, delay=self.delay)
         delay = self._eased_delay(strategy, base)

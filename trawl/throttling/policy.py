@@ -194,7 +194,7 @@ class ScopePolicy:
             words = f"backoff step {standing.steps}: {self.trigger_source}"
             if standing.delay > delay:
                 delay, scope.delay_limit, scope.delay_source = standing.delay, "backoff", words
-            if standing.concurrency < slots:
+            if standing.is_cut and standing.concurrency < slots:
                 slots, scope.concurrency_source = standing.concurrency, words
         scope.delay, scope.delay_per_slot, scope.concurrency, scope.jitter = delay, rest, slots, jitter
         return before != (delay, rest, slots, jitter)
