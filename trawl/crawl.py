@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -41,6 +41,7 @@ from trawl.throttling import ThrottlingSettings
 from trawl.transport import ChosenTransport, Transport, TransportSettings
 from trawl.transport.dial import Resolve, ThreadResolver
 from trawl.transport.nameservers import NameServers
+from trawl.transport.warc import open_archive
 from trawl.transport.whereabouts import Whereabouts
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
@@ -262,8 +263,10 @@ async def crawl_with(
     guard = _guard(settings, instance, is_real=transport is None)
     depth_first = settings.of(SchedulerSettings).depth_first
     dressing = _dressing(settings, instance, blocking, wall, stats)
-    async with _stored(settings, instance, blocking, wall, stats) as (feeds, durable), dressing as outfit:
-        wire = transport or _transport(settings, resolve, whereabouts, guard)
+    archiving = _archiving(settings, blocking, wall)
+    stored = _stored(settings, instance, blocking, wall, stats)
+    async with stored as (feeds, durable), dressing as outfit, archiving as archived:
+        wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
         plan = Plan(
             spider=instance,
             settings=settings,
@@ -301,6 +304,19 @@ def _dressing(
         settings.of(CacheSettings),
         spider=spider,
         stats=stats,
+        blocking=blocking,
+        now_utc=lambda: wall.to_utc(trio.current_time()),
+    )
+
+
+def _archiving(
+    settings: Settings, blocking: Blocking, wall: WallClock
+) -> AbstractAsyncContextManager[Callable[[Transport], Transport]]:
+    """What writes the traffic down, if it is to be."""
+    values = settings.of(TransportSettings)
+    return open_archive(
+        values.warc_file,
+        values.warc_max_bytes,
         blocking=blocking,
         now_utc=lambda: wall.to_utc(trio.current_time()),
     )

@@ -9,7 +9,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 import trio
 
@@ -47,6 +49,30 @@ class SimulatedWeb:
         self.latest: Simulation | None = None
         self._hosts: dict[str, Host] = {}
         self._pages: dict[str, SimulatedResponse] = {}
+
+    @classmethod
+    def from_warc(cls, *paths: str | PathLike[str], latency: Law = 0.0) -> Self:
+        """A web that answers as the servers did whose answers are in these WARC files, those of ``WARC_FILE`` say.
+
+        A request is answered by its method, its URL and its body, and with 404 where there is no such exchange; of
+        several exchanges the last one counts. More hosts and pages may be added.
+
+        Args:
+            paths: The files.
+            latency: Seconds that each answer takes; the files do not say.
+
+        Raises:
+            ImportError: warcio is not installed: it is the extra ``warc``.
+            OSError: A file can't be read.
+            ValueError: A file is no WARC file.
+        """
+        from trawl.testing.replay import answers_of, replaying  # noqa: PLC0415 - few webs are replays
+
+        web = cls()
+        for host, answers in answers_of(paths).items():
+            robots = [answer for (_, url, _), answer in answers.items() if urlsplit(url).path == "/robots.txt"]
+            web.add_host(host, latency=latency, handler=replaying(answers), robots=robots[-1] if robots else None)
+        return web
 
     def add_host(
         self,

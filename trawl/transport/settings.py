@@ -81,3 +81,13 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     compression_enabled: Annotated[
         bool, Meta(description="Ask for compressed bodies and decompress them; if False they come as they were sent.")
     ] = True
+    warc_file: Annotated[
+        str,
+        Meta(
+            description="Write all traffic to WARC files: `crawl.warc.gz` makes `crawl-00001.warc.gz` and so on, and "
+            "touches none that is there. Empty: none. It needs the `warc` extra."
+        ),
+    ] = ""
+    warc_max_bytes: Annotated[
+        int, Meta(gt=0, title="bytes", description="The size at which the next WARC file is begun.")
+    ] = 1_000_000_000

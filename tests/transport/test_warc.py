@@ -1,0 +1,214 @@
+"""The traffic of a crawl as WARC files, which warcio reads and a simulated web answers from."""
+
+from __future__ import annotations
+
+import errno
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]
+
+import trawl
+from tests.feeds.fakes import STARTED_UTC, left_in
+from trawl.blocking import InlineBlocking
+from trawl.errors import SettingsError, UsageError
+from trawl.http import Outcome, Request, Response
+from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
+from trawl.transport.warc import Archive, Exchange, WarcFiles, open_archive
+
+
+class Shop(trawl.Spider):
+    name = "shop"
+    start_urls = ["http://a.example/"]
+
+    def parse(self, response: Any) -> Any:
+        yield {"url": response.url, "text": response.css("title::text").get()}
+        yield from response.follow_all(css="a")
+        if response.url.endswith("/form"):
+            yield trawl.Request.form("http://a.example/search", {"q": "chair"}, callback=self.found)
+
+    def found(self, response: Any) -> Any:
+        yield {"found": response.text, "cookie": response.headers.getlist("Set-Cookie")}
+
+
+def shop() -> SimulatedWeb:
+    web = SimulatedWeb()
+
+    def answer(request: Request) -> SimulatedResponse:
+        return SimulatedResponse(body=f"{request.method} {request.body!r}", headers={"Set-Cookie": ["a=1", "b=2"]})
+
+    web.add_host("a.example", handler=answer, robots="User-agent: *\nDisallow: /private")
+    web.add_page("http://a.example/", links=["/form", "/moved", "/private", "http://b.example:81/x"], title="Ünï")
+    web.add_page("http://a.example/form", title="Form")
+    web.add_page("http://b.example:81/x", title="B")
+    web.add_redirect("http://a.example/moved", "/form?x=1")
+    return web
+
+
+def records(path: Path) -> list[tuple[str, str, str]]:
+    with path.open("rb") as file:
+        return [
+            (record.rec_type, record.rec_headers.get_header("WARC-Target-URI"), record.content_stream().read().decode())
+            for record in ArchiveIterator(file, check_digests="raise")
+            if record.rec_type != "warcinfo"
+        ]
+
+
+def test_a_crawl_is_written_down_and_replays(tmp_path: Path) -> None:
+    settings = {"WARC_FILE": str(tmp_path / "crawl.warc.gz"), "ALLOW_PRIVATE_ADDRESSES": True}
+    spider = type("Plain", (Shop,), {"custom_settings": {}})
+    first = simulate(spider, shop(), settings=settings)
+    path = tmp_path / "crawl-00001.warc.gz"
+    written = records(path)
+    assert len(written) == 2 * len(first.sends)
+    assert [url for kind, url, _ in written if kind == "response"] == [send.url for send in first.sends]
+    again = simulate(spider, SimulatedWeb.from_warc(path))
+    assert again.items == first.items
+    assert [(send.url, send.status) for send in again.sends] == [(send.url, send.status) for send in first.sends]
+    assert len(first.items) == 5
+
+
+def test_a_request_that_was_never_made_is_not_found_in_a_replay(tmp_path: Path) -> None:
+    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    request = Request("http://a.example/1#part")
+    files.write([Exchange(request, Response("http://a.example/1", 200, body=b"one"), STARTED_UTC)])
+    files.close()
+    web = SimulatedWeb.from_warc(tmp_path / "x-00001.warc")
+
+    class Two(trawl.Spider):
+        name = "two"
+        start_urls = ["http://a.example/1", "http://a.example/2"]
+        handle_httpstatus_list = [404]
+
+        def parse(self, response: Any) -> Any:
+            yield {"status": response.status, "text": response.text}
+
+    items = simulate(Two, web).items
+    assert items == [
+        {"status": 200, "text": "one"},
+        {"status": 404, "text": "it is not in the WARC file"},
+    ]
+
+
+def test_bodies_are_kept_decompressed_and_what_identifies_us_is_not_kept(tmp_path: Path) -> None:
+    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    request = Request("http://me:pw@a.example/", headers={"Authorization": "Basic x", "Cookie": "id=1", "X-Mine": "y"})
+    fields = {"Content-Encoding": "gzip", "Content-Length": "7", "Content-Type": "text/plain"}
+    files.write([Exchange(request, Response("http://a.example/", 299, fields, b"a longer body"), STARTED_UTC)])
+    files.close()
+    content = (tmp_path / "x-00001.warc").read_bytes()
+    assert b"Basic x" not in content
+    assert b"id=1" not in content
+    assert b"X-Mine: y" in content
+    assert b"Host: a.example\r\n" in content
+    assert b"X-Archive-Orig-Content-Encoding: gzip" in content
+    assert b"WARC-Date: 2025-01-01T12:30:00.000000Z" in content
+    assert records(tmp_path / "x-00001.warc")[0][2] == "a longer body"
+    assert stat.S_IMODE((tmp_path / "x-00001.warc").stat().st_mode) == 0o600
+
+
+def test_a_new_file_is_begun_at_a_size_and_none_is_touched_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "x-00002.warc.gz").write_bytes(b"mine")
+    files = WarcFiles(str(tmp_path / "x.warc.gz"), 1000)
+    exchange = Exchange(Request("http://a.example/"), Response("http://a.example/", 200, body=b"x"), STARTED_UTC)
+    files.write([exchange] * 3)
+    files.close()
+    assert left_in(tmp_path)[:3] == ["x-00001.warc.gz", "x-00002.warc.gz", "x-00003.warc.gz"]
+    assert (tmp_path / "x-00002.warc.gz").read_bytes() == b"mine"
+    both = [records(tmp_path / f"x-0000{number}.warc.gz") for number in (1, 3)]
+    assert len(both[0]) + len(both[1]) == 6
+
+
+class Wire:
+    """Answers at once."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    async def send(self, request: Request, on_sent: Any) -> Outcome:
+        await trio.lowlevel.checkpoint()
+        return Outcome(request, Response(request.url, 200, body=b"x", request=request))
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.is_closed = True
+
+
+class Slow(InlineBlocking):
+    """Counts how often it is asked, and takes a while."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def run(self, function: Any, *args: Any) -> Any:  # type: ignore[override]  # mypy can't pass Ts on
+        self.runs += 1
+        await trio.sleep(1)
+        return function(*args)
+
+
+async def test_what_ends_together_is_written_together(tmp_path: Path, autojump_clock: object) -> None:
+    blocking: Any = Slow()
+    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    archive = Archive(Wire(), files, blocking, lambda: STARTED_UTC)
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(archive.send, Request(f"http://a.example/{number}"), lambda: None)
+    files.close()
+    assert blocking.runs <= 2
+    assert len(records(tmp_path / "x-00001.warc")) == 40
+
+
+async def test_a_send_that_is_cancelled_while_it_is_written_down_is_written_at_the_end(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    wire = Wire()
+    blocking: Any = Slow()
+    async with open_archive(
+        str(tmp_path / "x.warc"), 10**9, blocking=blocking, now_utc=lambda: STARTED_UTC
+    ) as archived:
+        archive = archived(wire)
+        with trio.move_on_after(0.5):
+            await archive.send(Request("http://a.example/"), lambda: None)
+        await archive.aclose()
+    assert wire.is_closed
+    assert len(records(tmp_path / "x-00001.warc")) == 2
+
+
+async def test_a_disk_that_is_full_ends_the_archive_and_not_the_crawl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    monkeypatch.setattr(files, "write", refuse)
+    archive = Archive(Wire(), files, InlineBlocking(), lambda: STARTED_UTC)
+    for _ in range(2):
+        assert (await archive.send(Request("http://a.example/"), lambda: None)).response is not None
+    await archive.aclose()
+    files.close()
+    assert caplog.text.count("the archive ends here") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "why"),
+    [("crawl.gz", SettingsError, "must end in"), ("file/crawl.warc", UsageError, "can't be written")],
+)
+async def test_a_file_that_can_not_be_made_is_told_at_once(
+    tmp_path: Path, path: str, kind: type[Exception], why: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(kind, match=why):
+        async with open_archive(
+            str(tmp_path / path), 1, blocking=InlineBlocking(), now_utc=lambda: STARTED_UTC
+        ):
+            pass
+
+
+def test_a_file_that_is_no_warc_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x.warc").write_text("hello")
+    with pytest.raises(ValueError, match="is no WARC file"):
+        SimulatedWeb.from_warc(tmp_path / "x.warc")

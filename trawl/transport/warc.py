@@ -1,0 +1,234 @@
+"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each exchange.
+
+Bodies are kept as the crawl saw them: decompressed, in one piece. The fields that speak of how they were sent are kept
+under ``X-Archive-Orig-`` names, as other archivers do, so that whoever replays the file reads what fits its body. What
+identifies us (``Authorization``, ``Proxy-Authorization``, ``Cookie``) is left out of the records of requests.
+
+Sends that end at the same time are written together, in one piece of blocking work, before their places are given back:
+a disk that is slow slows the crawl, and nothing gathers in memory.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+import attrs
+import trio
+
+from trawl.blocking import Blocking
+from trawl.errors import SettingsError, UsageError
+from trawl.http import Outcome, Request, Response
+from trawl.transport.base import OnSent, Transport
+
+__all__ = ["CLOSE_GRACE", "Archive", "Exchange", "WarcFiles", "open_archive"]
+
+CLOSE_GRACE = 5.0
+"""Seconds that a crawl at its end gives the last records."""
+
+_KEPT_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
+_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+logger: logging.Logger = logging.getLogger("trawl.transport")
+
+
+@attrs.frozen
+class Exchange:
+    """One request and its response.
+
+    Attributes:
+        request: As it was sent.
+        response: As it was read.
+        ended_utc: When it had been read.
+    """
+
+    request: Request
+    response: Response
+    ended_utc: datetime
+
+
+class WarcFiles:
+    """A row of numbered WARC files. All methods block."""
+
+    def __init__(self, path: str, most_bytes: int) -> None:
+        """Files beside each other at ``path``, each begun when the one before has ``most_bytes``.
+
+        Raises:
+            SettingsError: warcio is not installed, or the path does not end as it should.
+            OSError: The first file can't be made.
+        """
+        try:
+            from warcio.statusandheaders import StatusAndHeaders  # type: ignore[import-untyped]  # noqa: PLC0415
+            from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # noqa: PLC0415
+        except ImportError as error:
+            raise SettingsError("WARC_FILE needs the extra warc: trawl-crawler[warc]", "WARC_FILE") from error
+        self._fields: Any = StatusAndHeaders
+        self._writes: Any = WARCWriter
+        name = Path(path).name
+        self._ending = next((ending for ending in (".warc.gz", ".warc") if name.endswith(ending)), "")
+        if not self._ending:
+            raise SettingsError(f"WARC_FILE must end in .warc.gz or .warc, not {path!r}", "WARC_FILE")
+        self._base = path.removesuffix(self._ending)
+        self._most = most_bytes
+        self._number = 0
+        self._file: BinaryIO
+        self._writer: Any
+        self._begin()
+
+    def write(self, exchanges: Sequence[Exchange]) -> None:
+        """Write the records of these, and pass them on to the system.
+
+        Raises:
+            OSError: The disk takes no more; the file is cut back to its last whole record.
+        """
+        for exchange in exchanges:
+            end = self._file.tell()
+            if end >= self._most:
+                self._file.close()
+                self._begin()
+                end = self._file.tell()
+            try:
+                self._writer.write_request_response_pair(self._request(exchange), self._response(exchange))
+                self._file.flush()
+            except OSError:
+                os.truncate(self._file.fileno(), end)
+                raise
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        self._file.close()
+
+    def _begin(self) -> None:
+        """The next file whose name is free: what is there already is never touched."""
+        Path(self._base).parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            self._number += 1
+            path = f"{self._base}-{self._number:05d}{self._ending}"
+            try:  # for its owner alone: pages may be such as are seen after a login
+                opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+            except FileExistsError:
+                continue
+            break
+        self._file = os.fdopen(opened, "wb", buffering=0)
+        self._writer = self._writes(self._file, gzip=self._ending.endswith(".gz"), warc_version="WARC/1.1")
+        about = {"software": "trawl", "format": "WARC File Format 1.1"}
+        self._writer.write_record(self._writer.create_warcinfo_record(Path(path).name, about))
+
+    def _request(self, exchange: Exchange) -> Any:
+        request = exchange.request
+        parts = urlsplit(request.url)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        fields = [("Host", parts.netloc.rpartition("@")[2])] if "Host" not in request.headers else []
+        fields += [pair for pair in request.headers.items_list() if pair[0].lower() not in _KEPT_SECRET]
+        line = f"{request.method} {target} HTTP/1.1"
+        return self._record("request", exchange, line, fields, request.body or b"")
+
+    def _response(self, exchange: Exchange) -> Any:
+        response = exchange.response
+        fields = []
+        for name, value in response.headers.items_list():
+            fields.append((f"X-Archive-Orig-{name}" if name.lower() in _OF_THE_WIRE else name, value))
+        fields.append(("Content-Length", str(len(response.body))))
+        try:
+            line = f"{response.status} {HTTPStatus(response.status).phrase}"
+        except ValueError:
+            line = f"{response.status} "
+        return self._record("response", exchange, line, fields, response.body)
+
+    def _record(self, kind: str, exchange: Exchange, line: str, fields: list[tuple[str, str]], body: bytes) -> Any:
+        is_request = kind == "request"
+        head = self._fields(line, fields, protocol="" if is_request else "HTTP/1.1", is_http_request=is_request)
+        date = exchange.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        own = {"WARC-Date": date}
+        address = exchange.response.ip_address
+        if address is not None:
+            own["WARC-IP-Address"] = str(address)
+        url = exchange.request.url.partition("#")[0]
+        return self._writer.create_warc_record(
+            url, kind, payload=io.BytesIO(body), length=len(body), http_headers=head, warc_headers_dict=own
+        )
+
+
+class Archive:
+    """A transport whose traffic is written down."""
+
+    def __init__(
+        self, transport: Transport, files: WarcFiles, blocking: Blocking, now_utc: Callable[[], datetime]
+    ) -> None:
+        """Write down what goes through ``transport``; ``now_utc`` is wall time."""
+        self._transport = transport
+        self._files = files
+        self._blocking = blocking
+        self._now_utc = now_utc
+        self._pending: list[Exchange] = []
+        self._lock = trio.Lock()
+        self._is_broken = False
+
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
+        """Send ``request``, and return when what came is written down. A checkpoint."""
+        outcome = await self._transport.send(request, on_sent)
+        if outcome.response is not None and not self._is_broken:
+            self._pending.append(Exchange(outcome.request, outcome.response, self._now_utc()))
+            await self._write()
+        return outcome
+
+    async def aclose(self) -> None:
+        """Write what is left, and close the wire and the file. Always a checkpoint."""
+        with trio.move_on_after(CLOSE_GRACE, shield=True):
+            await self._write()
+        await self._transport.aclose()
+
+    async def _write(self) -> None:
+        async with self._lock:
+            exchanges, self._pending = self._pending, []
+            if not exchanges or self._is_broken:
+                return
+            try:
+                await self._blocking.run(self._files.write, exchanges)
+            except trio.Cancelled:
+                self._pending[:0] = exchanges  # it was cancelled before it began: a thread that writes is waited for
+                raise
+            except OSError as error:
+                self._is_broken = True
+                logger.error("WARC_FILE: the archive ends here, it can't be written: %s", error)
+
+
+@asynccontextmanager
+async def open_archive(
+    path: str, most_bytes: int, *, blocking: Blocking, now_utc: Callable[[], datetime]
+) -> AsyncGenerator[Callable[[Transport], Transport], None]:
+    """What puts an archive around a transport; with an empty ``path``, nothing. Leaving closes the file.
+
+    Args:
+        path: ``crawl.warc.gz`` for the files ``crawl-00001.warc.gz`` and so on.
+        most_bytes: When the next file is begun.
+        blocking: How files are written.
+        now_utc: Wall time.
+
+    Raises:
+        SettingsError: warcio is not installed, or the path does not end as it should.
+        UsageError: The file can't be made.
+    """
+    if not path:
+        yield _as_it_is
+        return
+    try:
+        files = await blocking.run(WarcFiles, path, most_bytes)
+    except OSError as error:
+        raise UsageError(f"WARC_FILE: {path!r} can't be written: {error}") from error
+    try:
+        yield lambda transport: Archive(transport, files, blocking, now_utc)
+    finally:
+        files.close()
+
+
+def _as_it_is(transport: Transport) -> Transport:
+    return transport
