@@ -113,3 +113,22 @@ def test_a_crawl_tells_pages_where_it_found_them() -> None:
     assert told(REFERRER_POLICY="same-origin") == {page: None, f"{page}x": page, "http://b.example/": None}
     assert told(REFERRER_POLICY=lambda page, target: "http://c.example/")["http://b.example/"] == "http://c.example/"
     assert set(told(REFERER_ENABLED=False).values()) == {None}
+
+
+def test_links_of_a_page_hold_one_field_until_one_of_them_is_changed() -> None:
+    referrer, page = Referrer(policy_of("unsafe-url")), Response(PAGE)
+    first, second, own = Request(SAME), Request(SAME), Request(SAME, headers={"Accept": "x"})
+    for request in (first, second, own):
+        referrer.refer(request, page)
+    assert first.extras()[0] is second.extras()[0]
+    first.headers["Referer"] = "changed"
+    assert [request.headers.get("Referer") for request in (first, second, own)] == ["changed", PAGE, PAGE]
+    assert own.headers.get("Accept") == "x"
+
+
+def test_a_function_of_the_users_is_asked_for_each_target() -> None:
+    referrer, page = Referrer(lambda page, target: f"{page}#{target}"), Response(PAGE)
+    requests = [Request(SAME), Request(f"{SAME}/2")]
+    for request in requests:
+        referrer.refer(request, page)
+    assert [request.headers.get("Referer") for request in requests] == [f"{PAGE}#{SAME}", f"{PAGE}#{SAME}/2"]

@@ -233,7 +233,10 @@ class Intake:
 
     def _amounts(self, scopes: Scopes) -> Amounts:
         """The amounts that a request names of scopes with a quota; empty where it names none."""
-        if all(amount is None for _, amount in scopes):
+        for _, amount in scopes:
+            if amount is not None:
+                break
+        else:
             return ()
         now = trio.current_time()
         amounts = tuple(None if self._throttle.scope(id, now).quota is None else amount for id, amount in scopes)

@@ -2,7 +2,7 @@
 
 from trawl.http.fingerprint import fingerprint
 from trawl.http.form_request import FormRequest
-from trawl.http.headers import Headers
+from trawl.http.headers import Headers, SharedHeaders
 from trawl.http.kinds import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
 from trawl.http.outcome import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.http.request import Request
@@ -24,6 +24,7 @@ __all__ = [
     "Fetch",
     "FormRequest",
     "Headers",
+    "SharedHeaders",
     "HtmlResponse",
     "JsonRequest",
     "JsonResponse",

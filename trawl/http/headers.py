@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping, Set
 from typing import Any, TypeVar, overload
 
-__all__ = ["HeaderValue", "Headers", "HeadersInput"]
+__all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders"]
 
 HeaderValue = str | bytes | int | float | None
 """One value as users give it; None: the field is not sent, not even with a default."""
@@ -212,6 +212,12 @@ class Headers(MutableMapping[str, str]):
             self._fields[key] = [written, *texts]
         else:
             field.extend(texts)
+
+
+class SharedHeaders(Headers):
+    """Fields that many requests have in common, held once: a request that is asked for its headers takes a copy."""
+
+    __slots__ = ()
 
 
 def _to_text(name: str, value: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Self, TypedDict, Unpack
 import msgspec
 
 from trawl.http.form import Fields, encode_form
-from trawl.http.headers import Headers, HeadersInput
+from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.url import join_url, normalize_url
 
 __all__ = ["Callback", "Cookies", "Extras", "Request", "RequestOptions"]
@@ -185,9 +185,19 @@ class Request:
     @property
     def headers(self) -> Headers:
         """The request's own headers; defaults are added on the way to the wire."""
+        headers = self._headers
+        if headers is None:
+            headers = self._headers = Headers()
+        elif type(headers) is SharedHeaders:
+            headers = self._headers = Headers(headers)
+        return headers
+
+    def share_headers(self, headers: SharedHeaders) -> None:
+        """Set each field of ``headers`` as ``headers.setdefault`` would; one that has none of its own shares these."""
         if self._headers is None:
-            self._headers = Headers()
-        return self._headers
+            self._headers = headers
+        else:
+            self.headers.fill(headers)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -230,7 +240,7 @@ class Request:
         return self._cookies
 
     def extras(self) -> Extras:
-        """The headers, cookies, meta and cb_kwargs themselves; makes none where there is none, as reading them would."""
+        """The headers, cookies, meta and cb_kwargs themselves; makes none, as reading them would."""
         return self._headers, self._cookies, self._meta, self._cb_kwargs
 
     def replace(self, **changes: Unpack[_Changes]) -> Self:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trawl.errors import SettingsError
-from trawl.http import Request, Response, origin_of, scheme_of
+from trawl.http import Request, Response, SharedHeaders, origin_of, scheme_of
 from trawl.throttling.configuration import load_object
 
 __all__ = ["POLICIES", "Policy", "Referrer", "policy_of"]
@@ -81,6 +81,9 @@ POLICIES: Mapping[str, Policy] = {
 }
 """By the names of Referrer Policy, 3, and Scrapy's own."""
 
+_BY_ORIGIN = tuple(POLICIES.values())
+"""Those that look at nothing of the target but its origin."""
+
 _SCRAPYS = "scrapy.spidermiddlewares.referer."
 
 
@@ -123,17 +126,29 @@ class Referrer:
         policy: Where neither the request's meta nor the page names one.
     """
 
-    __slots__ = ("_policy",)
+    __slots__ = ("_key", "_policy", "_shared")
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
+        self._key: tuple[Policy, str, str] | None = None
+        self._shared: SharedHeaders | None = None
 
     def refer(self, request: Request, response: Response) -> None:
         """Set the field of a request that was found on a page, unless it has one, or refuses it with None."""
         named = request.meta_get("referrer_policy")
         policy = self._said_by(response) if named is None else policy_of(named, "meta referrer_policy")
-        if scheme_of(response.url) in {"http", "https"} and (told := policy(response.url, request.url)) is not None:
-            request.headers.setdefault("Referer", told)
+        shared = self._field(policy, response.url, request.url)
+        if shared is not None:
+            request.share_headers(shared)
+
+    def _field(self, policy: Policy, page: str, target: str) -> SharedHeaders | None:
+        """What goes to ``target`` from ``page``; one field for the many links of a page that get the same."""
+        key = (policy, page, origin_of(target) if policy in _BY_ORIGIN else target)
+        if key != self._key:
+            told = policy(page, target) if scheme_of(page) in {"http", "https"} else None
+            self._shared = None if told is None else SharedHeaders({"Referer": told})
+            self._key = key
+        return self._shared
 
     def _said_by(self, response: Response) -> Policy:
         """The policy of the page: the last that is known in its ``Referrer-Policy`` (Referrer Policy, 8.1)."""
