@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ssl
 from collections import OrderedDict, deque
+from math import inf
 from typing import TYPE_CHECKING
 
 from trawl.errors import UnsupportedScheme
@@ -74,6 +75,7 @@ class Pool:
         self._sweep_at = MOST_SITES
         self._idle: OrderedDict[Connection, Site] = OrderedDict()
         self._is_closed = False
+        self._expires_at = inf  # nothing runs out before
 
     def __len__(self) -> int:
         """How many connections are idle."""
@@ -103,7 +105,8 @@ class Pool:
 
     def take(self, site: Site, now: float) -> Connection | None:
         """An open connection to ``site``, no longer idle; None: open one. Closes those that ran out."""
-        self._expire(now)
+        if now >= self._expires_at:
+            self._expire(now)
         while site.idle:
             connection = site.idle.pop()
             del self._idle[connection]
@@ -120,10 +123,13 @@ class Pool:
         site = self._sites.setdefault(site.origin, site)
         connection.idle_since = now
         site.idle.append(connection)
+        if not self._idle:
+            self._expires_at = now + self._keepalive
         self._idle[connection] = site
         if len(self._idle) > self._most_idle:
             self._close_oldest()
-        self._expire(now)
+        if now >= self._expires_at:
+            self._expire(now)
 
     def make_room(self) -> None:
         """Close the connection that has been idle for longest, if there is one."""
@@ -137,7 +143,12 @@ class Pool:
             self._close_oldest()
 
     def _expire(self, now: float) -> None:
-        while self._idle and next(iter(self._idle)).idle_since + self._keepalive <= now:
+        self._expires_at = inf
+        while self._idle:
+            until = next(iter(self._idle)).idle_since + self._keepalive
+            if until > now:
+                self._expires_at = until
+                break
             self._close_oldest()
 
     def _close_oldest(self) -> None:
