@@ -30,6 +30,7 @@ from trawl.errors import SettingsError
 from trawl.http import Response
 from trawl.middleware.loading import instance, named
 from trawl.middleware.scrapy_style import with_spider
+from trawl.spiders import ItemCheck
 from trawl.throttling.manager import awaited
 
 __all__ = ["Hook", "Hooks", "StartHook", "hooked", "scrapy_hook", "started_by"]
@@ -61,8 +62,13 @@ class Hooks:
     start: Sequence[StartHook] = ()
 
     @classmethod
-    def build(cls, setting: Mapping[Any, float | None], crawl: Any) -> Hooks:
+    def build(cls, setting: Mapping[Any, float | None], crawl: Any, *, last: ItemCheck | None = None) -> Hooks:
         """The hooks that ``SPIDER_MIDDLEWARES`` names; those with high numbers are next to the spider.
+
+        Args:
+            setting: What it names, with numbers.
+            crawl: What classes are made with.
+            last: Sees what all of them give.
 
         Raises:
             SettingsError: An entry leads to nothing, can't be made, or is no hook.
@@ -80,6 +86,9 @@ class Hooks:
             if (around := getattr(found, "process_start", None)) is not None:
                 start.append(around)
             outputs.append(_hook(found, entry, crawl.spider))
+        if last is not None:
+            outputs.append(last)
+            start.append(last.process_start)
         return cls(outputs, start)
 
 

@@ -39,7 +39,7 @@ from trawl.observe import Stats
 from trawl.robots import RobotsSettings
 from trawl.scheduler import Admission, Chooser, Entry, Heads, SchedulerSettings
 from trawl.scheduler.reconsider import reconsider
-from trawl.spiders import Spider
+from trawl.spiders import Spider, item_check
 from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
 from trawl.throttling.pages import spent
 from trawl.transport import Transport
@@ -252,7 +252,8 @@ def _core(plan: Plan) -> _Core:
     hits = None
     if plan.outfit.cache is not None:
         hits = heads.aside = Hits(plan.outfit.cache, entry_of=page_entry, limits=limits, state=state)
-    hooks = Hooks.build(plan.outfit.settings.spider_middlewares, crawl)
+    checks = item_check(plan.spider, plan.settings, stats)
+    hooks = Hooks.build(plan.outfit.settings.spider_middlewares, crawl, last=checks)
     return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits, hits, hooks)
 
 

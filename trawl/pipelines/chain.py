@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from trawl.errors import DropItem, SettingsError
+from trawl.items import InvalidItem
 from trawl.pipelines.settings import PipelinesSettings
 
 __all__ = ["CLOSE_GRACE", "Pipelines"]
@@ -80,11 +81,15 @@ class Pipelines:
     async def process(self, item: Any, spider: object) -> Any:
         """What comes out at the end for ``item``. A checkpoint only where a pipeline is one.
 
+        An item that is not valid (:class:`trawl.items.InvalidItem`) passes unseen.
+
         Raises:
             DropItem: A pipeline dropped it.
             Exception: Whatever a pipeline raised, with a note that names it.
             TypeError: A pipeline returned None, which would be lost without a word.
         """
+        if type(item) is InvalidItem:
+            return item
         for stage in self._stages:
             if stage.process is None:
                 continue

@@ -12,6 +12,7 @@ from trawl.spiders.running import RunningCrawl, ThrottlingControl
 from trawl.spiders.settings import SpidersSettings
 from trawl.spiders.sitemap_spider import SitemapSpider
 from trawl.spiders.spider import Spider
+from trawl.spiders.validation import ItemCheck, item_check
 from trawl.spiders.web_feed import Enclosure, FeedEntry
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Enclosure",
     "FeedEntry",
     "FeedSpider",
+    "ItemCheck",
     "ItemT",
     "Output",
     "Outputs",
@@ -32,5 +34,6 @@ __all__ = [
     "SpidersSettings",
     "ThrottlingControl",
     "XMLFeedSpider",
+    "item_check",
     "make_spider",
 ]

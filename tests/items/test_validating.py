@@ -1,0 +1,111 @@
+"""Items of every kind are held to their type."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypedDict
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from trawl.items import Field, Item
+from trawl.items.validating import NotValid, check_of, type_name
+
+
+@dataclasses.dataclass
+class Data:
+    text: str
+    price: float = 0.0
+
+
+@attrs.define
+class Attrs:
+    text: str
+    price: float = 0.0
+
+
+class Struct(msgspec.Struct):
+    text: str
+    price: float = 0.0
+
+
+class Model(pydantic.BaseModel):
+    text: str
+    price: float = 0.0
+
+
+class Typed(TypedDict):
+    text: str
+
+
+class Declared(Item):
+    text = Field()
+
+
+@dataclasses.dataclass
+class Other:
+    name: str
+
+
+KINDS: list[Any] = [Data, Attrs, Struct, Model]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dict_becomes_an_instance(kind: Any) -> None:
+    assert check_of(kind)({"text": "a", "price": 2.5}) == kind(text="a", price=2.5)
+    assert check_of(kind)({"text": "a"}).price == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("item", "words"), [({"price": 1.0}, "text"), ({"text": None}, "text"), ({"text": "a", "price": "x"}, "price")]
+)
+def test_what_is_wrong_is_told_with_its_place(kind: Any, item: dict[str, object], words: str) -> None:
+    with pytest.raises(NotValid, match=words):
+        check_of(kind)(item)
+
+
+@pytest.mark.parametrize("kind", [Data, Attrs, Struct])
+def test_an_instance_is_looked_at_too_and_goes_on_as_it_is(kind: Any) -> None:
+    good = kind(text="a")
+    assert check_of(kind)(good) is good
+    with pytest.raises(NotValid, match=r"Expected `str`, got `int` - at `\$.text`"):
+        check_of(kind)(kind(text=3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_item_of_another_type_is_refused(kind: Any) -> None:
+    with pytest.raises(NotValid, match="it is of type Other, not"):
+        check_of(kind)(Other("x"))
+
+
+def test_a_typed_dict_stays_a_dict() -> None:
+    assert check_of(Typed)({"text": "a"}) == {"text": "a"}
+    with pytest.raises(NotValid, match="missing required field `text`"):
+        check_of(Typed)({})
+
+
+def test_a_declared_item_is_held_to_its_class() -> None:
+    good = Declared(text="a")
+    assert check_of(Declared)(good) is good
+    with pytest.raises(NotValid, match="it is of type dict, not Declared"):
+        check_of(Declared)({"text": "a"})
+
+
+def test_one_of_a_union_will_do() -> None:
+    check = check_of(Data | Other)
+    assert check({"name": "x"}) == Other("x")
+    assert check(Other("x")) == Other("x")
+    with pytest.raises(NotValid, match=r"it is none of Data \| Other: Data: .*; Other: "):
+        check({})
+    with pytest.raises(NotValid, match=r"at `\$.name`"):
+        check(Other(3))  # type: ignore[arg-type]
+    assert type_name(Data | Other) == "Data | Other"
+
+
+@pytest.mark.parametrize("kind", [int, "Data", None, list])
+def test_what_is_no_type_of_items_is_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match="is no type of items"):
+        check_of(kind)

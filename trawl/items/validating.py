@@ -1,0 +1,119 @@
+"""Whether an item is what its type says: of dicts by the type's fields, of instances by the fields that they have.
+
+Dataclasses, attrs classes, msgspec Structs and TypedDicts are held to their annotations by msgspec, strictly: the text
+``"12"`` is no number. A pydantic model is validated by pydantic, with whatever that converts. Classes that say nothing
+of types (:class:`trawl.items.Item`) take what is an instance of them.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Union, get_args, get_origin, is_typeddict
+
+import msgspec
+
+from trawl.items.fields import is_item_type, item_fields
+
+__all__ = ["Check", "NotValid", "check_of", "type_name"]
+
+Check = Callable[[Any], Any]
+"""What an item is made into, or :class:`NotValid`."""
+
+
+class NotValid(ValueError):
+    """An item is not what it should be; the text says what is wrong, and where in it."""
+
+
+def check_of(kind: Any) -> Check:
+    """What holds items to a type, or to one of a union.
+
+    A dict becomes an instance of the type; an item that is one already goes on as it is.
+
+    Raises:
+        TypeError: It is no type of items.
+    """
+    if get_origin(kind) in (Union, types.UnionType):
+        return _any_of({member: check_of(member) for member in get_args(kind)}, type_name(kind))
+    if not isinstance(kind, type) or not (is_typeddict(kind) or is_item_type(kind)):
+        raise TypeError(f"{kind!r} is no type of items: a dataclass, attrs class, pydantic model, Struct or TypedDict")
+    if hasattr(kind, "model_validate"):
+        return _by_pydantic(kind)
+    if issubclass(kind, dict) and not is_typeddict(kind):
+        return _instances_of(kind)
+    return _by_msgspec(kind)
+
+
+def type_name(kind: Any) -> str:
+    """What people call a type, or a union of types."""
+    members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return " | ".join(getattr(member, "__name__", str(member)) for member in members)
+
+
+def _by_msgspec(kind: type) -> Check:
+    is_dict = is_typeddict(kind)
+
+    def check(item: Any) -> Any:
+        is_instance = not is_dict and isinstance(item, kind)
+        if not is_instance and not isinstance(item, Mapping):
+            raise _another(item, kind)
+        try:
+            made: Any = msgspec.convert(item_fields(item), kind, from_attributes=True)
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            raise NotValid(str(error)) from error
+        return item if is_instance else made
+
+    return check
+
+
+def _by_pydantic(kind: Any) -> Check:
+    def check(item: Any) -> Any:
+        if isinstance(item, kind):
+            return item  # it was validated when it was made
+        if not isinstance(item, Mapping):
+            raise _another(item, kind)
+        try:
+            return kind.model_validate(dict(item))
+        except ValueError as error:
+            raise NotValid(_words(error)) from error
+
+    return check
+
+
+def _instances_of(kind: type) -> Check:
+    def check(item: Any) -> Any:
+        if not isinstance(item, kind):
+            raise _another(item, kind)
+        return item
+
+    return check
+
+
+def _any_of(checks: Mapping[type, Check], name: str) -> Check:
+    classes = tuple(kind for kind in checks if not is_typeddict(kind))
+
+    def check(item: Any) -> Any:
+        whys = []
+        for kind, one in checks.items():
+            if kind in classes and isinstance(item, kind):
+                return one(item)
+        for kind, one in checks.items():
+            try:
+                return one(item)
+            except NotValid as error:
+                whys.append(f"{kind.__name__}: {error}")
+        raise NotValid(f"it is none of {name}: {'; '.join(whys)}")
+
+    return check
+
+
+def _another(item: object, kind: type) -> NotValid:
+    return NotValid(f"it is of type {type(item).__name__}, not {kind.__name__}")
+
+
+def _words(error: Any) -> str:
+    """Pydantic's errors in one line."""
+    details = getattr(error, "errors", None)
+    if not callable(details):
+        return str(error)
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details())
