@@ -5,14 +5,18 @@ What a word does is imported when it is called: ``trawl --help`` waits for no pa
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer._completion_classes import completion_init
 
 from trawl import __version__
 from trawl.cli.exits import FAILED, OK
+from trawl.cli.group import CRAWLING, TRAWL, TRYING, Group, examples
+from trawl.cli.words import ArgumentOption, SettingOption, add_words, chosen_crawl
 
 if TYPE_CHECKING:
     from trawl.cli.view import CrawlWith
@@ -21,7 +25,13 @@ __all__ = ["app", "main"]
 
 app: typer.Typer = typer.Typer(
     name="trawl",
+    cls=Group,
     help="A polite, fast web crawler.",
+    epilog=examples(
+        "trawl new project books         begin",
+        "trawl crawl spider.py -O items.jsonl",
+        "trawl COMMAND --help            more about each, with examples",
+    ),
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -29,21 +39,21 @@ app: typer.Typer = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-SettingOption = Annotated[
-    list[str],
-    typer.Option("-s", "--set", metavar="NAME=VALUE", help="A setting; JSON where the value is JSON. Repeatable."),
-]
-
-
-@app.command()
+@app.command(
+    rich_help_panel=CRAWLING,
+    epilog=examples(
+        "trawl crawl quotes.py -O quotes.jsonl",
+        "trawl crawl quotes.py -a tag=love -s DOWNLOAD_DELAY=2",
+        "trawl crawl shop.spiders:Books -o books.csv --job jobs/books",
+        "trawl crawl quotes.py -O -:csv --quiet > quotes.csv",
+    ),
+)
 def crawl(
     context: typer.Context,
     spider: Annotated[
         str, typer.Argument(metavar="SPIDER", help="FILE.py or MODULE; with :CLASS where there are several.")
     ],
-    argument: Annotated[
-        list[str], typer.Option("-a", metavar="NAME=VALUE", help="An argument for the spider. Repeatable.")
-    ] = [],  # noqa: B006  # typer's way to say "none"
+    argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
     setting: SettingOption = [],  # noqa: B006
     append: Annotated[
         list[str],
@@ -87,10 +97,17 @@ def crawl(
         log_file=log_file,
         is_quiet=quiet,
     )
-    raise typer.Exit(crawl_command(order, context.obj or _real_crawl(), stderr_console()))
+    raise typer.Exit(crawl_command(order, chosen_crawl(context.obj), stderr_console()))
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CRAWLING,
+    epilog=examples(
+        "trawl job jobs/books",
+        "trawl job jobs/books --requeue-failed",
+        "trawl job jobs/books --export-pending > pending.jsonl",
+    ),
+)
 def job(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A directory that --job was given.")],
     requeue_failed: Annotated[
@@ -106,7 +123,14 @@ def job(
     raise typer.Exit(job_command(directory, requeues=requeue_failed, exports=export_pending))
 
 
-@app.command()
+@app.command(
+    rich_help_panel=TRAWL,
+    epilog=examples(
+        "trawl settings",
+        "trawl settings quotes.py",
+        "trawl settings --get DOWNLOAD_DELAY -s DOWNLOAD_DELAY=2",
+    ),
+)
 def settings(
     spider: Annotated[
         str | None,
@@ -121,7 +145,13 @@ def settings(
     raise typer.Exit(settings_command(spider, get, setting))
 
 
-@app.command()
+@app.command(
+    rich_help_panel=TRYING,
+    epilog=examples(
+        "trawl check quotes.py",
+        "trawl check shop.spiders:Books",
+    ),
+)
 def check(
     spiders: Annotated[
         list[str], typer.Argument(metavar="SPIDER...", help="FILE.py or MODULE, all spiders in it; or one with :CLASS.")
@@ -133,7 +163,14 @@ def check(
     raise typer.Exit(check_command(spiders))
 
 
-@app.command("list")
+@app.command(
+    "list",
+    rich_help_panel=TRYING,
+    epilog=examples(
+        "trawl list",
+        "trawl list spiders",
+    ),
+)
 def list_(
     places: Annotated[
         list[str],
@@ -146,7 +183,12 @@ def list_(
     raise typer.Exit(list_command(places))
 
 
-@app.command()
+@app.command(
+    rich_help_panel=TRAWL,
+    epilog=examples(
+        "trawl version",
+    ),
+)
 def version() -> None:
     """Show the versions of trawl and of what it runs on."""
     import trio  # noqa: PLC0415
@@ -156,7 +198,14 @@ def version() -> None:
     )
 
 
-@app.command()
+@app.command(
+    rich_help_panel=TRYING,
+    epilog=examples(
+        "trawl simulate quotes.py --web web.toml",
+        "trawl simulate quotes.py --web web.toml -s DOWNLOAD_DELAY=0.5 -s DOWNLOAD_DELAY=1",
+        "trawl simulate quotes.py --web web.toml --timeline --svg sends.svg",
+    ),
+)
 def simulate(
     spider: Annotated[
         str, typer.Argument(metavar="SPIDER", help="FILE.py or MODULE; with :CLASS where there are several.")
@@ -171,9 +220,7 @@ def simulate(
             help="A setting. Repeatable; a name that comes again begins another group, and the groups are compared.",
         ),
     ] = [],  # noqa: B006  # typer's way to say "none"
-    argument: Annotated[
-        list[str], typer.Option("-a", metavar="NAME=VALUE", help="An argument for the spider. Repeatable.")
-    ] = [],  # noqa: B006
+    argument: ArgumentOption = [],  # noqa: B006
     svg: Annotated[
         str | None, typer.Option(metavar="OUT", help="Draw the sends there; with several groups OUT-1.svg and so on.")
     ] = None,
@@ -186,6 +233,9 @@ def simulate(
     raise typer.Exit(simulate_command(spider, web, setting, argument, svg=svg, has_timeline=timeline, seed=seed))
 
 
+add_words(app)
+
+
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:
     """Run the command; the exit status.
 
@@ -193,14 +243,10 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
         arguments: What was typed after ``trawl``; the process's own if None.
         crawl_with: Runs the crawl in place of the real engine, in tests.
     """
+    if os.environ.get("_TRAWL_COMPLETE"):
+        completion_init()
     try:
         app(None if arguments is None else list(arguments), obj=crawl_with, prog_name="trawl")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else OK if end.code is None else FAILED
     return OK
-
-
-def _real_crawl() -> CrawlWith:
-    from trawl.crawl import crawl_with  # noqa: PLC0415  # `trawl version` and `--help` need no engine
-
-    return cast("CrawlWith", crawl_with)

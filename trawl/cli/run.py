@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import attrs
@@ -29,7 +29,7 @@ from trawl.signals import Signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
 
-__all__ = ["Order", "crawl_command", "log_layer", "stderr_console"]
+__all__ = ["Order", "check_arguments", "crawl_command", "guarded", "log_layer", "stderr_console"]
 
 _WIDTH_OF_A_FILE = 160
 logger: logging.Logger = logging.getLogger("trawl")
@@ -84,22 +84,39 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
 
     Expected errors end in one line on standard error; with ``--log-level DEBUG`` their traceback comes first.
     """
+    # Before the spider's settings are known, so that its import is logged too.
+    early = log_layer(order.log_level, order.log_file)
+
+    def act(logs: Logs) -> int:
+        arguments = spider_arguments(order.arguments)
+        typed = (
+            assignments(order.settings),
+            feeds_layer(order.appended, order.overwritten),
+            Layer("--job", {} if order.job is None else {"JOB_DIR": order.job}),
+            early,
+        )
+        spider = load_spider(order.target)
+        settings = load(*ambient(), of_spider(spider), *typed)
+        logs.apply(settings.of(ObserveSettings), is_quiet=order.is_quiet)
+        check_arguments(spider, arguments)
+        return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
+
+    return guarded(console, early, act, is_quiet=order.is_quiet)
+
+
+def guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
+    """Do what a command does, with its log set up and its errors told; the exit status.
+
+    Args:
+        console: Standard error.
+        logged: The settings of the log until the command knows better.
+        act: What it does; gives the exit status.
+        is_quiet: Whether only warnings are logged.
+    """
     with Logs(console) as logs, Signals():
         try:
-            # Before the spider's settings are known, so that its import is logged too.
-            logs.apply(load(log_layer(order.log_level, order.log_file)).of(ObserveSettings), is_quiet=order.is_quiet)
-            arguments = spider_arguments(order.arguments)
-            typed = (
-                assignments(order.settings),
-                feeds_layer(order.appended, order.overwritten),
-                Layer("--job", {} if order.job is None else {"JOB_DIR": order.job}),
-                log_layer(order.log_level, order.log_file),
-            )
-            spider = load_spider(order.target)
-            settings = load(*ambient(), of_spider(spider), *typed)
-            logs.apply(settings.of(ObserveSettings), is_quiet=order.is_quiet)
-            _check_arguments(spider, arguments)
-            return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
+            logs.apply(load(logged).of(ObserveSettings), is_quiet=is_quiet)
+            return act(logs)
         except TrawlError as error:
             return _refused(error, console, is_debug=logs.is_debug)
         except BaseException as error:  # noqa: ASYNC103 - around trio.run: no task is cancelled here
@@ -125,7 +142,12 @@ def log_layer(level: str | None, file: str | None) -> Layer:
     return Layer("--log-level" if level else "--log-file", {name: text for name, text in values.items() if text})
 
 
-def _check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
+def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
+    """Refuse arguments that the spider's constructor does not take.
+
+    Raises:
+        UsageError: The sentence says which.
+    """
     try:
         inspect.signature(spider).bind(**arguments)
     except TypeError as error:

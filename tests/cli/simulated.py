@@ -1,0 +1,28 @@
+"""The real crawl on a simulated web, for commands that start Trio themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from trawl.blocking import InlineBlocking
+from trawl.crawl import crawl_with
+from trawl.testing import SimulatedWeb
+from trawl.transport import TransportSettings
+
+QUICK = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0", "-s", "RETRY_ENABLED=false")
+"""The clock is the real one: nothing waits for a delay."""
+
+
+def crawl_on(web: SimulatedWeb) -> Any:
+    """A ``crawl_with`` whose wire is ``web``."""
+
+    async def crawl(spider: Any, settings: Any, **options: Any) -> Any:
+        transport = web.transport(settings.of(TransportSettings), seed=0, begun_at=trio.current_time())
+        options.pop("handle_signals", None)
+        return await crawl_with(
+            spider, settings, transport=transport, blocking=InlineBlocking(), resolve=web.resolve, seed=0, **options
+        )
+
+    return crawl

@@ -1,0 +1,95 @@
+"""``trawl new``: what it writes runs as it is, and its tests pass."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.cli.simulated import QUICK, crawl_on
+from trawl.cli import main
+from trawl.cli.templates import SPIDERS, TESTS
+from trawl.testing import SimulatedWeb
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def test_a_project_with_a_spider_of_each_kind_passes_its_own_tests(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["new", "project", "my books"]) == 0
+    assert "spiders/example.py" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path / "my books")
+    for kind in SPIDERS:
+        assert main(["new", "spider", f"a_{kind}", f"https://{kind}.example/x", "--template", kind]) == 0
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
+    assert done.returncode == 0, done.stdout
+    assert f"{2 * (len(SPIDERS) + 1)} passed" in done.stdout
+    project = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
+    assert project["name"] == "my-books"
+    capsys.readouterr()
+    assert main(["list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(SPIDERS) + 1
+    assert main(["check", *(str(path) for path in Path("spiders").glob("[a-z]*.py"))]) == 0
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def test_the_first_spider_crawls(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "project", "."]) == 0
+    web = SimulatedWeb()
+    web.add_page("https://example.com/", body="<title>Example</title>")
+    capfd.readouterr()
+    words = ["crawl", "spiders/example.py", "-O", "-:jsonl", "--quiet", *QUICK]
+    assert main(words, crawl_with=crawl_on(web)) == 0
+    assert capfd.readouterr().out == '{"url":"https://example.com/","title":"Example"}\n'
+
+
+def test_without_folders_for_them_spider_and_test_stand_side_by_side(tmp_path: Path) -> None:
+    assert main(["new", "spider", "quotes", "quotes.toscrape.com"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["quotes.py", "test_quotes.py"]
+    assert "from quotes import QuotesSpider" in (tmp_path / "test_quotes.py").read_text("utf-8")
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test_quotes.py").write_text("mine", "utf-8")
+    assert main(["new", "spider", "quotes", "a.example"]) == 2
+    assert capfd.readouterr().err == "trawl: test_quotes.py is there already: nothing was written\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["test_quotes.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["a-b", "a.example"], "can't be the name"),
+        (["class", "a.example"], "can't be the name"),
+        (["quotes", "a b"], "is no domain"),
+        (["quotes", "a.example", "-t", "sitemp"], "did you mean sitemap"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    words: list[str], said: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["new", "spider", *words]) == 2
+    error = capfd.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_kind_has_its_test() -> None:
+    assert SPIDERS.keys() == TESTS.keys()

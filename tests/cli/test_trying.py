@@ -1,0 +1,230 @@
+"""``trawl fetch``, ``parse`` and ``shell``: the whole crawl, for one page."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.simulated import QUICK, crawl_on
+from trawl.cli import asking, main
+from trawl.testing import SimulatedResponse, SimulatedWeb
+
+UNHEARD = ("-s", "ROBOTSTXT_OBEY=false", "--log-level", "CRITICAL")
+
+SPIDER = """
+import trawl
+
+class Quotes(trawl.Spider):
+    name = "quotes"
+    start_urls = ["https://a.example/never"]
+    custom_settings = {"USER_AGENT": "quotes/1"}
+
+    def parse(self, response):
+        yield {"title": response.css("title::text").get(), "price": object}
+        yield from response.follow_all(css="a", callback=self.parse_next, cb_kwargs={"n": 1})
+
+    async def parse_next(self, response, n=0):
+        yield {"next": response.url, "n": n}
+
+    def broken(self, response):
+        raise ValueError("no")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "quotes.py").write_text(SPIDER, "utf-8")
+
+
+def a_web() -> SimulatedWeb:
+    web = SimulatedWeb()
+    web.add_host("a.example", robots="User-agent: *\nDisallow: /private")
+    web.add_page("https://a.example/", body="<title>Home</title><a href='/next'>on</a>")
+    web.add_page("https://a.example/next", body="<title>Next</title>")
+    web.add_page("https://a.example/gone", body="gone", status=404)
+    headers = {"Location": "https://b.example/", "X-Odd": "a"}
+    web.add_host("c.example", handler=lambda request: SimulatedResponse(status=301, headers=headers))
+    web.add_page("https://b.example/", body="there\x1b[31m")
+    return web
+
+
+def run(*words: str) -> int:
+    return main([*words, *QUICK], crawl_with=crawl_on(a_web()))
+
+
+def test_the_body_goes_to_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run("fetch", "https://a.example/next") == 0
+    assert capfdbinary.readouterr() == (b"<title>Next</title>", b"")
+
+
+def test_headers_redirects_and_what_made_it_wait_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("fetch", "https://c.example/", "--headers", "--spider", "quotes.py") == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert "* 301: https://c.example/ -> https://b.example/" in lines
+    assert "> GET https://b.example/" in lines
+    assert "> User-Agent: quotes/1" in lines
+    assert "< 200" in lines
+    assert lines[-1].startswith("* ")
+
+
+def test_a_redirect_is_not_followed_where_that_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("fetch", "https://c.example/", "--headers", "--no-redirect") == 0
+    assert "< Location: https://b.example/" in capfd.readouterr().out.splitlines()
+
+
+def test_robots_txt_holds(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("fetch", "https://a.example/private") == 1
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "robots" in captured.err
+    assert run("fetch", "https://a.example/private", "-s", "ROBOTSTXT_OBEY=false") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["fetch", "nonsense"], 2, "nonsense"),
+        (["fetch", "https://nowhere.example/", *UNHEARD], 1, "nowhere.example"),
+        (["fetch", "https://a.example/", "--spider", "none.py"], 1, "no such file"),
+        (["parse", "https://a.example/", "--spider", "quotes.py", "--callback", "parse_nxt"], 2, "parse_next?"),
+        (["parse", "https://a.example/", "--spider", "quotes.py", "--meta", "[1]"], 2, "--meta takes an object"),
+        (["shell", "https://nowhere.example/", "-c", "1", *UNHEARD], 1, "nowhere.example"),
+        (["shell", "-c", "1 +"], 2, "-c:"),
+        (["shell", "--spider", "quotes.py", "-a", "x=1", "-s", "DOWNLOAD_DELEY=1"], 2, "DOWNLOAD_DELAY?"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    words: list[str], status: int, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == status
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_a_status_that_is_an_error_is_printed_all_the_same(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("fetch", "https://a.example/gone") == 1
+    assert capfd.readouterr().out == "gone"
+
+
+def test_what_a_callback_gives_is_shown_and_followed_as_deep_as_asked(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("parse", "https://a.example/", "--spider", "quotes.py") == 0
+    first = [
+        "# 200 https://a.example/ (depth 0, parse)",
+        'item     {"title":"Home","price":"<class \'object\'>"}',
+        'request  GET https://a.example/next -> parse_next {"n":1}',
+    ]
+    assert capfd.readouterr().out.splitlines() == first
+    assert run("parse", "https://a.example/", "--spider", "quotes.py", "--depth", "2") == 0
+    assert capfd.readouterr().out.splitlines() == [
+        *first,
+        "# 200 https://a.example/next (depth 1, parse_next)",
+        'item     {"next":"https://a.example/next","n":1}',
+    ]
+
+
+def test_a_callback_is_called_by_name_with_its_arguments(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("parse", "https://a.example/next", "--spider", "quotes.py", "--callback", "parse_next")
+    assert run(*words, "--cb-kwargs", '{"n": 7}') == 0
+    assert '"n":7' in capfd.readouterr().out
+
+
+def test_a_callback_that_fails_and_a_page_that_none_gets_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("parse", "https://a.example/", "--spider", "quotes.py", "--callback", "broken") == 1
+    assert "ValueError: no" in capfd.readouterr().err
+    assert run("parse", "https://a.example/gone", "--spider", "quotes.py") == 1
+    assert "handle_httpstatus_list" in capfd.readouterr().err
+    assert run("parse", "https://a.example/private", "--spider", "quotes.py") == 1
+    assert "robots.txt forbids it" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("response.css('title::text').get()", "Home\n"),
+        ("(await spider.fetch(Request('https://a.example/next'))).status", "200\n"),
+        ("[await trio.sleep(0), (await fetch('a.example/next')).url][1]", "https://a.example/next\n"),
+        ("fetch('a.example/next').css('title::text').get()", "Next\n"),
+        ("x = 1; print(settings['DOWNLOAD_DELAY'])", "0.0\n"),
+    ],
+)
+def test_one_line_is_run_in_the_crawl(code: str, printed: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("shell", "https://a.example/", "-c", code) == 0
+    assert capfd.readouterr() == (printed, "")
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Lines that a person types, then the end of input."""
+    left: Iterator[str] = iter(lines)
+
+    def given(prompt: str = "") -> str:
+        for line in left:
+            return line
+        raise EOFError
+
+    monkeypatch.setattr(builtins, "input", given)
+    monkeypatch.setattr(asking, "find_spec", lambda name: None)
+
+
+def test_lines_are_asked_for_and_may_await(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    typed(
+        monkeypatch,
+        "print('title', response.css('title::text').get())",
+        "later = await spider.fetch(Request('https://a.example/next'))",
+        "print('status', later.status, response.url)",
+        "fetch('https://a.example/private')",
+        "await fetch('https://a.example/gone')",
+        "print(response.status)",
+        "1 / 0",
+    )
+    assert run("shell", "https://a.example/") == 0
+    captured = capfd.readouterr()
+    assert captured.out.splitlines()[:3] == ["title Home", "status 200 https://a.example/", "<404 https://a.example/gone>"]
+    assert captured.out.splitlines()[3:] == ["404"]
+    assert "fetch a URL or a Request" in captured.err
+    assert "IgnoreRequest: " in captured.err
+    assert "ZeroDivisionError" in captured.err
+
+
+def test_a_page_is_shown_in_a_browser_as_it_would_look(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert run("shell", "https://a.example/", "-c", "view().read_text()") == 0
+    assert '<base href="https://a.example/">' in capfd.readouterr().out
+    assert opened[0].startswith("file://")
+    assert run("shell", "-c", "view()") == 2
+    assert "nothing was fetched yet" in capfd.readouterr().err
+
+
+def test_ipython_awaits_in_the_crawl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    from IPython.core.interactiveshell import InteractiveShell
+
+    seen: dict[str, Any] = {}
+
+    def in_cells(session: asking.Session) -> None:
+        shell = asking.ipython_shell(InteractiveShell, session)
+        result = shell.run_cell("x = (await spider.fetch(Request('https://a.example/next'))).url\nx")
+        seen["url"] = result.result
+        shell.run_cell("fetch('https://a.example/next')")
+        seen["response"] = shell.user_ns["response"].url
+        shell.history_manager.end_session()
+
+    monkeypatch.setattr(asking, "_ipython", in_cells)
+    assert run("shell") == 0
+    assert seen == {"url": "https://a.example/next", "response": "https://a.example/next"}

@@ -1,0 +1,190 @@
+"""The command ``trawl parse``: what a callback makes of a page, to be looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import attrs
+import msgspec
+import trio
+from rich.console import Console
+
+from trawl.cli.exits import FAILED, OK
+from trawl.cli.logs import Logs
+from trawl.cli.run import guarded
+from trawl.cli.view import CrawlResult, CrawlWith
+from trawl.cli.visiting import Prepared, Visit, prepared
+from trawl.errors import UsageError
+from trawl.http import Request, Response
+from trawl.items import item_fields
+from trawl.observe import printable
+from trawl.settings.check import nearest
+from trawl.spiders import Spider
+
+__all__ = ["Page", "Pages", "parse_command"]
+
+HOOKS = "SPIDER_MIDDLEWARES"
+TROUBLE: Mapping[str, str] = {
+    "spider_exceptions": "a callback failed: the log above tells where",
+    "httperror_ignored_count": "the status is not in handle_httpstatus_list, so no callback was called",
+    "robots_forbidden": "robots.txt forbids it (-s ROBOTSTXT_OBEY=false)",
+    "download_error_count": "it could not be fetched",
+    "offsite_filtered": "requests to other domains than allowed_domains were not followed",
+}
+
+
+@attrs.define
+class Page:
+    """What a callback gave for one response.
+
+    Attributes:
+        url: The response's.
+        status: The response's.
+        depth: In links from the page that was asked for.
+        callback: Its name.
+        items: What it gave that is no request.
+        requests: The requests it gave.
+    """
+
+    url: str
+    status: int
+    depth: int
+    callback: str
+    items: list[Any] = attrs.field(factory=list)
+    requests: list[Request] = attrs.field(factory=list)
+
+    def told(self) -> Iterator[str]:
+        """All of it, a line each."""
+        yield f"# {self.status} {self.url} (depth {self.depth}, {self.callback})"
+        for item in self.items:
+            yield f"item     {msgspec.json.encode(item_fields(item), enc_hook=repr).decode()}"
+        for request in self.requests:
+            target = _name_of(request.callback)
+            given = f" {msgspec.json.encode(request.cb_kwargs, enc_hook=repr).decode()}" if request.cb_kwargs else ""
+            yield f"request  {request.method} {request.url} -> {target}{given}"
+        if not self.items and not self.requests:
+            yield "nothing"
+
+
+class Pages:
+    """Keeps what callbacks give; a hook around them.
+
+    Args:
+        depth: Requests are followed up to so many pages deep; 1: none.
+
+    Attributes:
+        pages: In the order in which their callbacks were called.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self.pages: list[Page] = []
+
+    async def __call__(self, response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        """Keep what ``outputs`` gives, and let through what is to be followed."""
+        page = Page("", 0, 0, "errback")
+        if response is not None:
+            callback = None if response.request is None else response.request.callback
+            page = Page(response.url, response.status, response.meta.get("depth", 0), _name_of(callback))
+        self.pages.append(page)
+        async for output in outputs:
+            if isinstance(output, Request):
+                page.requests.append(output)
+                if page.depth + 1 >= self._depth:
+                    continue
+            elif output is not None:
+                page.items.append(output)
+            yield output  # noqa: ASYNC119 - the engine reads hooks with aclosing
+
+
+def parse_command(
+    url: str,
+    visit: Visit,
+    crawl_with: CrawlWith,
+    console: Console,
+    *,
+    callback: str | None,
+    depth: int,
+    meta: str | None,
+    cb_kwargs: str | None,
+) -> int:
+    """Fetch a URL, give it to a callback, and print what that gives; the exit status.
+
+    Args:
+        url: What is fetched.
+        visit: Names the spider.
+        crawl_with: Runs the crawl.
+        console: Standard error.
+        callback: The name of a method; None: what a request without a callback goes to.
+        depth: How many pages deep requests are followed; 1: not at all.
+        meta: Of the request, as JSON.
+        cb_kwargs: Of the request, as JSON.
+    """
+
+    def act(logs: Logs) -> int:
+        ready = prepared(visit, logs)
+        method = _checked(ready.spider, callback)
+        given: Any = {"meta": _mapping(meta, "--meta"), "cb_kwargs": _mapping(cb_kwargs, "--cb-kwargs")}
+        try:
+            request = Request(url, dont_filter=True, **given)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        pages = Pages(depth)
+        result = _parsed(ready, request, method, pages, crawl_with)
+        for page in pages.pages:
+            for line in page.told():
+                print(printable(line))
+        found = [words for key, words in TROUBLE.items() if result.stats.get(key)]
+        for words in found:
+            console.print(f"trawl: {words}", style="red", soft_wrap=True)
+        has_failed = not pages.pages or result.stats.get("spider_exceptions")
+        return FAILED if has_failed else OK
+
+    return guarded(console, visit.logged, act)
+
+
+def _parsed(
+    ready: Prepared, request: Request, method: str | None, pages: Pages, crawl_with: CrawlWith
+) -> CrawlResult:
+    hooks = {**ready.settings[HOOKS], pages: -1}
+    ready = ready.with_settings("parse", {HOOKS: hooks})
+
+    async def start(self: Spider) -> AsyncGenerator[Any, None]:
+        yield request if method is None else request.replace(callback=getattr(self, method))
+
+    name = ready.spider.__name__
+    spider: type[Spider] = type(name, (ready.spider,), {"start": start, "__module__": ready.spider.__module__})
+
+    async def main() -> CrawlResult:
+        return await crawl_with(spider, ready.settings, spider_args=ready.arguments, handle_signals=True)
+
+    return trio.run(main)
+
+
+def _checked(spider: type[Spider], callback: str | None) -> str | None:
+    if callback is None or callable(getattr(spider, callback, None)):
+        return callback
+    methods = [name for name in vars(spider) if not name.startswith("_") and callable(getattr(spider, name))]
+    close = nearest(callback, methods)
+    hint = f"did you mean {close}?" if close else f"it has {', '.join(methods) or 'no callbacks'}"
+    raise UsageError(f"{spider.__name__} has no callback {callback!r}; {hint}")
+
+
+def _mapping(text: str | None, option: str) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{option} is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{option} takes an object of JSON, not {text}")
+    return value
+
+
+def _name_of(callback: object) -> str:
+    if isinstance(callback, str):
+        return callback
+    return getattr(callback, "__name__", None) or "parse"

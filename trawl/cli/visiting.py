@@ -1,0 +1,117 @@
+"""Puts something of one's own in the place of a spider's start, in a whole crawl: throttle, robots.txt, middleware.
+
+``trawl fetch``, ``trawl parse`` and ``trawl shell`` are this with three different things to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+
+from trawl.cli.load import load_spider
+from trawl.cli.logs import Logs
+from trawl.cli.run import check_arguments, log_layer
+from trawl.cli.targets import spider_arguments
+from trawl.errors import TrawlError
+from trawl.observe import ObserveSettings
+from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
+from trawl.spiders import Spider
+
+__all__ = ["Prepared", "Visit", "Visitor", "prepared", "visitor"]
+
+UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
+"""What is tried out leaves nothing behind."""
+
+
+class Visitor(Spider):
+    """The spider of who names none."""
+
+    name = "visitor"
+
+
+@attrs.frozen(kw_only=True)
+class Visit:
+    """What a person asked for, as it was typed.
+
+    Attributes:
+        target: ``--spider``; None: a spider that does nothing of its own.
+        arguments: ``-a``: texts ``NAME=VALUE``.
+        settings: ``-s``: texts ``NAME=VALUE``.
+        log_level: ``--log-level``; None: warnings.
+    """
+
+    target: str | None = None
+    arguments: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    log_level: str | None = None
+
+    @property
+    def logged(self) -> Layer:
+        """The settings of the log."""
+        return log_layer(self.log_level or "WARNING", None)
+
+
+@attrs.frozen
+class Prepared:
+    """The same, loaded.
+
+    Attributes:
+        spider: The class.
+        settings: With which it runs.
+        arguments: Of its constructor.
+        layers: What the settings were loaded from.
+    """
+
+    spider: type[Spider]
+    settings: Settings
+    arguments: Mapping[str, str]
+    layers: Sequence[Layer]
+
+    def with_settings(self, source: str, values: Mapping[str, object]) -> Prepared:
+        """The same with other values of some settings."""
+        return attrs.evolve(self, settings=load(*self.layers, Layer(source, values)))
+
+
+def prepared(visit: Visit, logs: Logs) -> Prepared:
+    """Load what was asked for, and set the log up accordingly.
+
+    Raises:
+        UsageError: Settings or arguments do not fit.
+        SpiderLoadError: The spider can't be loaded.
+    """
+    arguments = spider_arguments(visit.arguments)
+    spider = load_spider(visit.target) if visit.target else Visitor
+    unkept = Layer("the command", UNKEPT)
+    layers = (*ambient(), of_spider(spider), visit.logged, assignments(visit.settings), unkept)
+    settings = load(*layers)
+    logs.apply(settings.of(ObserveSettings))
+    check_arguments(spider, arguments)
+    return Prepared(spider, settings, arguments, layers)
+
+
+async def _nothing() -> AsyncGenerator[Any, None]:
+    for request in list[Any]():
+        yield request
+
+
+def visitor(spider: type[Spider], work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> type[Spider]:
+    """``spider``, but for its start: there ``work`` is done on the running spider.
+
+    Args:
+        spider: The class.
+        work: Given the spider, once it runs.
+        errors: Gets what ``work`` raises of trawl's errors.
+    """
+
+    async def start(self: Spider) -> AsyncGenerator[Any, None]:
+        try:
+            await work(self)
+        except TrawlError as error:
+            errors.append(error)
+        async for request in _nothing():
+            yield request
+
+    made = type(spider.__name__, (spider,), {"start": start, "__module__": spider.__module__})
+    return cast("type[Spider]", made)
