@@ -1,0 +1,120 @@
+"""Places are Trio's own locks: they hold what the core counts, and would raise where it is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator
+from math import inf
+
+import pytest
+import trio
+
+import trawl
+from tests.promises.pacing import SPACED, pages, web_of
+from trawl.engine.places import Places
+from trawl.scheduler import Entry
+from trawl.scheduler.lanes import Lane
+from trawl.testing import RateLimit, simulate
+from trawl.throttling import Limits, Scope
+
+
+def entries(count: int, *scopes: Scope) -> list[Entry]:
+    lane = Lane((tuple(scope.id for scope in scopes), "", 2), scopes)
+    made = [Entry(number, tuple((scope.id, None) for scope in scopes)) for number in range(count)]
+    for entry in made:
+        entry.lane = lane
+    return made
+
+
+async def test_a_place_too_many_raises_in_place_of_being_sent() -> None:
+    places = Places()
+    first, second = entries(2, Scope("a", Limits()), Scope("b", Limits(concurrency=1)))
+    places.take(first)
+    assert (places.borrowed("a"), places.borrowed("b")) == (1, 1)
+    with pytest.raises(trio.WouldBlock):
+        places.take(second)
+
+
+async def test_its_size_is_what_policy_moves_and_what_is_in_flight_stays() -> None:
+    # P13 B15 C04
+    places, scope = Places(), Scope("a", Limits(concurrency=3))
+    one, two, three, four = entries(4, scope)
+    for entry in (one, two, three):
+        places.take(entry)
+    scope.concurrency = 1
+    places.resize(scope)
+    places.give_back(one)
+    assert places.borrowed("a") == 2
+    with pytest.raises(trio.WouldBlock):
+        places.take(four)
+    scope.concurrency = inf
+    places.resize(scope)
+    places.take(four)
+    assert places.borrowed("a") == 3
+
+
+async def test_an_idle_scope_keeps_none() -> None:
+    places = Places()
+    (only,) = entries(1, Scope("a", Limits(concurrency=1)))
+    places.take(only)
+    places.give_back(only)
+    assert places.borrowed("a") == 0
+    assert places._limiters == {}
+
+
+class Several(trawl.Spider):
+    """Pages of three hosts that share a scope, one of which limits its rate; and fetches in callbacks."""
+
+    name = "several"
+    hosts = ("a.example", "b.example", "c.example")
+    custom_settings = {
+        **SPACED,
+        "ROBOTSTXT_OBEY": True,
+        "DOWNLOAD_DELAY": 0.0,
+        "BACKOFF_MAX_DELAY": 1.0,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
+        "THROTTLING_SCOPES": {"all": {"concurrency": 6}, "c.example": {"rampup": {"window": 5.0}}},
+    }
+
+    async def start(self) -> AsyncGenerator[trawl.Request, None]:
+        """Forty pages of each host."""
+        for host in self.hosts:
+            for url in pages(40, host):
+                yield trawl.Request(url, meta={"throttling_scopes": {host, "all"}})
+
+    async def parse(self, response: trawl.Response, **kwargs: object) -> AsyncGenerator[dict[str, str], None]:
+        """An item, after a fetch now and then."""
+        if response.url.endswith("5"):
+            await self.fetch(trawl.Request(response.url + "/more"))
+        yield {"url": response.url}
+
+
+def test_they_equal_what_the_core_counts_at_every_take_and_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    # P13: also while limits move in flight
+    seen: Counter[str] = Counter()
+    take, give_back = Places.take, Places.give_back
+
+    def compare(places: Places, entry: Entry) -> None:
+        assert entry.lane is not None
+        for scope in entry.lane.scopes:
+            assert places.borrowed(scope.id) == scope.in_flight
+            seen[scope.id] += 1
+            if scope.concurrency < inf and scope.in_flight <= scope.concurrency:
+                assert places._limiters[scope.id].total_tokens == scope.concurrency
+
+    def took(places: Places, entry: Entry) -> None:
+        take(places, entry)
+        compare(places, entry)
+
+    def gave(places: Places, entry: Entry) -> None:
+        compare(places, entry)
+        give_back(places, entry)
+
+    monkeypatch.setattr(Places, "take", took)
+    monkeypatch.setattr(Places, "give_back", gave)
+    web = web_of("a.example", "c.example", latency=0.3)
+    web.add_host("b.example", latency=0.3, connect=0.1, limit=RateLimit(rate=2, burst=5))
+    sim = simulate(Several, web)
+    assert len(sim.items) == 120
+    assert {"a.example", "b.example", "c.example", "all"} <= set(seen)
+    assert seen["all"] >= 240
