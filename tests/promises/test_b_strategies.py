@@ -262,3 +262,19 @@ def test_b19_a_request_that_was_sent_after_the_step_takes_the_next() -> None:
     sim = crawl(web, pages(4), {**EIGHT, "CONCURRENT_REQUESTS_PER_DOMAIN": 2})
     assert sim.times(A)[:3] == [0.0, 1.0, 6.0]  # no step at 4.0 but 2.0 s of quiet
     assert sim.times(A)[3:5] == [8.0, 13.0]  # the third was sent after the step: 4.0 s after 9.0
+
+
+class NamesAnother(ThrottlingManager):
+    """Takes a 429 for a refusal of a scope that no request is charged to."""
+
+    async def get_response_backoff(self, response: Response) -> str | None:
+        """That scope, exhausted."""
+        return "api" if response.status == 429 else None
+
+
+def test_b19_refusals_of_a_scope_that_only_the_manager_names_are_one_incident_too() -> None:
+    settings = {**EIGHT, "DOWNLOAD_DELAY": 0.0, "THROTTLING_MANAGER": NamesAnother}
+    sim = crawl(web_of(latency=1.0, handler=FirstEight()), pages(8), settings)
+    assert {report.scope: (report.triggers, report.steps) for report in sim.report}[A] == (0, 0)
+    assert [stretch for stretch in sim.stretches if stretch.kind == "backoff"] == []
+    assert sim.times(A)[8:] == [2.0] * 8  # sent again when that scope has waited out its one step of 1.0 s

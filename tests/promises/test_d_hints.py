@@ -7,7 +7,8 @@ answer: it goes at 2.1. One that asks for 7 s: at 7.1.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -98,6 +99,21 @@ def test_d01_other_scopes_are_not_held() -> None:
 )  # fmt: skip
 def test_d02_dates_count_and_whatever_is_no_whole_number_of_seconds_is_absent(value: str, at: float) -> None:
     assert second({"Retry-After": value}) == at
+
+
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose own time is eight hours off."""
+    monkeypatch.setenv("TZ", "UTC-8")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_d02_a_date_without_zone_is_utc_wherever_the_machine_is() -> None:
+    assert second({"Retry-After": "Wed, 01 Jan 2025 00:00:20"}) == 20.0
 
 
 @pytest.mark.parametrize(

@@ -335,9 +335,10 @@ def test_e17_one_scope_manager_a_scope_called_with_the_merged_configuration() ->
         a_web("a.example", "b.example"),
         EXACT,
         THROTTLING_SCOPE_MANAGER=Keeping,
-        THROTTLING_SCOPES={"b.example": {"delay": 2.5, "backoff": {"max_delay": 7.0}}},
+        THROTTLING_SCOPES={"b.example": {"delay": 2.5, "ignore_robots_txt": True, "backoff": {"max_delay": 7.0}}},
     )
     assert sim.times("b.example") == [0.0, 2.5]
+    assert [config["ignore_robots_txt"] for config in made] == [False, True]
     assert [config["id"] for config in made] == ["a.example", "b.example"]
     assert [(config["concurrency"], config["delay"]) for config in made] == [(1, 1.0), (1, 2.5)]
     assert [config["backoff"]["max_delay"] for config in made] == [300.0, 7.0]

@@ -235,3 +235,13 @@ def test_c05_without_a_cap_on_all_it_stops_at_a_thousand_slots() -> None:
     throttle = throttle_of(throttling_scopes={"api": {"rampup": True}}, concurrent_requests=0)
     assert throttle.scope("api", 0.0).concurrency == 1000
     assert throttle_of(**{**ramped(5.0), "concurrent_requests": 9}).scope(A, 0.0).policy.ramp.policy.most == 9
+
+
+def test_c05_a_fall_stretches_the_delay_per_slot_as_it_does_the_delay() -> None:
+    ramp = spend(ramp_of(delay=1.0, per_slot=1.0), 10)
+    before = ramp.delay, ramp.delay_per_slot
+    for now in (11.0, 11.5):
+        ramp.answered(now, busy=0.1, is_trigger=True)
+        ramp.triggered(now)
+    assert ramp.delay > before[0]
+    assert ramp.delay_per_slot / before[1] == pytest.approx(ramp.delay / before[0])
