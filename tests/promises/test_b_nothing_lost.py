@@ -26,6 +26,19 @@ def test_a_429_never_counts_as_a_retry() -> None:
     assert sim.reason == "finished"
 
 
+def test_a_429_never_counts_as_a_retry_also_of_one_page_on_a_host_that_answers_the_others() -> None:
+    # B20 R12
+    answers = count()
+
+    def handler(request: trawl.Request) -> SimulatedResponse:
+        return SimulatedResponse(429 if request.url.endswith("/1") and next(answers) < 6 else 200)
+
+    sim = crawl(web_of(handler=handler), pages(12), NO_RETRIES)
+    assert sim.stats["response_status_count/429"] == 6
+    assert len(sim.items) == 12
+    assert "retry_count" not in sim.stats
+
+
 @pytest.mark.parametrize("field", ["Retry-After", "RateLimit-Reset", "X-RateLimit-Reset"])
 def test_a_trigger_with_a_valid_hint_never_counts(field: str) -> None:
     answers = count()
