@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "examples" / "deploy" / "trawl.service"
 CONTAINER = ROOT / "examples" / "deploy" / "Containerfile"
 MOST_CLOSING = 6
-"""Steps of closing that may each take their whole time: pipelines, feeds, what was in flight, spider, transport, job."""
+"""Steps of closing that may each take all of their time: pipelines, feeds, what was in flight, spider, wire, job."""
 
 
 def unit() -> configparser.ConfigParser:

@@ -46,7 +46,14 @@ def test_d01_the_retry_after_of_a_rate_limit_is_obeyed() -> None:
     assert crawl(web, pages(3), SPACED).times(A)[:4] == [0.0, 1.0, 2.0, 9.1]
 
 
-def test_d01_a_host_that_is_given_up_is_left_alone_as_long_as_it_asked() -> None:
+@pytest.mark.parametrize(
+    ("least", "times"),
+    [
+        (1.0, [0.0, 70.1, 140.2]),  # given up at 100.1, asked at 70.2 to wait for 70 s
+        (80.0, [0.0, 80.1, 150.2]),  # asked at 80.2, when backoff held it for even longer: that is over
+    ],
+)
+def test_d01_a_host_that_is_given_up_is_left_alone_as_long_as_it_asked(least: float, times: list[float]) -> None:
     class Later(trawl.Spider):
         """Two pages, and a third after the host was given up."""
 
@@ -65,8 +72,9 @@ def test_d01_a_host_that_is_given_up_is_left_alone_as_long_as_it_asked() -> None
     ended: list[int] = []
     web = SimulatedWeb()
     web.add_host(A, latency=0.1, outages=[Outage(0.0, 105.0, retry_after=70)])
-    sim = simulate(Later, web, {**SPACED, "BACKOFF_GIVE_UP_AFTER": 100.0, "ROBOTSTXT_OBEY": False})
-    assert sim.times(A) == [0.0, 70.1, 140.2]  # given up at 100.1, asked at 70.2 to wait for 70 s
+    settings = {"BACKOFF_GIVE_UP_AFTER": 100.0, "BACKOFF_MIN_DELAY": least, "ROBOTSTXT_OBEY": False}
+    sim = simulate(Later, web, {**SPACED, **settings})
+    assert sim.times(A) == times
     assert ended == [2]  # B20: what pended was refused when it was given up, not when the 70 s were over
     assert [item["url"] for item in sim.items] == [f"{A_URL}/2"]
 

@@ -59,6 +59,7 @@ class Scope:
         last_sent: The instant of the latest send; ``-inf`` before the first.
         held_until: No send before this instant, whatever the delays say.
         hold_reason: Why.
+        hint: The longest hold that a server has asked for; None where none has.
         delay_limit: What to call the delay in an explanation: ``"backoff"`` or ``"robots"`` where these set it.
         delay_source: Where the delay in force comes from.
         concurrency_source: Where the concurrency in force comes from.
@@ -81,6 +82,7 @@ class Scope:
         "delay_source",
         "grants",
         "held_until",
+        "hint",
         "hold_reason",
         "id",
         "in_flight",
@@ -106,6 +108,7 @@ class Scope:
         self.last_sent: float = -inf
         self.held_until: float = -inf
         self.hold_reason: Reason | None = None
+        self.hint: Reason | None = None
         self.delay_limit: LimitName = "delay"
         self.delay_source: str = CONFIGURED
         self.concurrency_source: str = CONFIGURED
@@ -263,13 +266,15 @@ class Scope:
         if until > self.held_until:
             self.held_until = until
             self.hold_reason = reason
+        if reason.limit == "hint" and (self.hint is None or until > self.hint.until):
+            self.hint = reason
 
     def lift(self, *, but_hints: bool = False) -> None:
-        """End the hold; with ``but_hints`` not one that a server has asked for."""
-        if but_hints and self.hold_reason is not None and self.hold_reason.limit == "hint":
-            return
-        self.held_until = -inf
-        self.hold_reason = None
+        """End the hold; with ``but_hints`` what a server has asked for still holds, also behind a longer hold."""
+        if not but_hints:
+            self.hint = None
+        self.hold_reason = self.hint
+        self.held_until = -inf if self.hint is None else self.hint.until
 
     def charge(self, difference: float, now: float, sent_at: float | None = None) -> None:
         """Correct the quota by ``difference`` (negative: a refund) for a request sent at ``sent_at``.
