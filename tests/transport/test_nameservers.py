@@ -72,7 +72,7 @@ async def serving_names(
         resolver.nameservers, resolver.port = ["127.0.0.1"], server.port
         resolver.lifetime = lifetime  # by the real clock
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.serve)
+            nursery.start_soon(server.serve)  # noqa: ASYNC113 - bound already
             yield server, NameServers(resolver=resolver)
             nursery.cancel_scope.cancel()
 

@@ -112,15 +112,16 @@ class HttpxTransport:
             instants = Instants(outcome, on_sent)
             try:
                 return await self._converse(pool, self._message(request, target, proxy, instants), outcome)
-            except BaseException as error:
-                instants.end()
-                if not isinstance(error, Exception) or isinstance(error, DownloadError) or not is_foreign(error):
+            except Exception as error:
+                if isinstance(error, DownloadError) or not is_foreign(error):
                     raise
                 is_stale = instants.is_stale and isinstance(error, LEFT) and request.method in SAFE_METHODS
                 if is_last or not is_stale:  # else a new connection may do better (RFC 9112, 9.3.1)
                     shown = None if proxy is None else str(proxy)
                     around = Circumstances(target.host, shown, not instants.is_past_proxies, self._settings)
                     raise mapped(error, around) from error
+            finally:
+                instants.end()
         raise AssertionError  # the last try returns or raises
 
     async def _converse(
