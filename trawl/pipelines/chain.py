@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import trio
 
-from trawl.errors import DropItem, SettingsError
+from trawl.errors import DropItem, NotConfigured, SettingsError
 from trawl.items import InvalidItem
 from trawl.pipelines.settings import PipelinesSettings
 
@@ -71,7 +71,8 @@ class Pipelines:
         """
         wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]
         wanted.sort(key=lambda pair: pair[0])
-        return cls([_make(entry, crawl) for _, entry in wanted])
+        made = [_make(entry, crawl) for _, entry in wanted]
+        return cls([pipeline for pipeline in made if pipeline is not None])
 
     @property
     def is_empty(self) -> bool:
@@ -175,7 +176,17 @@ def _with_spider(method: Method | None, taken: int) -> Method | None:
     return method
 
 
+_OURS = {
+    "scrapy.pipelines.files.FilesPipeline": "trawl.pipelines.FilesPipeline",
+    "scrapy.pipelines.images.ImagesPipeline": "trawl.pipelines.ImagesPipeline",
+}
+"""What takes the place of Scrapy's pipelines."""
+
+
 def _make(entry: object, crawl: object) -> object:
+    """The pipeline of an entry; None for one that says that it is not configured."""
+    if isinstance(entry, str):
+        entry = _OURS.get(entry, entry)
     shown = entry if isinstance(entry, str) else getattr(entry, "__qualname__", entry)
     try:
         found = pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
@@ -187,5 +198,8 @@ def _make(entry: object, crawl: object) -> object:
         make: Callable[..., Awaitable[object] | object] = found
         from_crawler = getattr(found, "from_crawler", None)
         return make() if from_crawler is None else from_crawler(crawl)
+    except NotConfigured as reason:
+        logger.warning("ITEM_PIPELINES: %s is left out: %s", shown, str(reason) or "it is not configured")
+        return None
     except TypeError as error:
         raise SettingsError(f"ITEM_PIPELINES: {shown} can't be made: {error}", "ITEM_PIPELINES") from error

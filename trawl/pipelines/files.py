@@ -1,0 +1,41 @@
+"""The pipeline of files: ``file_urls`` of an item in, ``files`` out."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+import re
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from trawl.http import Request, Response
+from trawl.pipelines.media import MediaInfo, MediaPipeline
+
+__all__ = ["FilesPipeline"]
+
+_EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
+
+
+class FilesPipeline(MediaPipeline):
+    """Downloads the files that items name in ``FILES_URLS_FIELD``, to ``FILES_STORE``."""
+
+    kind = "FILES"
+
+    def file_path(
+        self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
+    ) -> str:
+        """``full/`` and the SHA-1 of the content, with the ending of the URL, or of its type.
+
+        Without a response it is the SHA-1 of the URL, as Scrapy has it.
+        """
+        content = request.url.encode() if response is None else response.body
+        return f"full/{hashlib.sha1(content, usedforsecurity=False).hexdigest()}{_ending(request, response)}"
+
+
+def _ending(request: Request, response: Response | None) -> str:
+    ending = PurePosixPath(urlsplit(request.url).path).suffix
+    if _EXTENSION.match(ending):
+        return ending.lower()
+    kind = "" if response is None else response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return mimetypes.guess_extension(kind) or ""

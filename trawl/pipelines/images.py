@@ -1,0 +1,115 @@
+"""The pipeline of images: ``image_urls`` of an item in, ``images`` out, with thumbnails.
+
+Images are decoded, checked and converted by pillow (the extra ``images``) in a thread. All are kept as JPEG, as Scrapy
+does: what is one already stays as it came, what is transparent stands on white.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from typing import Any
+
+from trawl.errors import SettingsError
+from trawl.http import Request, Response
+from trawl.pipelines.media import FileError, MediaCrawl, MediaInfo, MediaPipeline
+
+__all__ = ["ImagesPipeline"]
+
+
+class ImagesPipeline(MediaPipeline):
+    """Downloads the images that items name in ``IMAGES_URLS_FIELD``, to ``IMAGES_STORE``."""
+
+    kind = "IMAGES"
+
+    def __init__(self, crawl: MediaCrawl) -> None:
+        """A pipeline of a crawl.
+
+        Raises:
+            NotConfigured: ``IMAGES_STORE`` names no store.
+            SettingsError: The store can't be, or pillow is not installed.
+        """
+        super().__init__(crawl)
+        try:
+            from PIL import Image  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError as error:
+            raise SettingsError("IMAGES_STORE needs the extra images: trawl-crawler[images]", "IMAGES_STORE") from error
+        self._image: Any = Image
+        self.thumbs: dict[str, tuple[int, int]] = dict(crawl.settings["IMAGES_THUMBS"])
+        self.min_width: int = crawl.settings["IMAGES_MIN_WIDTH"]
+        self.min_height: int = crawl.settings["IMAGES_MIN_HEIGHT"]
+
+    def file_path(
+        self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
+    ) -> str:
+        """``full/`` and the SHA-1 of what came; without a response, of the URL, as Scrapy has it."""
+        return f"full/{_name(request, response)}.jpg"
+
+    def thumb_path(
+        self,
+        request: Request,
+        thumb_id: str,
+        response: Response | None = None,
+        info: MediaInfo | None = None,
+        *,
+        item: Any = None,
+    ) -> str:
+        """Where a thumbnail is kept, below the store."""
+        return f"thumbs/{thumb_id}/{_name(request, response)}.jpg"
+
+    async def keep(self, request: Request, response: Response, item: Any) -> str:
+        """Write the image and its thumbnails to the shelf; the image's path. A checkpoint.
+
+        Raises:
+            FileError: It is no image, or too small.
+        """
+        told: dict[str, Any] = {"response": response, "info": self.info, "item": item}
+        path = self.file_path(request, **told)
+        thumbs = {name: self.thumb_path(request, name, **told) for name in self.thumbs}
+        await self.info.crawl.blocking.run(self._put, response.body, path, thumbs)
+        return path
+
+    def _put(self, body: bytes, path: str, thumbs: dict[str, str]) -> None:
+        image, content = self._made(body)
+        for name, place in thumbs.items():
+            small = image.copy()
+            small.thumbnail(self.thumbs[name], self._image.Resampling.LANCZOS)
+            self.shelf.put(place, _written(small))
+        self.shelf.put(path, content)
+
+    def _made(self, body: bytes) -> tuple[Any, bytes]:
+        """The image, and the bytes to keep."""
+        try:
+            opened = self._image.open(io.BytesIO(body))
+            width, height = opened.size
+            if width < self.min_width or height < self.min_height:
+                least = f"{self.min_width}x{self.min_height}"
+                raise FileError(f"the image is too small: {width}x{height}, not {least}")
+            if opened.format == "JPEG" and opened.mode == "RGB":
+                opened.load()
+                return opened, body
+            image = self._on_white(opened)
+        except FileError:
+            raise
+        except Exception as error:  # pillow raises whatever its many decoders raise
+            raise FileError(f"it is no image that can be read: {error}") from error
+        return image, _written(image)
+
+    def _on_white(self, image: Any) -> Any:
+        if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+            image = image.convert("RGBA")
+            ground = self._image.new("RGBA", image.size, (255, 255, 255, 255))
+            ground.alpha_composite(image)
+            image = ground
+        return image.convert("RGB")
+
+
+def _name(request: Request, response: Response | None) -> str:
+    content = request.url.encode() if response is None else response.body
+    return hashlib.sha1(content, usedforsecurity=False).hexdigest()
+
+
+def _written(image: Any) -> bytes:
+    content = io.BytesIO()
+    image.save(content, "JPEG")
+    return content.getvalue()

@@ -1,0 +1,248 @@
+"""What files and images have in common: an item's URLs fetched through the crawl's own throttle, and kept.
+
+Each is a direct fetch, so it waits for its scopes' turn like a page, obeys robots.txt, is tried again and is bounded by
+``DOWNLOAD_MAXSIZE``. A URL is fetched once a crawl, whichever items name it; one that is on its shelf is not fetched
+again before it expires, and then asked for with ``If-None-Match`` and ``If-Modified-Since`` (RFC 9110, 13.1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Protocol, Self
+
+import attrs
+import msgspec
+import trio
+
+from trawl.blocking import Blocking
+from trawl.errors import NotConfigured, TrawlError
+from trawl.http import Request, Response, fingerprint
+from trawl.items import item_fields
+from trawl.observe import Stats
+from trawl.pipelines.shelf import Known, Shelf, open_shelf
+
+__all__ = ["FileError", "MediaCrawl", "MediaInfo", "MediaPipeline", "Result"]
+
+MOST_KNOWN = 10_000
+"""URLs of one crawl whose results are remembered; others are looked up on the shelf again."""
+
+DAY = 86_400.0
+
+logger: logging.Logger = logging.getLogger("trawl.pipelines")
+
+Result = tuple[bool, Any]
+"""Of one URL: True with ``url``, ``path``, ``checksum`` and ``status`` of its file, or False with the error."""
+
+
+class FileError(TrawlError):
+    """A file could not be had, or is not wanted; the text says why."""
+
+
+class MediaCrawl(Protocol):
+    """What is needed of the running crawl."""
+
+    @property
+    def spider(self) -> Any:
+        """The spider."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings by their upper-case names."""
+        ...
+
+    @property
+    def stats(self) -> Stats:
+        """Where files are counted."""
+        ...
+
+    @property
+    def blocking(self) -> Blocking:
+        """How files are written."""
+        ...
+
+    def now_utc(self) -> datetime:
+        """Wall time now."""
+        ...
+
+    async def fetch(self, request: Request) -> Response:
+        """Send a request through the throttle."""
+        ...
+
+
+@attrs.frozen
+class MediaInfo:
+    """What the methods of a pipeline are told of the crawl.
+
+    Attributes:
+        crawl: The running crawl.
+        spider: Its spider.
+    """
+
+    crawl: MediaCrawl
+    spider: Any
+
+
+class MediaPipeline:
+    """Fetches what an item names, and keeps it; override :meth:`get_media_requests`, :meth:`file_path` and others.
+
+    All methods may be plain or async but :meth:`file_path`, which is plain.
+    """
+
+    kind: ClassVar[str] = "FILES"
+    """What the names of its settings begin with."""
+
+    def __init__(self, crawl: MediaCrawl) -> None:
+        """A pipeline of a crawl.
+
+        Raises:
+            NotConfigured: Its setting names no store.
+            SettingsError: The store can't be.
+        """
+        settings = crawl.settings
+        store: str = settings[f"{self.kind}_STORE"]
+        if not store:
+            raise NotConfigured(f"{self.kind}_STORE names no store")
+        self.info: MediaInfo = MediaInfo(crawl, crawl.spider)
+        self.shelf: Shelf = open_shelf(store, settings["MEDIA_STORE_OPTIONS"], f"{self.kind}_STORE")
+        self.urls_field: str = settings[f"{self.kind}_URLS_FIELD"]
+        self.result_field: str = settings[f"{self.kind}_RESULT_FIELD"]
+        self.expires: float = settings[f"{self.kind}_EXPIRES"] * DAY
+        self.allows_redirects: bool = settings["MEDIA_ALLOW_REDIRECTS"]
+        self._results: OrderedDict[bytes, Result] = OrderedDict()
+        self._under_way: dict[bytes, trio.Event] = {}
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Self:
+        """The pipeline of a crawl."""
+        return cls(crawler)
+
+    # To be overridden.
+
+    def get_media_requests(self, item: Any, info: MediaInfo) -> Any:
+        """The requests for an item's files: by default one for each URL in its field of URLs."""
+        urls = item_fields(item).get(self.urls_field) or ()
+        if isinstance(urls, str) or not isinstance(urls, Iterable):
+            raise TypeError(f"{self.urls_field} is a list of URLs, not {urls!r}")
+        return [Request(url) for url in urls]
+
+    def file_path(
+        self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
+    ) -> str:
+        """Where a file is kept, below the store: by default named by its content, so that the same is kept once."""
+        raise NotImplementedError
+
+    async def keep(self, request: Request, response: Response, item: Any) -> str:
+        """Write what came to the shelf; its path. A checkpoint.
+
+        Raises:
+            FileError: It is not wanted.
+        """
+        path = self.file_path(request, response=response, info=self.info, item=item)
+        await self.info.crawl.blocking.run(self.shelf.put, path, response.body)
+        return path
+
+    def item_completed(self, results: Sequence[Result], item: Any, info: MediaInfo) -> Any:
+        """The item with its files: by default those that could be had, in its field of results."""
+        files = [found for is_there, found in results if is_there]
+        try:
+            if isinstance(item, dict):
+                item[self.result_field] = files
+            else:
+                setattr(item, self.result_field, files)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise FileError(f"an item of type {type(item).__name__} takes no {self.result_field}: {error}") from error
+        return item
+
+    # What a pipeline does.
+
+    async def process_item(self, item: Any, spider: Any = None) -> Any:
+        """The item, once its files are there or could not be had. A checkpoint if it has any."""
+        wanted = self.get_media_requests(item, self.info)
+        if inspect.isawaitable(wanted):
+            wanted = await wanted
+        requests = [wanted] if isinstance(wanted, Request) else list(wanted or ())
+        results: list[Result] = [(False, None)] * len(requests)
+        async with trio.open_nursery() as nursery:
+            for place, request in enumerate(requests):
+                nursery.start_soon(self._put_result, results, place, request, item)
+        completed = self.item_completed(results, item, self.info)
+        return await completed if inspect.isawaitable(completed) else completed
+
+    async def _put_result(self, results: list[Result], place: int, request: Request, item: Any) -> None:
+        results[place] = await self._result(request, item)
+
+    async def _result(self, request: Request, item: Any) -> Result:
+        """Of a URL that is under way for another item, that item's result."""
+        key = fingerprint(request)
+        while (under_way := self._under_way.get(key)) is not None:
+            await under_way.wait()
+        if key in self._results:
+            return self._results[key]
+        self._under_way[key] = trio.Event()
+        try:
+            result = self._results[key] = await self._had(request, item)
+        finally:
+            self._under_way.pop(key).set()
+        if len(self._results) > MOST_KNOWN:
+            self._results.popitem(last=False)
+        return result
+
+    async def _had(self, request: Request, item: Any) -> Result:
+        stats = self.info.crawl.stats
+        try:
+            found = await self._kept(request, item)
+        except Exception as error:  # of the wire, the disk, or the user's methods: the item goes on without the file
+            stats.inc("file_error_count")
+            logger.warning("%s: %s: no file: %s", type(self).__name__, request.url, str(error) or repr(error))
+            return False, error
+        stats.inc("file_count")
+        stats.inc(f"file_status_count/{found['status']}")
+        return True, found
+
+    async def _kept(self, request: Request, item: Any) -> dict[str, str]:
+        """The file of a URL, fetched if need be."""
+        crawl = self.info.crawl
+        url = request.url
+        known = await crawl.blocking.run(self.shelf.known, url) if request.method == "GET" else None
+        now = crawl.now_utc().timestamp()
+        if known is not None and now - known.fetched_at < self.expires:
+            return _told(known, "uptodate")
+        response = await crawl.fetch(self._asked(request, known))
+        if known is not None and response.status == 304:
+            await crawl.blocking.run(self.shelf.know, msgspec.structs.replace(known, fetched_at=now))
+            return _told(known, "uptodate")
+        if response.status != 200:
+            raise FileError(f"status {response.status}")
+        if not response.body:
+            raise FileError("it is empty")
+        path = await self.keep(request, response, item)
+        known = Known(
+            url=url,
+            path=path,
+            checksum=hashlib.md5(response.body, usedforsecurity=False).hexdigest(),
+            fetched_at=now,
+            etag=response.headers.get("ETag", ""),
+            last_modified=response.headers.get("Last-Modified", ""),
+        )
+        await crawl.blocking.run(self.shelf.know, known)
+        return _told(known, "cached" if "cached" in response.flags else "downloaded")
+
+    def _asked(self, request: Request, known: Known | None) -> Request:
+        asked = request.replace(dont_filter=True)
+        if not self.allows_redirects:
+            asked.meta.setdefault("dont_redirect", True)
+        if known is not None and known.etag:
+            asked.headers["If-None-Match"] = known.etag
+        if known is not None and known.last_modified:
+            asked.headers["If-Modified-Since"] = known.last_modified
+        return asked
+
+
+def _told(known: Known, status: str) -> dict[str, str]:
+    return {"url": known.url, "path": known.path, "checksum": known.checksum, "status": status}

@@ -1,0 +1,170 @@
+"""Where downloaded files are kept: a folder, or a store that fsspec knows. All methods block.
+
+Beside the files lies what is known of each URL: which file it gave, when, and by which validators the server knows it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import msgspec
+
+from trawl.errors import SettingsError
+
+__all__ = ["FolderShelf", "Known", "Shelf", "StoreShelf", "open_shelf"]
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a URL.
+
+    Attributes:
+        url: The URL.
+        path: The file, below the shelf.
+        checksum: The MD5 of what was downloaded, in hexadecimal.
+        fetched_at: When the server was last asked, in seconds since 1970 (UTC).
+        etag: Its ``ETag`` (RFC 9110, 8.8.3), or "".
+        last_modified: Its ``Last-Modified`` (RFC 9110, 8.8.2), or "".
+    """
+
+    url: str
+    path: str
+    checksum: str
+    fetched_at: float
+    etag: str = ""
+    last_modified: str = ""
+
+
+class Shelf(Protocol):
+    """Keeps files by their paths, and what is known of URLs."""
+
+    def known(self, url: str) -> Known | None:
+        """What is known of a URL whose file is still there; None if nothing."""
+        ...
+
+    def know(self, known: Known) -> None:
+        """Keep what is known of a URL."""
+        ...
+
+    def put(self, path: str, content: bytes) -> None:
+        """Keep a file, whole or not at all.
+
+        Raises:
+            ValueError: The path leads out of the shelf.
+            OSError: It can't be written.
+        """
+        ...
+
+
+class FolderShelf:
+    """A folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Files in ``folder``, which is made with the first one."""
+        self._folder = folder
+
+    def known(self, url: str) -> Known | None:
+        """What is known of a URL whose file is still there."""
+        try:
+            known = _decoded((self._folder / _note(url)).read_bytes(), url)
+        except OSError:
+            return None
+        return known if known is not None and (self._folder / checked(known.path)).is_file() else None
+
+    def know(self, known: Known) -> None:
+        """Keep what is known of a URL."""
+        self.put(_note(known.url), msgspec.json.encode(known))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write beside its place, and move it there."""
+        place = self._folder / checked(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=place.parent, prefix=".", suffix=".part")
+        try:
+            with open(handle, "wb") as file:
+                file.write(content)
+            os.chmod(beside, 0o644)  # a temporary file is its owner's alone
+            os.replace(beside, place)
+        except BaseException:
+            os.unlink(beside)
+            raise
+
+
+class StoreShelf:
+    """A store that fsspec knows."""
+
+    def __init__(self, files: Any, root: str) -> None:
+        """Files below ``root`` of a file system of fsspec's."""
+        self._files = files
+        self._root = root.rstrip("/")
+
+    def known(self, url: str) -> Known | None:
+        """What is known of a URL whose file is still there."""
+        try:
+            known = _decoded(self._files.cat_file(f"{self._root}/{_note(url)}"), url)
+        except OSError:
+            return None
+        return known if known is not None and self._files.exists(f"{self._root}/{checked(known.path)}") else None
+
+    def know(self, known: Known) -> None:
+        """Keep what is known of a URL."""
+        self.put(_note(known.url), msgspec.json.encode(known))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Put an object."""
+        self._files.pipe_file(f"{self._root}/{checked(path)}", content)
+
+
+def open_shelf(uri: str, options: dict[str, Any], setting: str) -> Shelf:
+    """The shelf at a path or URL.
+
+    Args:
+        uri: A folder, ``file://...``, or the URL of a store.
+        options: What the store's file system is made with.
+        setting: The setting that names it, for messages.
+
+    Raises:
+        SettingsError: What speaks the store's language is not installed, or there is no such store.
+    """
+    scheme, colon, rest = uri.partition("://")
+    if not colon:
+        return FolderShelf(Path(uri))
+    if scheme.lower() == "file":
+        return FolderShelf(Path(rest))
+    try:
+        from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+
+        return StoreShelf(*url_to_fs(uri, **options))
+    except ImportError as error:
+        extra = "s3" if scheme.lower() == "s3" else "fsspec"
+        raise SettingsError(f"{setting}: {uri} needs the extra {extra}: trawl-crawler[{extra}]", setting) from error
+    except (ValueError, TypeError) as error:
+        raise SettingsError(f"{setting}: {uri}: {error}", setting) from error
+
+
+def checked(path: str) -> str:
+    """A path below a shelf.
+
+    Raises:
+        ValueError: It leads out of it, or is none.
+    """
+    parts = PurePosixPath(path.replace("\\", "/")).parts
+    if not parts or parts[0] == "/" or ".." in parts or ":" in parts[0] or "\0" in path:
+        raise ValueError(f"{path!r} is no path below the store of files")
+    return "/".join(parts)
+
+
+def _note(url: str) -> str:
+    return f".urls/{hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()}.json"
+
+
+def _decoded(content: bytes, url: str) -> Known | None:
+    try:
+        known = msgspec.json.decode(content, type=Known)
+        checked(known.path)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return known if known.url == url else None
