@@ -263,8 +263,7 @@ async def crawl_with(
     guard = _guard(settings, instance, is_real=transport is None)
     depth_first = settings.of(SchedulerSettings).depth_first
     dressing = _dressing(settings, instance, blocking, wall, stats)
-    archiving = _archiving(settings, blocking, wall)
-    stored = _stored(settings, instance, blocking, wall, stats)
+    stored, archiving = _stored(settings, instance, blocking, wall, stats), _archiving(settings, blocking, wall)
     async with stored as (feeds, durable), dressing as outfit, archiving as archived:
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
         plan = Plan(
