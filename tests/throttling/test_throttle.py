@@ -544,6 +544,29 @@ def test_d09_a_host_that_its_requests_scopes_leave_out_is_warned_of_once(caplog:
     assert ["leave the host out" in record.message for record in caplog.records] == [True]
 
 
+def test_d09_of_several_origins_in_one_scope_the_longest_wish_counts_and_the_latest_word_of_each() -> None:
+    throttle = throttle_of()
+    scope = throttle.scope(A, 0.0)
+
+    def said(origin: str, delay: float) -> float:
+        throttle.robots_delay(A, delay, 0.0, origin=origin)
+        return scope.delay
+
+    http, https = f"http://{A}", f"https://{A}"
+    assert [said(https, 7.0), said(http, 3.0), said(https, 5.0), said(https, 0.0), said(http, 0.0)] == [7, 7, 5, 3, 1]
+    assert scope.delay_limit == "delay"
+
+
+def test_i12_d13_whether_robots_txt_counts_may_change_while_it_runs() -> None:
+    throttle = throttle_of(concurrent_requests_per_domain=4)
+    throttle.robots_delay(A, 3.0, 0.0)
+    scope = throttle.scope(A, 0.0)
+    throttle.set(A, now=1.0, ignore_robots_txt=True)
+    assert (scope.delay, scope.concurrency) == (1.0, 4)
+    throttle.set(A, now=2.0, ignore_robots_txt=False)
+    assert (scope.delay, scope.concurrency) == (3.0, 1)
+
+
 def test_r9_a_backoff_and_a_crawl_delay_are_two_clocks() -> None:
     throttle = throttle_of()
     throttle.robots_delay(A, 3.0, 0.0)

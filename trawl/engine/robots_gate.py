@@ -248,8 +248,8 @@ class RobotsGates:
     def _obey(self, origin: str, known: _Origin, rules: RobotsFile, expires_at: float) -> None:
         known.rules, known.verdict, known.failures = rules, None, 0
         known.expires_at = expires_at
-        if rules.crawl_delay is not None:
-            self._throttle.robots_delay(host_scope(f"{origin}/"), rules.crawl_delay, trio.current_time())
+        delay = rules.crawl_delay or 0.0
+        self._throttle.robots_delay(host_scope(f"{origin}/"), delay, trio.current_time(), origin=origin)
 
     def _heard(self, origin: str, outcome: Outcome) -> None:
         known = self._origins[origin]

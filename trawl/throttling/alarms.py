@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from trawl.http import host_scope
@@ -19,6 +18,7 @@ from trawl.throttling.scopes import is_address, is_host_like
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
+    from trawl.throttling.crawldelay import CrawlDelays
     from trawl.throttling.kinds import Kinds
     from trawl.throttling.sent import Sent
     from trawl.throttling.settings import ThrottlingSettings
@@ -136,16 +136,17 @@ class Alarms:
                 scope.id, delay, policy.kind.source, scope.limits.delay,
             )  # fmt: skip
 
-    def host_left_out(self, entry: Sent, crawl_delays: Mapping[str, float]) -> None:
+    def host_left_out(self, entry: Sent, crawl_delays: CrawlDelays) -> None:
         """Warn where a request's scopes leave out its host, whose Crawl-delay then holds nobody (D09)."""
         host = host_scope(entry.request.url)
-        if host not in crawl_delays or entry.is_exempt or any(id == host for id, _ in entry.scopes):
+        delay = crawl_delays.of(host)
+        if not delay or entry.is_exempt or any(id == host for id, _ in entry.scopes):
             return
         if self._is_first(f"left out {host}"):
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, but the scopes of %s leave the host out: "
                 "it is not obeyed",
-                host, crawl_delays[host], entry.request.url,
+                host, delay, entry.request.url,
             )  # fmt: skip
 
     def waiting_direct(self, count: int) -> None:

@@ -23,6 +23,7 @@ from trawl.http import host_scope
 from trawl.throttling.alarms import Alarms
 from trawl.throttling.asking import Asking, is_trigger
 from trawl.throttling.charging import AddressOf, Charging
+from trawl.throttling.crawldelay import CrawlDelays
 from trawl.throttling.excuse import judge, passed_by
 from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.feedback import adjust, correct, good, lengthened, step_at_start, trigger
@@ -94,7 +95,7 @@ class Throttle:
         self._asking = Asking(self._manager, self._default)
         self._due: list[tuple[float, int, str]] = []
         self._armings = 0
-        self._crawl_delays: dict[str, float] = {}
+        self._crawl_delays = CrawlDelays(settings.throttling_scope_limit)
         self.given_up: GivenUp = GivenUp()
         self._restored: Restored | None = None
         self.pages: Ledger = self._table.pages
@@ -322,24 +323,22 @@ class Throttle:
 
     # -- robots.txt
 
-    def robots_delay(self, host_scope: str, delay: float, now: float) -> None:
-        """Obey a Crawl-delay (seconds) of a host (D09-D13). Call it only with ``ROBOTSTXT_OBEY``."""
-        settings = self.settings
-        if not settings.throttling_robotstxt_obey or not 0.0 < delay < math.inf:
+    def robots_delay(self, host_scope: str, delay: float, now: float, *, origin: str = "") -> None:
+        """Obey what an origin's robots.txt says of a Crawl-delay (seconds; 0.0: nothing) for its host (D09-D13).
+
+        Call it only with ``ROBOTSTXT_OBEY``.
+        """
+        if not self.settings.throttling_robotstxt_obey or not 0.0 <= delay < math.inf:
             return
-        id = self.charging.scope_of_host(host_scope)
-        self._crawl_delays[id] = min(delay, settings.throttling_robotstxt_max_delay)
-        while len(self._crawl_delays) > settings.throttling_scope_limit:
-            del self._crawl_delays[next(iter(self._crawl_delays))]
-        scope = self._table.get(id)
-        if scope is not None:
+        id, delay = self.charging.scope_of_host(host_scope), min(delay, self.settings.throttling_robotstxt_max_delay)
+        if self._crawl_delays.say(id, origin or host_scope, delay) and (scope := self._table.get(id)) is not None:
             self._slow_down(scope, now)
 
     def _slow_down(self, scope: Scope, now: float) -> None:
-        """Put a host's Crawl-delay in force on its scope."""
+        """Put a host's Crawl-delay in force on its scope, or take it away."""
         policy: ScopePolicy = scope.policy
-        delay = self._crawl_delays.get(scope.id, 0.0)
-        if not delay or policy.kind.config.get("ignore_robots_txt"):
+        delay = 0.0 if policy.kind.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
+        if delay == policy.robots:
             return
         self.alarms.faster_than_robots(scope, policy, delay)
         policy.robots = delay
@@ -382,6 +381,7 @@ class Throttle:
         kind = self._table.kinds.change(scope.id, limits)
         policy.adopt(kind)
         self._table.adopt(scope, kind.limits)
+        self._slow_down(scope, now)
         policy.apply(scope)
         self._moved(scope, now)
 
