@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 import attrs
 import trio
@@ -14,6 +14,7 @@ from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.direct import DirectFetches
 from trawl.engine.state import State
+from trawl.events import MOST_UNREAD, Event, Events, EventStream, EventT
 from trawl.frontier import Frontier
 from trawl.http import Request, Response
 from trawl.middleware import Session, Sessions
@@ -91,7 +92,9 @@ class Crawl:
         seed: int,
         blocking: Blocking,
         sessions: Sessions,
+        events: Events,
     ) -> None:
+        self._events = events
         self.spider = spider
         self.settings = settings
         self.stats = stats
@@ -157,6 +160,25 @@ class Crawl:
     def report(self) -> Sequence[ScopeReport]:
         """What each scope did and what limited it, the busiest first."""
         return self._throttle.report(trio.current_time())
+
+    @overload
+    def events(self, *, most: int = ...) -> EventStream[Event]: ...
+
+    @overload
+    def events(self, *kinds: type[EventT], most: int = ...) -> EventStream[EventT]: ...
+
+    def events(self, *kinds: type[Event], most: int = MOST_UNREAD) -> EventStream[Any]:
+        """What happens from now on: ``with crawl.events(ItemScraped) as events: async for event in events: ...``.
+
+        Args:
+            kinds: The kinds of events, of :mod:`trawl.events`; none: all.
+            most: So many wait for the reader; of more, the oldest are dropped and counted.
+
+        Raises:
+            TypeError: One of ``kinds`` is no kind of event.
+            ValueError: ``most`` is less than one.
+        """
+        return self._events.stream(kinds, most)
 
     async def fetch(self, request: Request) -> Response:
         """Send a request through the throttle and wait for its response, of any status. A checkpoint.

@@ -31,6 +31,7 @@ from trawl.engine.state import State
 from trawl.engine.succession import Succession
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, HttpError, IgnoreRequest, TrawlError
+from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
 from trawl.observe import Stats
 from trawl.scheduler import Entry
@@ -77,10 +78,12 @@ class Flow:
         stats: Counts errors.
         state: Counts what is open.
         limits: Counts pages and failed callbacks.
+        events: Told of what ends otherwise than it should.
         hooks: Put around every callback, the first next to it.
     """
 
     __slots__ = (
+        "_events",
         "_fetch",
         "_hooks",
         "_intake",
@@ -111,6 +114,7 @@ class Flow:
         stats: Stats,
         state: State,
         limits: CrawlLimits,
+        events: Events,
         hooks: Sequence[Hook] = (),
     ) -> None:
         self._fetch = fetch
@@ -126,6 +130,7 @@ class Flow:
         self._state = state
         self._limits = limits
         self._hooks = hooks
+        self._events = events
 
     async def run(self, turn: Turn) -> None:
         """Carry one turn to its end. If it is cancelled, its lease is given back at the end of the crawl."""
@@ -186,6 +191,7 @@ class Flow:
             if refusal is None:
                 return
             then = Drop(refusal)
+        self._tell(outcome, then)
         waiter = turn.entry.waiter
         if waiter is not None:
             if isinstance(then, Drop):
@@ -200,13 +206,21 @@ class Flow:
         else:
             await self._call_back(turn, outcome)
 
+    def _tell(self, outcome: Outcome, then: object) -> None:
+        wanted = self._events.wanted
+        if isinstance(then, Drop):
+            if RequestDropped in wanted:
+                self._events.tell(RequestDropped(outcome.request, then.reason))
+        elif outcome.error is not None and RequestFailed in wanted:
+            self._events.tell(RequestFailed(outcome.request, outcome.error))
+
     async def _call_back(self, turn: Turn, outcome: Outcome) -> None:
         request = turn.entry.request
         response = outcome.response
         error: TrawlError | None = outcome.error
         depth = request.depth
         outlet = self._outlet.of(turn.lease)
-        outputs = Outputs(outlet, self._intake, depth + 1, response)
+        outputs = Outputs(outlet, self._intake, depth + 1, response, self._events)
         if response is not None:
             meta = request.meta
             meta["depth"] = depth
@@ -274,6 +288,7 @@ class Flow:
                 self._stats.inc("spider_exceptions")
                 self._stats.inc(f"spider_exceptions/{type(leaf).__name__}")
                 self._limits.failed()
+                self._events.tell(SpiderError(request, leaf))
                 outputs.failure = f"its callback failed: {leaf!r}"
                 logger.error("%r: the callback failed", request, exc_info=leaf)
 

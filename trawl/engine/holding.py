@@ -120,8 +120,11 @@ class Holding:
         self._hold(item)
         return True
 
-    async def put(self, item: object) -> None:
+    async def put(self, item: object) -> object | None:
         """Take an item, waiting for the pipelines, for the disk and for feeds that are behind. A checkpoint.
+
+        Returns:
+            The item as it goes on; None where it does not.
 
         Raises:
             Full: All items that may be delivered were.
@@ -136,12 +139,13 @@ class Holding:
             await trio.sleep_forever()  # noqa: ASYNC120 - the writer has failed, and that is about to cancel the crawl
         finished = await holder.outlet.put(item)
         if finished is None:
-            return
+            return None
         if limit is not None and self._lease is None:  # no acknowledgement will ask for them
             limit.take()
         self._hold(finished)
         if self._is_full:
             await self._spill()
+        return finished
 
     def may_be_given(self) -> bool:
         """Whether the limit lets all that is held through; if so, it has. A page that is too much ends the crawl."""

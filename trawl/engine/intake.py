@@ -13,6 +13,7 @@ import trio
 
 from trawl.engine.state import State
 from trawl.engine.turn import Waiter
+from trawl.events import Events, RequestDropped, RequestScheduled
 from trawl.frontier import Amounts, Frontier, MemoryFrontier, Record, Scopes
 from trawl.http import Request, Response, fingerprint
 from trawl.observe import Stats
@@ -47,7 +48,9 @@ class Intake:
         origin_of: Callable[[Request], str],
         is_durable: bool = False,
         prepare: Prepare | None = None,
+        events: Events | None = None,
     ) -> None:
+        self._events = Events() if events is None else events
         self._admission = admission
         self._frontier = frontier
         self._heads = heads
@@ -156,6 +159,8 @@ class Intake:
             refusal = self._admission.refusal(request, depth=depth)
             if refusal is not None:
                 self._stats.inc(refusal)
+                if RequestDropped in self._events.wanted:
+                    self._events.tell(RequestDropped(request, refusal))
                 if is_start:
                     logger.error("%r from start() is dropped: %s", request, refusal.replace("_", " "))
                 continue
@@ -170,10 +175,14 @@ class Intake:
         for request, mark in zip(admitted, prints, strict=True):
             if mark is not None and not next(fresh):
                 self._stats.inc("dupefilter_filtered")
+                if RequestDropped in self._events.wanted:
+                    self._events.tell(RequestDropped(request, "dupefilter_filtered"))
                 continue
             record = await self._record(request, mark, source)
             if record is not None:
                 records.append(record)
+                if RequestScheduled in self._events.wanted:
+                    self._events.tell(RequestScheduled(request))
         return records
 
     async def redirected(self, lease: Record, request: Request) -> Record | str:

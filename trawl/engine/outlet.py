@@ -11,6 +11,7 @@ import trio
 
 from trawl.engine.limits import ItemLimit
 from trawl.errors import DropItem, FeedError
+from trawl.events import Events, ItemDropped, ItemFailed
 from trawl.observe import Stats
 
 __all__ = ["ItemSink", "Outlet", "Processor", "Writer"]
@@ -82,9 +83,20 @@ class Outlet:
         stats: Counts ``item_scraped_count``, ``item_dropped_count`` and ``item_error_count``.
         limit: Lets items through between the pipelines and the sinks; None: all.
         is_held: Items are held until they are acknowledged, and counted then.
+        events: Told of items that do not go on.
     """
 
-    __slots__ = ("_collected", "_is_direct", "_is_held", "_limit", "_processor", "_sinks", "_spider", "_stats")
+    __slots__ = (
+        "_collected",
+        "_events",
+        "_is_direct",
+        "_is_held",
+        "_limit",
+        "_processor",
+        "_sinks",
+        "_spider",
+        "_stats",
+    )
 
     def __init__(
         self,
@@ -96,7 +108,9 @@ class Outlet:
         limit: ItemLimit | None = None,
         *,
         is_held: bool = False,
+        events: Events | None = None,
     ) -> None:
+        self._events = Events() if events is None else events
         self._processor = processor
         self._spider = spider
         self._sinks = tuple(sinks)
@@ -150,10 +164,12 @@ class Outlet:
             except DropItem as drop:
                 logger.info("item dropped: %s", drop)
                 self._stats.inc("item_dropped_count")
+                self._events.tell(ItemDropped(item, str(drop)))
                 return None
-            except Exception:
+            except Exception as error:
                 logger.exception("a pipeline failed on an item")
                 self._stats.inc("item_error_count")
+                self._events.tell(ItemFailed(item, error))
                 return None
         if limit is not None:
             limit.take()

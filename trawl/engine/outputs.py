@@ -9,6 +9,7 @@ import trio
 from trawl.engine.holding import Holding
 from trawl.engine.limits import Full
 from trawl.engine.outlet import Outlet
+from trawl.events import Events, ItemScraped
 from trawl.http import Request, Response
 from trawl.items import is_item
 
@@ -40,6 +41,7 @@ class Outputs:
         store: Where requests go that are too many to be held.
         depth: Of its requests, in links.
         source: The response that the callback was given.
+        events: Told of its items.
 
     Attributes:
         requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
@@ -48,9 +50,17 @@ class Outputs:
         is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
     """
 
-    __slots__ = ("_depth", "_outlet", "_source", "_store", "failure", "is_cut", "items", "requests")
+    __slots__ = ("_depth", "_events", "_outlet", "_source", "_store", "failure", "is_cut", "items", "requests")
 
-    def __init__(self, outlet: Outlet | Holding, store: Store, depth: int, source: Response | None = None) -> None:
+    def __init__(
+        self,
+        outlet: Outlet | Holding,
+        store: Store,
+        depth: int,
+        source: Response | None = None,
+        events: Events | None = None,
+    ) -> None:
+        self._events = Events() if events is None else events
         self._outlet = outlet
         self._store = store
         self._depth = depth
@@ -81,6 +91,8 @@ class Outputs:
         if self.items % BATCH == BATCH - 1 or not self._outlet.put_nowait(output):
             return False
         self.items += 1
+        if ItemScraped in self._events.wanted:
+            self._events.tell(ItemScraped(output, self._source))
         return True
 
     async def take(self, output: object) -> None:
@@ -98,8 +110,10 @@ class Outputs:
             await self._store.push(full, depth=self._depth, source=self._source)
         else:
             try:
-                await self._outlet.put(output)
+                finished = await self._outlet.put(output)
             except Full:
                 self.is_cut = True
                 raise
             self.items += 1
+            if finished is not None and ItemScraped in self._events.wanted:
+                self._events.tell(ItemScraped(finished, self._source))

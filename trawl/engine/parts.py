@@ -33,6 +33,7 @@ from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State
 from trawl.engine.succession import Succession
 from trawl.errors import UsageError
+from trawl.events import Events, ScopeBackedOff
 from trawl.frontier import Frontier
 from trawl.middleware import Outfit, compose
 from trawl.observe import Stats
@@ -74,6 +75,7 @@ class Plan:
         guard: Says which addresses may be connected to; None: all.
         durable: The job, with its frontier; None where the crawl ends with its process.
         blocking: How work that blocks is done.
+        events: Told of what happens.
     """
 
     spider: Spider
@@ -98,6 +100,7 @@ class Plan:
     blocking: Blocking
     guard: AddressGuard | None = None
     durable: Durable | None = None
+    events: Events = attrs.field(factory=Events)
 
     @property
     def writers(self) -> Sequence[Writer]:
@@ -156,7 +159,8 @@ def assemble(plan: Plan) -> Parts:
     outlet, keeping = _outlet(plan, core, processor), _keeping(plan, core)
     begun = core.hooks.start
     reading = Reading(
-        spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state, beginning=keeping, hooks=begun
+        spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state, beginning=keeping, hooks=begun,
+        events=plan.events,
     )
     dispatcher = Dispatcher(
         chooser=core.chooser,
@@ -200,10 +204,12 @@ def _direct(plan: Plan, core: _Core) -> DirectFetches:
 def _outlet(plan: Plan, core: _Core, processor: Processor) -> Outlet | Holder:
     limit, durable = core.limits.items, plan.durable
     if durable is None:
-        return Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, limit)
+        return Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, limit, events=plan.events)
     # What goes to another sink than the job is gone before its page has ended: there the limit is looked at for each.
     at_once, at_end = (limit, None) if plan.sinks else (None, limit)
-    outlet = Outlet(processor, plan.spider, plan.sinks, None, plan.stats, at_once, is_held=True)
+    outlet = Outlet(
+        processor, plan.spider, plan.sinks, None, plan.stats, at_once, is_held=True, events=plan.events
+    )
     return Holder(outlet, durable.outbox, plan.frontier, durable.job, plan.stats, plan.collected, at_end)
 
 
@@ -233,7 +239,7 @@ def _core(plan: Plan) -> _Core:
         depth_first=plan.scheduler.depth_first,
         vet=_vet(throttle, gates),
     )
-    moved = _moved(chooser, places, state, throttle)
+    moved = _moved(chooser, places, state, throttle, plan.events)
     throttle.bind(moved)
     heads = Heads(plan.frontier, chooser, gates.ensured(page_entry))
     intake = Intake(
@@ -246,6 +252,7 @@ def _core(plan: Plan) -> _Core:
         origin_of=gates.origin_of,
         is_durable=plan.durable is not None,
         prepare=plan.outfit.prepare,
+        events=plan.events,
     )
     gates.bind(chooser, intake)
     limits = CrawlLimits(plan.engine, state=state, chooser=chooser, moved=moved)
@@ -268,6 +275,7 @@ def _crawl(plan: Plan, state: State) -> Crawl:
         seed=plan.seed,
         blocking=plan.blocking,
         sessions=plan.outfit.sessions,
+        events=plan.events,
     )
 
 
@@ -309,6 +317,7 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
         stats=plan.stats,
         state=core.state,
         limits=core.limits,
+        events=plan.events,
         recorder=plan.recorder,
     )
     succession = Succession(
@@ -333,6 +342,7 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
         stats=plan.stats,
         state=core.state,
         limits=core.limits,
+        events=plan.events,
         hooks=core.hooks.outputs,
     )
 
@@ -348,10 +358,18 @@ def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Entry], str | None
     return vet
 
 
-def _moved(chooser: Chooser, places: Places, state: State, throttle: Throttle) -> Callable[[Scope, float], None]:
+def _moved(
+    chooser: Chooser, places: Places, state: State, throttle: Throttle, events: Events
+) -> Callable[[Scope, float], None]:
     """What happens when a scope's limits move: its lock follows, and whoever waits is looked at again."""
+    steps: dict[str, int] = {}
 
     def moved(scope: Scope, now: float) -> None:
+        if scope.step and steps.get(scope.id) != scope.step:
+            steps[scope.id] = scope.step
+            if ScopeBackedOff in events.wanted:
+                source = getattr(scope.policy, "trigger_source", "")
+                events.tell(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))
         places.resize(scope)
         if scope.id in throttle.given_up:
             reconsider(chooser, scope, now)  # what pends is refused now, though the server asked for quiet

@@ -22,6 +22,7 @@ from trawl.engine.outlet import Outlet
 from trawl.engine.outputs import BATCH, Outputs
 from trawl.engine.state import State
 from trawl.errors import CloseSpider
+from trawl.events import Events
 from trawl.http import Request
 from trawl.spiders import Spider
 
@@ -66,7 +67,9 @@ class Reading:
         state: State,
         beginning: Beginning | None = None,
         hooks: Sequence[StartHook] = (),
+        events: Events | None = None,
     ) -> None:
+        self._events = events
         self._spider = spider
         self._intake = intake
         self._outlet = outlet
@@ -110,7 +113,7 @@ class Reading:
 
     async def _read(self) -> None:
         outlet = self._outlet.of(None)
-        outputs = Outputs(outlet, self._intake, 0)
+        outputs = Outputs(outlet, self._intake, 0, events=self._events)
         async with started_by(self._hooks, _asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:

@@ -27,7 +27,7 @@ import trio
 from trawl.engine.crawl import Crawl
 from trawl.engine.outlet import Writer
 from trawl.engine.parts import Parts, Plan, assemble
-from trawl.engine.watches import limit_watchers
+from trawl.engine.watches import limit_watchers, own_watchers
 from trawl.errors import FeedError
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
@@ -35,6 +35,9 @@ from trawl.spiders import Spider
 __all__ = ["Ended", "run_plan"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
+
+EVENTS_GRACE = 5.0
+"""Seconds that readers of events have to come to an end when the crawl has."""
 
 CLOSE_GRACE = 10.0
 """Seconds that each step of closing may take: a pipeline's or a spider's own closing, the last write of the feeds."""
@@ -60,7 +63,8 @@ class Ended:
 async def run_plan(plan: Plan) -> Ended:
     """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
     parts = assemble(plan)
-    watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits)]
+    own = own_watchers(plan.engine.watchers, parts.crawl)
+    watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits), *own]
     plan.spider.bind(parts.crawl)
     writing = _Writing(parts)
     parts.crawl.when_cancelled(writing.hurry)
@@ -71,6 +75,8 @@ async def run_plan(plan: Plan) -> Ended:
             if parts.keeping is not None:
                 watching.start_soon(parts.keeping.run)
             await _written(plan, parts, writing)
+            with trio.move_on_after(EVENTS_GRACE):
+                await plan.events.end()
             watching.cancel_scope.cancel()
     finally:
         reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"

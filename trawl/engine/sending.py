@@ -19,6 +19,7 @@ from trawl.engine.places import Places
 from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import AddressRefused
+from trawl.events import Events, RequestSent, ResponseReceived
 from trawl.http import Outcome, Request
 from trawl.observe import Stats
 from trawl.scheduler import Chooser, Entry
@@ -36,7 +37,17 @@ Recorder = Callable[[Entry, "Outcome | None", float], None]
 class Sending:
     """Sends granted requests, and gives their places back."""
 
-    __slots__ = ("_chooser", "_limits", "_places", "_recorder", "_state", "_stats", "_throttle", "_transport")
+    __slots__ = (
+        "_chooser",
+        "_events",
+        "_limits",
+        "_places",
+        "_recorder",
+        "_state",
+        "_stats",
+        "_throttle",
+        "_transport",
+    )
 
     def __init__(
         self,
@@ -48,6 +59,7 @@ class Sending:
         stats: Stats,
         state: State,
         limits: CrawlLimits,
+        events: Events,
         recorder: Recorder | None = None,
     ) -> None:
         self._transport = transport
@@ -58,6 +70,7 @@ class Sending:
         self._state = state
         self._limits = limits
         self._recorder = recorder
+        self._events = events
 
     async def send(self, request: Request) -> Outcome:
         """Send the request of the current turn, once. A checkpoint.
@@ -108,6 +121,9 @@ class Sending:
         self._stats.inc("request_count")
         if self._recorder is not None:
             self._recorder(turn.entry, None, now)
+        if RequestSent in self._events.wanted:
+            entry = turn.entry
+            self._events.tell(RequestSent(entry.request, [scope for scope, _ in entry.scopes]))
         self._state.pulse.beat_before(self._chooser.next_event(now))  # from a send, spacing counts
 
     def _count(self, turn: Turn, outcome: Outcome) -> None:
@@ -116,6 +132,8 @@ class Sending:
             self._stats.inc("response_count")
             self._stats.inc_status(response.status)
             self._stats.inc("response_bytes", len(response.body))
+            if ResponseReceived in self._events.wanted:
+                self._events.tell(ResponseReceived(response))
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 
 __all__ = ["EngineSettings"]
@@ -81,6 +82,14 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     memusage_check_interval_seconds: Annotated[
         float, Meta(gt=0, title="s", description="How often the memory is measured, where one of its limits is set.")
     ] = 60.0
+    watchers: Annotated[
+        dict[Any, float | None],
+        Meta(
+            description="What runs beside the crawl, as Scrapy's extensions do: async functions of the running crawl, "
+            "or classes with an async method `watch`, or their import paths, or names that an installed package gives "
+            "them, to a number that orders their start; None leaves one out.",
+        ),
+    ] = msgspec.field(default_factory=dict)
     httperror_allow_all: Annotated[
         bool, Meta(description="Every response goes to the callback, whatever its status.")
     ] = False

@@ -1,14 +1,15 @@
-"""The limits that no event reaches: time that passes, items that do not come, memory that grows.
+"""What runs beside a crawl: the limits that no event reaches, and what users put there (``WATCHERS``).
 
-Each is one task beside the crawl that sleeps until it could be reached, ends the crawl as the first Ctrl-C does, and is
-cancelled with the others that watch.
+A limit of time that passes, of items that do not come, of memory that grows is one task beside the crawl that sleeps
+until it could be reached, ends the crawl as the first Ctrl-C does, and is cancelled with the others that watch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -17,8 +18,10 @@ from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.memory import MEBIBYTE, held_bytes
 from trawl.engine.settings import EngineSettings
 from trawl.errors import SettingsError
+from trawl.middleware.loading import instance, named
+from trawl.plugins import load_plugin
 
-__all__ = ["limit_watchers"]
+__all__ = ["limit_watchers", "own_watchers"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -79,3 +82,43 @@ async def _while_memory_lasts(settings: EngineSettings, measure: Measure, crawl:
             crawl.stats.set("memusage/warning_reached", 1)
             has_warned = True
         await trio.sleep(settings.memusage_check_interval_seconds)
+
+
+SETTING = "WATCHERS"
+
+
+def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watcher]:
+    """The tasks that ``WATCHERS`` names, in their order; one that fails is logged, and the crawl goes on.
+
+    Raises:
+        SettingsError: An entry leads to nothing, can't be made, or is no watcher.
+    """
+    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
+    return [partial(_watched, watcher, named(entry)) for _, entry in wanted if (watcher := _own(entry, crawl))]
+
+
+def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
+    is_name = isinstance(entry, str) and "." not in entry
+    found = instance(load_plugin("trawl.watchers", entry) if is_name else entry, SETTING, crawl)
+    if found is None:  # it says that it is not configured
+        return None
+    watcher: Any = getattr(found, "watch", found)
+    if not callable(watcher):
+        raise SettingsError(
+            f"{SETTING}: {named(entry)} is no watcher: an async function of the running crawl, or a class with an async"
+            " method `watch`",
+            SETTING,
+        )
+    return watcher  # type: ignore[no-any-return]
+
+
+async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl: Crawl) -> None:
+    try:
+        await watcher(crawl)
+    except Exception:
+        logger.exception("the watcher %s failed; the crawl goes on without it", name)
+        crawl.stats.inc("watcher_exceptions")
+
+
+def _order(pair: tuple[float, object]) -> float:
+    return pair[0]

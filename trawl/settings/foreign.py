@@ -71,7 +71,7 @@ FOREIGN: Mapping[str, str] = {
     "DUPEFILTER_CLASS": "there is one filter; `dont_filter` passes it",
     "DUPEFILTER_DEBUG": "LOG_LEVEL=DEBUG tells of what is dropped",
     "EDITOR": "there is no `trawl edit`",
-    "EXTENSIONS": "a watcher, a middleware or a pipeline does what an extension did",
+    "EXTENSIONS": "write WATCHERS: what runs beside the crawl, and reads its events",
     "EXTENSIONS_BASE": "a watcher, a middleware or a pipeline does what an extension did",
     "FEED_EXPORTERS": "formats are found by their entry points",
     "FEED_EXPORTERS_BASE": "formats are found by their entry points",

@@ -58,8 +58,8 @@ class CrawlerSignals:
             UsageError: Always; the sentence says what to write instead.
         """
         raise UsageError(
-            "there are no signals: write closed(reason) in the spider for spider_closed, open_spider() in a pipeline"
-            " for spider_opened, process_item() for item_scraped; the guide 'Coming from Scrapy' has the whole list"
+            "there are no signals: write closed(reason) in the spider for spider_closed; for the others a watcher"
+            " (WATCHERS) reads crawl.events(ItemScraped, ...); the guide 'Watch a crawl' has the whole list"
         )
 
 

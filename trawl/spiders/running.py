@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
+from trawl.events import Event, EventStream, EventT
 from trawl.http import Request, Response
 from trawl.middleware import Session
 from trawl.observe import Stats
@@ -64,6 +65,16 @@ class RunningCrawl(Protocol):
 
     def report(self) -> Sequence[ScopeReport]:
         """What each scope did and what limited it, the busiest first."""
+        ...
+
+    @overload
+    def events(self, *, most: int = ...) -> EventStream[Event]: ...
+
+    @overload
+    def events(self, *kinds: type[EventT], most: int = ...) -> EventStream[EventT]: ...
+
+    def events(self, *kinds: type[Event], most: int = ...) -> EventStream[Any]:
+        """What happens from now on, as values of :mod:`trawl.events`: a context manager and an async iterator."""
         ...
 
     async def fetch(self, request: Request) -> Response:
