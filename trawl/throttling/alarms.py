@@ -110,7 +110,7 @@ class Alarms:
         shipped = type(self._settings)().throttling_scopes
         for id, kind in kinds.configured():
             concurrency = kind.config.get("concurrency", 0)
-            if concurrency > self._most and self._settings.throttling_scopes.get(id) != shipped.get(id):
+            if concurrency > self._most and kind.config != shipped.get(id):
                 logger.warning(
                     "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
                     id, concurrency, self._most,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
@@ -34,6 +35,12 @@ JitterConfig = bool | float | tuple[float, float]
 
 JITTER_RANGE = "a number from 0 to 1, or a pair from -1 up in rising order"
 """What check_jitter allows, for the reference."""
+
+
+_WORDS = {
+    "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "object": "a mapping",
+    "str": "a text",
+}  # fmt: skip
 
 
 class BackoffConfig(TypedDict, total=False):
@@ -263,6 +270,9 @@ def check_backoff(config: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     checked = _check_mapping(config, BackoffConfig, path)
     if "jitter" in checked:
         check_jitter(checked["jitter"], f"{path}['jitter']")
+    least, most = checked.get("min_delay", 0.0), checked.get("max_delay", math.inf)
+    if least > most:
+        raise SettingsError(f"{path}['min_delay'] ({least:g} s) is above its 'max_delay' ({most:g} s)", path)
     for index, exception in enumerate(checked.get("exceptions", ())):
         load_exception(exception, f"{path}['exceptions'][{index}]")
     return checked
@@ -342,8 +352,16 @@ def _check_mapping(config: object, kind: Any, path: str) -> dict[str, Any]:
         try:
             checked[key] = msgspec.convert(value, hints[key])
         except (msgspec.ValidationError, TypeError) as error:
-            raise SettingsError(f"{entry}: {error}; it is {value!r}", entry) from error
+            raise SettingsError(f"{entry} must be {_expected(str(error))}, not {value!r}", entry) from error
     return checked
+
+
+def _expected(message: str) -> str:
+    """What msgspec expected, in words: "a number > 1.0", "a whole number at [2]"."""
+    expected = message.partition(", got ")[0].removeprefix("Expected ").partition(" - at ")[0]
+    words = re.sub(r"`([^`]+)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), expected)
+    place = re.search(r"`\$([^`]+)`$", message)
+    return f"{words} at {place[1]}" if place else words
 
 
 def _hint(key: str, known: Iterable[str]) -> str:
