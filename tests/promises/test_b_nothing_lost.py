@@ -259,6 +259,14 @@ def test_an_exempt_request_that_is_refused_waits_for_its_scopes_before_it_is_sen
     assert sim.times(A) == [0.0, 2.5, 7.0, 15.5]
 
 
+def test_an_exempt_request_leaves_a_scope_alone_that_rampup_moves_and_nothing_holds() -> None:
+    # E21 C05: it is not held, so it would be sent again and again as fast as it is refused
+    request = trawl.Request(f"http://{A}/0", meta={"dont_throttle": True})
+    settings = {**SPACED, "THROTTLING_SCOPES": {A: {"delay": 2.0, "rampup": {"window": 20.0, "backoff_target": 9}}}}
+    sim = crawl(web_of(latency=0.5, handler=in_turn(429, 429)), [request], settings)
+    assert sim.times(A) == [0.0, 2.5, 5.0]
+
+
 class AnothersScope(ThrottlingManager):
     """Takes every 429 for a refusal of one scope, whatever the request is charged to."""
 

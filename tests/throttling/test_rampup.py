@@ -245,3 +245,17 @@ def test_c05_a_fall_stretches_the_delay_per_slot_as_it_does_the_delay() -> None:
         ramp.triggered(now)
     assert ramp.delay > before[0]
     assert ramp.delay_per_slot / before[1] == pytest.approx(ramp.delay / before[0])
+
+
+@pytest.mark.parametrize(("window", "max_delay", "longest"), [(10.0, 300.0, 300.0), (60.0, 2.0, 60.0)])
+def test_c05_however_often_it_falls_the_delay_stays_within_reason(
+    window: float, max_delay: float, longest: float
+) -> None:
+    config = {"rampup": {"window": window}, "backoff": {"max_delay": max_delay, "min_delay": 0.0}}
+    throttle = throttle_of(throttling_scopes={A: {**config, "concurrency": 2}})
+    scope = throttle.scope(A, 0.0)
+    for number in range(100):  # refused again and again, each time anew: requests that pass the scope by may do that
+        now = 0.01 * number
+        answer(throttle, entry_of(throttle, PAGE.replace(meta={"dont_throttle": True}), now), now, 429)
+    assert scope.delay == pytest.approx(longest)
+    assert scope.delay_per_slot <= 2 * longest

@@ -70,6 +70,7 @@ class Rampup:
         min_delay: The least delay, in seconds.
         window: Seconds.
         most: The concurrency that is never passed.
+        max_delay: No fall goes to a delay above this, in seconds: so few requests would find nothing out.
     """
 
     target: tuple[float, float] = (1.0, 1.0)
@@ -77,26 +78,32 @@ class Rampup:
     min_delay: float = 0.0
     window: float = 60.0
     most: float = MOST_SLOTS
+    max_delay: float = math.inf
 
 
-def rampup_of(config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, window: float) -> Rampup | None:
+def rampup_of(
+    config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, window: float, max_delay: float = math.inf
+) -> Rampup | None:
     """The policy that a scope's ``rampup`` makes; None where it is off (C01).
 
     Args:
         config: True, False, or the mapping.
         settings: For the target's default and the cap.
         window: The window of the scope's backoff: the default.
+        max_delay: The longest delay of the scope's backoff; a window may be longer.
     """
     if config is False:
         return None
     given: Mapping[str, Any] = {} if config is True else config
     target = given.get("backoff_target", settings.rampup_backoff_target)
+    length = given.get("window", window)
     return Rampup(
         target=check_target(target, "backoff_target"),
         delay_factor=given.get("delay_factor", 0.8),
         min_delay=given.get("min_delay", 0.0),
-        window=given.get("window", window),
+        window=length,
         most=float(settings.concurrent_requests) or MOST_SLOTS,
+        max_delay=max(length, max_delay),
     )
 
 
@@ -329,7 +336,8 @@ class Ramp:
             return
         self._falls += 1
         borne = self._borne()
-        lower = max(rate * _FALLS[min(self._falls, len(_FALLS)) - 1], min(rate, borne) * _FALLS[0])
+        least = min(rate, 1.0 / self.policy.max_delay)
+        lower = max(rate * _FALLS[min(self._falls, len(_FALLS)) - 1], min(rate, borne) * _FALLS[0], least)
         stretch = self.rate / lower if self.rate < math.inf else 1.0
         if self._falls == 1 or self._falls >= _IS_LOWER or self.refused is None:
             self.refused = rate if self.refused is None else max(rate, min(self.refused, borne))

@@ -207,6 +207,10 @@ class Scope:
             )
         )
 
+    def quiet_for(self, now: float) -> float:
+        """Seconds for which a request that passes it by, and was refused, is to leave it alone."""
+        return max(self.held_until - now, self.delay, self.delay_per_slot)
+
     def is_idle(self, now: float) -> bool:
         """Whether forgetting it would lose nothing that matters at ``now`` (policy's own state left out)."""
         return (

@@ -221,7 +221,7 @@ class Throttle:
         for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
             self._take_in_one(self.scope(id, now), signal, entry, outcome, now, step=None, charged=None, is_own=False)
         if outcome.is_trigger:
-            outcome.pause = max([0.0, *[self.scope(id, now).held_until - now for id in passed_by(entry, signals)]])
+            outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(entry, signals)]])
 
     def _take_in_one(
         self,
