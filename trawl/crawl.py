@@ -27,7 +27,7 @@ from trawl.engine.callbacks import culprits
 from trawl.engine.durable import Durable, open_durable
 from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds
-from trawl.frontier import Frontier, JobSettings, MemoryFrontier
+from trawl.frontier import Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import normalize_url
 from trawl.middleware import MiddlewareSettings, Outfit, open_outfit
 from trawl.observe import Stats
@@ -261,7 +261,6 @@ async def crawl_with(
     instance = make_spider(spider, spider_args, Crawler(settings, stats, spider))
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     guard = _guard(settings, instance, is_real=transport is None)
-    depth_first = settings.of(SchedulerSettings).depth_first
     dressing = _dressing(settings, instance, blocking, wall, stats)
     stored, archiving = _stored(settings, instance, blocking, wall, stats), _archiving(settings, blocking, wall)
     async with stored as (feeds, durable), dressing as outfit, archiving as archived:
@@ -278,7 +277,7 @@ async def crawl_with(
             transport=outfit.wire(wire),
             outfit=outfit,
             blocking=blocking,
-            frontier=durable.frontier if durable else frontier or MemoryFrontier(depth_first=depth_first),
+            frontier=durable.frontier if durable else frontier or await _frontier(settings),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
             sinks=[*([] if durable or feeds.is_empty else [feeds]), *sinks],
             collected=[] if collect else None,
@@ -292,6 +291,13 @@ async def crawl_with(
         )
         ended = await _alone(run_plan(plan))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
+
+
+async def _frontier(settings: Settings) -> Frontier:
+    """Where pending requests are kept that outlive no process."""
+    named = settings.of(JobSettings).frontier
+    depth_first = settings.of(SchedulerSettings).depth_first
+    return await named_frontier(named, settings) if named else MemoryFrontier(depth_first=depth_first)
 
 
 def _dressing(

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from trawl.errors import SettingsError
 from trawl.feeds.base import Format
 from trawl.feeds.format_csv import CsvTable
 from trawl.feeds.format_json import JsonArray
 from trawl.feeds.format_jsonl import JsonLines
 from trawl.feeds.format_xml import XmlTree
-from trawl.feeds.options import FeedOptions
+from trawl.feeds.options import PLUGINS, FeedOptions
+from trawl.plugins import load_plugin
 
 __all__ = ["make_format"]
 
 
 def make_format(options: FeedOptions) -> Format:
-    """The format of a feed."""
+    """The format of a feed; one of another package is made by what that declares, out of the options.
+
+    Raises:
+        SettingsError: Another package's can't be loaded or made.
+    """
     is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # escapes are right in every encoding that is let in
     arguments = options.arguments
     if options.format == "jsonl":
@@ -27,9 +35,20 @@ def make_format(options: FeedOptions) -> Format:
             indent=options.indent,
             encoding="utf-8" if options.encoding in (None, "utf-8-sig") else options.encoding,
         )
+    if options.format != "csv":
+        return _of_plugin(options)
     return CsvTable(
         columns=tuple(written for _, written in options.fields) if options.fields else None,
         encoding=options.encoding or "utf-8",
         has_header=arguments.get("include_headers_line", True),
         joint=arguments.get("join_multivalued"),
     )
+
+
+def _of_plugin(options: FeedOptions) -> Format:
+    make: Callable[[FeedOptions], Format] = load_plugin(PLUGINS, options.format)
+    try:
+        return make(options)
+    except TypeError as error:
+        what = f"feed {options.uri}: the format {options.format}"
+        raise SettingsError(f"{what} can't be made: {error}", "FEEDS") from error

@@ -21,6 +21,7 @@ from trawl.feeds.naming import BATCH_NAMES, filled, names_in
 from trawl.feeds.packing import PACKINGS
 from trawl.feeds.picking import Accepts, Picker, accepts_of
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
+from trawl.plugins import plugin_names
 
 __all__ = ["FORMATS", "STANDARD_OUTPUT", "TABLES", "FeedOptions", "feed_entry", "feed_options"]
 
@@ -45,6 +46,9 @@ FORMATS: Mapping[str, str] = {
 TABLES = frozenset({"sqlite", "parquet"})
 """The formats that are no text: written by a library, not byte by byte."""
 
+PLUGINS = "trawl.feeds"
+"""The group of entry points of further formats."""
+
 _KNOWN = "jsonl, json, csv, xml, sqlite, parquet"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
@@ -56,7 +60,7 @@ class FeedOptions:
 
     Attributes:
         uri: The path as the user gave it, with the spider's name and the time put in; ``-`` is standard output.
-        format: ``jsonl``, ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``.
+        format: ``jsonl``, ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``, or one of another package.
         packing: How it is compressed: ``gz``, ``zst`` or not at all ("").
         overwrite: Whether an existing file is written anew, not continued.
         encoding: The name of the character encoding; None is UTF-8, but ASCII with escapes for JSON.
@@ -220,9 +224,12 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
         if not name:
             raise FeedError(f"feed {path}: its ending says no format; write {path}:FORMAT with one of {_KNOWN}", path)
     known = FORMATS.get(name.lower())
+    others = [] if known else plugin_names(PLUGINS)
+    if name.lower() in others:
+        known = name.lower()
     if known is None:
-        close = get_close_matches(name.lower(), FORMATS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {_KNOWN}"
+        close = get_close_matches(name.lower(), [*FORMATS, *others], n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join([_KNOWN, *others])}"
         raise FeedError(f"feed {path}: there is no format {name!r}; {hint}", path)
     if path == STANDARD_OUTPUT and known in TABLES:
         raise FeedError(f"feed -: {known} can't be written to standard output", path)

@@ -11,6 +11,7 @@ from trawl.frontier.base import (
     Scopes,
     SortKey,
 )
+from trawl.frontier.choosing import named_frontier
 from trawl.frontier.memory import MemoryFrontier
 from trawl.frontier.sections import Section
 from trawl.frontier.settings import JobSettings
@@ -28,4 +29,5 @@ __all__ = [
     "Scopes",
     "Section",
     "SortKey",
+    "named_frontier",
 ]

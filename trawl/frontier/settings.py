@@ -6,6 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from trawl.errors import SettingsError
+
 __all__ = ["JobSettings"]
 
 
@@ -21,3 +23,15 @@ class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             "statistics. `--job` sets it. Empty: all of that stays in memory and ends with the process.",
         ),
     ] = ""
+    frontier: Annotated[
+        object,
+        Meta(
+            description="Makes the frontier that keeps pending requests, in place of the one in memory: a function of "
+            "the crawl's settings that gives one (async or not), its import path, or the name that an installed "
+            "package gives it. A job has its own.",
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        if self.frontier and self.job_dir:
+            raise SettingsError("FRONTIER and JOB_DIR exclude each other: a job has its own frontier", "FRONTIER")

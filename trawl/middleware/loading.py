@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from trawl.errors import NotConfigured, SettingsError
 from trawl.http import Fetch, Middleware
 from trawl.middleware.scrapy_style import adapted, is_scrapy_style
+from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
 
 __all__ = ["Named", "function", "instance", "made", "named", "ordered"]
@@ -16,6 +17,7 @@ __all__ = ["Named", "function", "instance", "made", "named", "ordered"]
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 SETTING = "DOWNLOADER_MIDDLEWARES"
+PLUGINS = "trawl.middleware"
 _OURS = "trawl.middleware."
 _SCRAPYS = "scrapy.downloadermiddlewares."
 
@@ -66,8 +68,11 @@ def ordered(
         name = known.get(entry) if isinstance(entry, str) else None
         if name is not None:
             orders[name] = order
+        elif isinstance(entry, str) and "." not in entry and entry in plugin_names(PLUGINS):
+            if order is not None:
+                own.append((entry, load_plugin(PLUGINS, entry), order))
         elif isinstance(entry, str) and (entry.startswith(_SCRAPYS) or "." not in entry):
-            _check_elsewhere(entry, sorted(set(known.values())))
+            _check_elsewhere(entry, [*sorted(set(known.values())), *plugin_names(PLUGINS)])
         elif order is not None:
             own.append((named(entry), entry, order))
     return orders, own

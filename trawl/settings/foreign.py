@@ -46,7 +46,7 @@ FOREIGN: Mapping[str, str] = {
     ),
     "BOT_NAME": "there are no projects; USER_AGENT says who crawls",
     "CLOSESPIDER_PAGECOUNT_NO_ITEM": "use CLOSESPIDER_TIMEOUT_NO_ITEM",
-    "COMMANDS_MODULE": "commands are found by their entry points",
+    "COMMANDS_MODULE": "commands are found by their entry points (trawl.commands)",
     "CONCURRENT_ITEMS": "CONCURRENT_CALLBACKS bounds how many callbacks, with their items, are under way",
     "DEFAULT_DROPITEM_LOG_LEVEL": "dropped items are logged as INFO",
     "DEFAULT_ITEM_CLASS": "it was of use to Scrapy's shell only",
