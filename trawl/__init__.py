@@ -95,6 +95,7 @@ _PARTS = frozenset(
         "items",
         "linkextractors",
         "links",
+        "loader",
         "middleware",
         "pipelines",
         "selector",

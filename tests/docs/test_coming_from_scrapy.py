@@ -31,7 +31,7 @@ def test_a_key_of_meta_that_means_nothing_is_not(key: str) -> None:
     assert f'"{key}"' not in SOURCE
 
 
-@pytest.mark.parametrize("name", ["spiders", "linkextractors", "http", "exceptions", "selector", "items"])
+@pytest.mark.parametrize("name", ["spiders", "linkextractors", "http", "exceptions", "selector", "items", "loader"])
 def test_a_module_is_where_the_changed_import_line_looks_for_it(name: str) -> None:
     assert getattr(trawl, name) is import_module(f"trawl.{name}")
 
