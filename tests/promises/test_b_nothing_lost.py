@@ -90,6 +90,19 @@ def only(status: int, path: str = "/bad") -> Callable[[trawl.Request], Simulated
     return lambda request: SimulatedResponse(status if request.url.endswith(path) else 200)
 
 
+@pytest.mark.parametrize(("before", "tries"), [((), 3), ((429,), 4), ((429, 429, 429), 6)])
+def test_what_fails_after_429s_has_all_its_retries_left(before: tuple[int, ...], tries: int) -> None:
+    # B20: a 429 is not taken for the first failure of a page that turns out to be bad
+    statuses = iter(before)
+
+    def handler(request: trawl.Request) -> SimulatedResponse:
+        return SimulatedResponse(next(statuses, 503) if request.url.endswith("bad") else 200)
+
+    sim = simulate(Growing, web_of(handler=handler), SPACED)
+    assert len(sends_of(sim, "/bad")) == tries
+    assert sends_of(sim, "/30")
+
+
 @pytest.mark.parametrize("status", [502, 503, 504, 520, 521, 523])
 def test_one_bad_page_on_a_healthy_host_ends_after_its_retries(status: int) -> None:
     sim = simulate(Growing, web_of(latency=0.1, handler=only(status)), SPACED)

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from trawl.throttling.sent import Sent
     from trawl.throttling.signals import Signal
 
-__all__ = ["REFUSED_AT", "judge", "passed_by"]
+__all__ = ["BAD_PAGE", "REFUSED_AT", "UNCOUNTED", "judge", "passed_by"]
 
 REFUSED_AT = "throttling_refused_at"
 """Meta key: when this request was refused last, in epoch seconds; it goes with the request when that is sent again."""
 
 BAD_PAGE = "throttling_bad_page"
 """Meta key: it was refused on a scope that answered others well before and since."""
+
+UNCOUNTED = "throttling_uncounted"
+"""Meta key: it failed before, not with an excuse of its own, and that was not counted for want of a good answer."""
 
 TOO_MANY_REQUESTS = 429
 _KEPT = range(200, 400)
@@ -100,15 +103,17 @@ def _said(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> boo
 def _counts(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy], refused_at: float | None) -> bool:
     if isinstance(outcome.error, ConnectFailed | ConnectTimeout) and not any(each.has_answered for each in policies):
         return True
-    if refused_at is None:
-        return False
     is_known = bool(entry.request.meta_get(BAD_PAGE))
-    if all(policy.good_at > refused_at for policy in policies):
+    if refused_at is not None and all(policy.good_at > refused_at for policy in policies):
         if not is_known:
             _note(entry, outcome, BAD_PAGE, True)
-            _note(entry, outcome, "retry_times", entry.request.meta_get("retry_times", 0) + 1)  # its first refusal
+            if entry.request.meta_get(UNCOUNTED):  # its first failure; a 429 before it stays excused
+                _note(entry, outcome, "retry_times", entry.request.meta_get("retry_times", 0) + 1)
         return True
-    return is_known and not any(policy.is_in_doubt for policy in policies)
+    if is_known and not any(policy.is_in_doubt for policy in policies):
+        return True
+    _note(entry, outcome, UNCOUNTED, True)
+    return False
 
 
 def _note(entry: Sent, outcome: Outcome, key: str, value: object) -> None:
