@@ -10,7 +10,7 @@ from trawl.feeds.format_csv import CsvTable
 from trawl.feeds.format_json import JsonArray
 from trawl.feeds.format_jsonl import JsonLines
 from trawl.feeds.format_xml import XmlTree
-from trawl.feeds.options import PLUGINS, FeedOptions
+from trawl.feeds.options import FORMATS, PLUGINS, FeedOptions
 from trawl.plugins import load_plugin
 
 __all__ = ["make_format"]
@@ -35,7 +35,7 @@ def make_format(options: FeedOptions) -> Format:
             indent=options.indent,
             encoding="utf-8" if options.encoding in (None, "utf-8-sig") else options.encoding,
         )
-    if options.format != "csv":
+    if options.format not in FORMATS:
         return _of_plugin(options)
     return CsvTable(
         columns=tuple(written for _, written in options.fields) if options.fields else None,
