@@ -231,6 +231,22 @@ class Later(trawl.Spider):
         yield {"url": response.url}
 
 
+@pytest.mark.parametrize(
+    "scopes",
+    [
+        {A: {"quota": 3, "window": 86_400.0}},  # its own quota is spent
+        {"api": {"quota": 3, "window": 86_400.0}},  # or that of another scope, while it is open itself
+    ],
+)
+def test_patience_does_not_run_while_a_quota_keeps_everyone_from_asking(scopes: dict[str, Any]) -> None:
+    requests = [trawl.Request(url, meta={"throttling_scopes": {A, "api"}}) for url in pages(8)]
+    web = web_of(latency=0.1, handler=in_turn(200, 200, 503))
+    sim = crawl(web, requests, {**SPACED, "THROTTLING_SCOPES": scopes})
+    assert len(sim.items) == 8
+    assert "refused" not in sim.stats
+    assert [send.time // 86_400.0 for send in sim.sends] == [0] * 3 + [1] * 3 + [2] * 3
+
+
 def test_a_later_request_starts_afresh() -> None:
     web = web_of(A, latency=0.1, outages=[(0.0, 1200.0)])
     web.add_host(B)

@@ -238,6 +238,21 @@ class ScopePolicy:
             due = min(due, self.ramp.due_at)
         return due
 
+    def is_beyond_hope(self, scope: Scope, now: float) -> bool:
+        """Whether it gave no good answer for so long that it is given up (B20).
+
+        What was not asked can't answer: if nothing was sent for half of that time though requests were pending, and it
+        is not backing off that kept them, but another scope or a spent quota, patience starts over.
+        """
+        patience = self.kind.give_up_after
+        if self.trouble_since + patience > now:
+            return False
+        is_unasked = scope.lanes and not scope.in_flight and scope.last_sent <= self.triggered_at <= now - patience / 2
+        if is_unasked and scope.reason(now).limit in ("", "quota"):
+            self.trouble_since = now
+            return False
+        return True
+
     def settle(self, scope: Scope, now: float) -> bool:
         """Let every window that is over at ``now`` take effect; whether a limit moved. Giving up is not done here."""
         is_touched = False

@@ -280,7 +280,7 @@ class Throttle:
             if scope is None or scope.policy.armed != at:
                 continue
             scope.policy.armed = math.inf
-            if scope.policy.trouble_since + scope.policy.kind.give_up_after <= now:
+            if scope.policy.is_beyond_hope(scope, now):
                 self._give_up(scope, now)
                 has_moved = True
             elif scope.policy.settle(scope, now):
