@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import ROWS, STARTED_UTC, opened, write_all
 from tests.feeds.test_outbox import Mortal, run_until_killed
-from trawl.blocking import InlineBlocking
+from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import FeedMapping, FeedsSettings, open_feeds
 
@@ -95,6 +95,13 @@ async def test_a_report_counts_all_batches(tmp_path: Path, autojump_clock: MockC
     feeds = await opened(tmp_path / "%(batch)d.json", batch_item_count=2)
     await write_all(feeds, numbers(5))
     assert [report.records for report in feeds.reports] == [5]
+
+
+async def test_batches_are_written_from_threads(tmp_path: Path) -> None:
+    settings = FeedsSettings(feeds={str(tmp_path / "%(batch_time)s-%(batch)d.json"): {"batch_item_count": 1}})
+    feeds = await open_feeds(settings, ThreadBlocking(), spider_name="x", started_utc=STARTED_UTC)
+    await write_all(feeds, numbers(3))
+    assert len(contents(tmp_path)) == 3
 
 
 @pytest.mark.parametrize("name", ["json", "csv"])

@@ -52,6 +52,7 @@ class BatchedFeed:
         self._options = options
         self._make = make
         self._picker = options.picker
+        self._started_utc = started_utc
         self._clock_utc = started_utc - timedelta(seconds=trio.current_time())
         self._number = 0  # of the newest batch
         self._items = 0  # in the newest batch
@@ -203,17 +204,17 @@ class BatchedFeed:
         """The next batch is a file of its own, whatever of it an earlier process has left."""
         self._number += 1
         self._items = self._bytes = 0
-        is_first = not self._feeds
+        is_first = not self._feeds  # and then this runs in a thread, where there is no run clock
+        now_utc = self._started_utc if is_first else self._clock_utc + timedelta(seconds=trio.current_time())
         overwrite = self._options.overwrite or not is_first
-        changes: dict[str, Any] = {"uri": self._path(self._number), "overwrite": overwrite, "accepts": None}
+        changes: dict[str, Any] = {"uri": self._path(self._number, now_utc), "overwrite": overwrite, "accepts": None}
         options = attrs.evolve(self._options, **changes, batch_items=0, batch_bytes=0, item_classes=())
         if self._feeds and options.uri == self._uri:
             raise FeedError(f"feed {self.uri}: two batches would go to {options.uri}", self.uri)
         self._uri: str = options.uri
         self._feeds.append(self._make(options))
 
-    def _path(self, number: int) -> str:
-        now_utc = self._clock_utc + timedelta(seconds=trio.current_time())
+    def _path(self, number: int, now_utc: datetime) -> str:
         return filled(self._options.uri, batch=number, batch_time_utc=now_utc)
 
     def _first_free(self) -> int:
@@ -221,7 +222,7 @@ class BatchedFeed:
         is_free = self._options.overwrite or self._options.is_remote or not is_numbered(self._options.uri)
         number = at = 1
         while not is_free and at < number + GAP:
-            if Path(attrs.evolve(self._options, uri=self._path(at)).place).exists():
+            if Path(attrs.evolve(self._options, uri=self._path(at, self._started_utc)).place).exists():
                 number = at + 1
             at += 1
         return number
