@@ -124,7 +124,10 @@ class Page:
 
     def _toml(self, block: Block) -> None:
         if "[tool.trawl" in block.text:
-            valid("pyproject.toml", tomllib.loads(block.text)["tool"]["trawl"])
+            table = tomllib.loads(block.text)["tool"]["trawl"]
+            own = table.pop("own", {})
+            load(Layer("pyproject.toml", own, own=own))
+            valid("pyproject.toml", table)
         else:
             path = self._folder / "web.toml"
             path.write_text(block.text, "utf-8")

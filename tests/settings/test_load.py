@@ -53,7 +53,11 @@ def test_stronger_sources_win_in_the_promised_order(tmp_path: Path) -> None:
             Layer("custom_settings", {"log_file": "x"}),
             "unknown setting log_file (in custom_settings); did you mean LOG_FILE?",
         ),
-        (Layer("custom_settings", {"XYZZY": 1}), "unknown setting XYZZY (in custom_settings)"),
+        (
+            Layer("custom_settings", {"XYZZY": 1}),
+            "unknown setting XYZZY (in custom_settings);"
+            " one of your own is declared in own_settings of the spider, or in [tool.trawl.own]",
+        ),
         (assignments(["SHUTDOWN_TIMEOUT=x"]), "SHUTDOWN_TIMEOUT must be a number, at least 0, not 'x' (in -s)"),
         (
             of_environment({"TRAWL_SHUTDOWN_TIMEOUT": "-1"}),

@@ -88,6 +88,11 @@ def print_all(settings: Settings, console: Console) -> None:
             "" if source == DEFAULT else source,
         )
         table.add_row(*(Text(cell, style=style) for cell in cells))
+    if settings.own:
+        table.add_row(Text("Your own", style="bold"))
+    for name, value in settings.own.items():
+        source = settings.source(name)
+        table.add_row(name, clipped(spelled(value), _VALUE_CHARACTERS), "", "" if source == DEFAULT else source)
     console.print(table)
 
 

@@ -19,6 +19,7 @@ import msgspec
 from trawl.errors import SettingsError
 from trawl.settings.check import checked, nearest
 from trawl.settings.foreign import translated, why_ignored
+from trawl.settings.own import HOW_TO_DECLARE, declared
 from trawl.settings.sections import SECTIONS, Definition, known
 from trawl.settings.text import from_text
 from trawl.settings.values import Settings
@@ -39,12 +40,14 @@ class Layer:
         values: Upper-case names to values.
         is_text: Whether the values are texts that are to be read as JSON where they can be.
         prefix: What the source writes before each name (``"TRAWL_"`` in the environment).
+        own: Settings of the user's own that it declares, with their defaults.
     """
 
     source: str
     values: Mapping[str, object]
     is_text: bool = False
     prefix: str = ""
+    own: object = attrs.field(factory=dict)
 
     def place(self, name: str) -> str:
         """Where this source gives ``name``, for messages."""
@@ -60,15 +63,17 @@ def load(*layers: Layer) -> Settings:
     Raises:
         SettingsError: A name is unknown, or a value does not fit; one line that names the entry and its source.
     """
+    own = declared((f"own_settings ({layer.source})", layer.own) for layer in layers)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for layer in layers:
         for name, value in translated(layer.values).items():
-            definition = _definition(name, layer)
+            definition = _definition(name, layer, own)
             if definition is not None:
                 values[name] = _value(value, definition, layer)
                 sources[name] = layer.place(name)
-    return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources)
+    extra = {name: values.get(name, definition.default) for name, definition in own.items()}
+    return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources, extra)
 
 
 def ambient(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Layer, ...]:
@@ -85,7 +90,10 @@ def ambient(directory: Path | None = None, environ: Mapping[str, str] | None = N
 
 
 def of_project(directory: Path) -> Layer:
-    """``[tool.trawl]`` of the nearest pyproject.toml in ``directory`` or above it; empty if there is none."""
+    """``[tool.trawl]`` of the nearest pyproject.toml in ``directory`` or above it; empty if there is none.
+
+    Its table ``own`` declares settings of the project's own.
+    """
     for folder in (directory, *directory.parents):
         path = folder / "pyproject.toml"
         if path.is_file():
@@ -95,7 +103,8 @@ def of_project(directory: Path) -> Layer:
                 raise SettingsError(f"{path} can't be read: {error}") from error
             if not isinstance(table, dict):
                 raise SettingsError(f"{path}: tool.trawl must be a table")
-            return Layer(str(path), table)
+            values = {name: value for name, value in table.items() if name != "own"}
+            return Layer(str(path), values, own=table.get("own", {}))
     return Layer("pyproject.toml", {})
 
 
@@ -121,7 +130,8 @@ def of_spider(spider: object) -> Layer:
         custom = CustomSettings()
         kind.update_settings(custom)
     user_agent = getattr(spider, "user_agent", None)
-    return Layer("custom_settings", custom if user_agent is None else {"USER_AGENT": user_agent, **custom})
+    values = custom if user_agent is None else {"USER_AGENT": user_agent, **custom}
+    return Layer("custom_settings", values, own=getattr(spider, "own_settings", None) or {})
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
@@ -139,16 +149,18 @@ def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
     return Layer(source, values, is_text=True)
 
 
-def _definition(name: object, layer: Layer) -> Definition | None:
+def _definition(name: object, layer: Layer, own: Mapping[str, Definition]) -> Definition | None:
     """The definition of ``name``; None where it is passed over."""
+    if isinstance(name, str) and name in own:
+        return own[name]
     if isinstance(name, str) and name in known():
         return known()[name]
     if isinstance(name, str) and (reason := why_ignored(name)):
         logger.warning("%s (in %s) is Scrapy's and has no effect: %s", name, layer.place(name), reason)
         return None
     written = f"{layer.prefix}{name}"
-    close = nearest(str(name), known())
-    hint = f"; did you mean {layer.prefix}{close}?" if close else ""
+    close = nearest(str(name), [*known(), *own])
+    hint = f"; did you mean {layer.prefix}{close}?" if close else f"; {HOW_TO_DECLARE}"
     raise SettingsError(f"unknown setting {written} (in {layer.source}){hint}", str(name))
 
 

@@ -25,9 +25,14 @@ class Settings(Mapping[str, Any]):
     convert what is there; a name that is not a setting gives their default.
     """
 
-    __slots__ = ("_sections", "_sources", "_values")
+    __slots__ = ("_own", "_sections", "_sources", "_values")
 
-    def __init__(self, sections: Mapping[type[msgspec.Struct], msgspec.Struct], sources: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        sections: Mapping[type[msgspec.Struct], msgspec.Struct],
+        sources: Mapping[str, str],
+        own: Mapping[str, Any] | None = None,
+    ) -> None:
         self._sections = dict(sections)
         self._sources = dict(sources)
         self._values = {
@@ -35,6 +40,8 @@ class Settings(Mapping[str, Any]):
             for kind, section in sections.items()
             for field in msgspec.structs.fields(kind)
         }
+        self._own: Mapping[str, Any] = dict(own or {})
+        self._values.update(self._own)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -54,6 +61,11 @@ class Settings(Mapping[str, Any]):
         section = self._sections[kind]
         assert isinstance(section, kind)
         return section
+
+    @property
+    def own(self) -> Mapping[str, Any]:
+        """The settings that the project or the spider has declared."""
+        return self._own
 
     def source(self, name: str) -> str:
         """Where the value of ``name`` came from: ``"default"``, ``"custom_settings"``, ``"-s"``, ...

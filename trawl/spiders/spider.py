@@ -32,6 +32,8 @@ class Spider(Generic[ItemT]):
         allowed_domains: Requests to other domains (and not below one of these) are dropped and counted as offsite;
             empty means no limit. Requests from :meth:`start` are always let through.
         custom_settings: Settings of this spider; weaker than the command line's, stronger than all others.
+        own_settings: Settings of the spider's own, with their defaults: ``self.settings`` has them, and whatever sets
+            settings may set them.
         handle_httpstatus_list: Statuses outside 2xx that go to the callback in place of the errback.
         download_delay: Seconds, stronger than any ``DOWNLOAD_DELAY``; None leaves the setting.
         crawler: The crawl under Scrapy's name, for its settings and statistics; there after ``__init__``.
@@ -48,6 +50,7 @@ class Spider(Generic[ItemT]):
     start_urls: Iterable[str] = ()
     allowed_domains: Iterable[str] = ()
     custom_settings: ClassVar[Mapping[str, Any] | None] = None
+    own_settings: ClassVar[Mapping[str, Any]] = {}
     handle_httpstatus_list: Iterable[int] = ()
     download_delay: float | None = None
     crawler: Crawler

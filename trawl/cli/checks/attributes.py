@@ -41,21 +41,21 @@ def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[Fin
 def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
     attribute = "update_settings" if source.is_own("update_settings") else "custom_settings"
     try:
-        values = of_spider(spider).values
+        given = of_spider(spider)
     except Exception as error:  # update_settings() is the user's own
         yield Finding(*source.place(attribute), f"{attribute}: {error}")
         return
     wrong = 0
-    for name, value in values.items():
+    for name, value in given.values.items():
         try:
-            load(Layer(attribute, {name: value}))
+            load(Layer(attribute, {name: value}, own=given.own))
         except UsageError as error:
             wrong += 1
             yield Finding(*source.place(attribute, name), str(error))
     if wrong:
         return
     try:
-        load(Layer(attribute, values))
+        load(Layer(attribute, given.values, own=given.own))
     except UsageError as error:
         yield Finding(*source.place(attribute), str(error))
 
