@@ -253,8 +253,11 @@ async def test_a_database_that_another_program_holds_is_an_error_and_not_a_wait(
 
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
-    """A directory whose permissions count, for root too: what runs in it runs as nobody."""
-    with tempfile.TemporaryDirectory() as name:
+    """A directory whose permissions count, for root too: what runs in it runs as nobody.
+
+    It is below ``/var/tmp``, which everybody can reach; the folder of temporary files may be root's alone.
+    """
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         directory = Path(name)
         directory.chmod(0o777)
         is_root = os.geteuid() == 0
@@ -263,10 +266,10 @@ def unprivileged() -> Iterator[Path]:
         try:
             yield directory / "job"
         finally:
-            if (directory / "job").exists():
-                (directory / "job").chmod(0o777)
             if is_root:
                 os.seteuid(0)
+            for folder in (directory / "job").rglob(""):
+                folder.chmod(0o777)
 
 
 async def test_a_job_that_can_not_be_written_is_an_error(unprivileged: Path) -> None:
