@@ -19,6 +19,9 @@ loop runs, while a spider is loaded, say. The handlers stay until the crawl has 
 The first process of a container has no default actions for signals (signal(7)): without a handler SIGTERM does nothing
 there. So these handlers are in place before the spider is loaded. SIGHUP is left alone where it is ignored: that is
 what nohup(1) does.
+
+Scrapy keeps the names of its own signals in a module that is called so. They are here too, for
+``crawler.signals.connect``: ``signals.spider_opened``.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ import trio
 
 from trawl.engine import Crawl
 
-__all__ = ["DEAF", "Signals", "heed_signals"]
+__all__ = ["DEAF", "SCRAPYS", "Signals", "heed_signals"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -42,6 +45,24 @@ DEAF = 1.0
 """Seconds after which a loop that has not heard a signal is taken for deaf."""
 
 _HANGUP: int = getattr(signal, "SIGHUP", -1)  # Windows has none
+
+
+SCRAPYS: frozenset[str] = frozenset(
+    (
+        *("engine_started", "engine_stopped", "scheduler_empty", "spider_opened", "spider_idle", "spider_closed"),
+        *("spider_error", "request_scheduled", "request_dropped", "request_reached_downloader"),
+        *("request_left_downloader", "response_received", "response_downloaded", "headers_received"),
+        *("bytes_received", "item_scraped", "item_dropped", "item_error", "feed_slot_closed"),
+        *("feed_exporter_closed", "memusage_warning_reached"),
+    )
+)
+"""The names of Scrapy's signals, each of which is an attribute of this module: its name."""
+
+
+def __getattr__(name: str) -> str:
+    if name in SCRAPYS:
+        return name
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Signals:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import pytest
 
 import trawl
+from trawl import signals
 from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.observe import Stats
@@ -62,12 +63,74 @@ def test_its_engine_ends_the_crawl_and_fetches() -> None:
     assert (sim.items, sim.reason) == ([{"got": [200, 200]}], "enough")
 
 
-def test_before_the_crawl_runs_there_is_no_engine_and_there_never_are_signals() -> None:
+def test_before_the_crawl_runs_there_is_no_engine() -> None:
     crawler = Crawler({}, Stats(), Plain)
     with pytest.raises(RuntimeError, match="not running yet"):
         crawler.engine.close_spider(None)
-    with pytest.raises(UsageError, match=r"write closed\(reason\) in the spider"):
-        crawler.signals.connect(print, signal=object())
+
+
+@pytest.mark.parametrize("signal", [object(), None, signals.item_scraped])
+def test_a_signal_that_is_not_sent_is_refused_with_what_takes_its_place(signal: object) -> None:
+    with pytest.raises(UsageError, match=r"a watcher \(WATCHERS\) reads crawl\.events"):
+        Crawler({}, Stats(), Plain).signals.connect(print, signal=signal)
+
+
+class Connected:
+    """As the template of Scrapy's projects has it, with an end."""
+
+    def __init__(self, told: list[Any]) -> None:
+        self.told = told
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Any:
+        made = cls(crawler.spider.told)
+        assert crawler.engine is crawler.spider.crawler.engine
+        crawler.signals.connect(made.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(made.spider_closed, signal=signals.spider_closed)
+        crawler.signals.connect(made.failing, signals.spider_opened)
+        return made
+
+    def spider_opened(self, spider: Any) -> None:
+        self.told.append(("opened", spider.name))
+
+    async def spider_closed(self, reason: str, **others: Any) -> None:
+        self.told.append(("closed", reason, sorted(others)))
+
+    def failing(self) -> None:
+        raise ValueError("not this one")
+
+    def process_request(self, request: Request) -> None:
+        self.told.append(request.url)
+
+    def process_item(self, item: Any) -> Any:
+        return item
+
+
+@pytest.mark.parametrize("setting", ["DOWNLOADER_MIDDLEWARES", "ITEM_PIPELINES"])
+def test_middleware_and_pipelines_hear_that_the_spider_is_opened_and_closed(
+    setting: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Telling(Plain):
+        told: list[Any] = []
+        custom_settings = {setting: {Connected: 543}}
+
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Any:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(spider.heard, signal=signals.spider_closed)
+            return spider
+
+        def heard(self, spider: Any) -> None:
+            self.told.append(spider is self)
+
+        def closed(self, reason: str) -> None:
+            self.told.append("end")
+
+    assert simulate(Telling, WEB).reason == "finished"
+    told = Telling.told
+    assert told[0] == ("opened", Telling.name)
+    assert told[-3:] == [True, ("closed", "finished", ["spider"]), "end"]
+    assert "what is connected to spider_opened failed" in caplog.text
 
 
 def test_a_spider_writes_its_settings_itself() -> None:

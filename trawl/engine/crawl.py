@@ -21,6 +21,7 @@ from trawl.middleware import Session, Sessions
 from trawl.observe import Stats
 from trawl.scheduler import Chooser
 from trawl.spiders import Spider
+from trawl.spiders.crawler import CrawlerEngine, CrawlerSignals
 from trawl.throttling import AddressOf, Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import normal_id
 
@@ -116,6 +117,16 @@ class Crawl:
         self._direct = direct
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
         self._sessions.bind(self, self.throttling.set)
+
+    @property
+    def engine(self) -> CrawlerEngine:
+        """What Scrapy's middleware and pipelines ask of ``crawler.engine``."""
+        return self.spider.crawler.engine
+
+    @property
+    def signals(self) -> CrawlerSignals:
+        """What they connect to in ``from_crawler``: ``spider_opened`` and ``spider_closed``."""
+        return self.spider.crawler.signals
 
     @property
     def elapsed(self) -> float:

@@ -100,6 +100,7 @@ async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
         try:
             async with parts.processor.opened(plan.spider):
                 with parts.crawl.cancel_scope:
+                    await _signal(plan.spider, "spider_opened")
                     await _crawl(plan, parts)
                     parts.state.end("start_error" if parts.reading.has_failed else "finished")
         finally:
@@ -176,7 +177,13 @@ def _keep_last_word(parts: Parts, reason: str) -> None:
             logger.exception("what was learned since it was last kept is lost")
 
 
+async def _signal(spider: Spider, name: str, **given: object) -> None:
+    if (crawler := getattr(spider, "crawler", None)) is not None:
+        await crawler.signals.send(name, spider=spider, **given)
+
+
 async def _closed(spider: Spider, reason: str) -> None:
+    await _signal(spider, "spider_closed", reason=reason)
     result = spider.closed(reason)
     if inspect.isawaitable(result):
         await result
