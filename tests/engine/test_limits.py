@@ -217,6 +217,40 @@ def test_with_a_job_pages_are_delivered_whole_and_the_next_run_goes_on(tmp_path:
     assert new == [9, 9, 6, 90 - 24]  # ten items are three pages and a third
 
 
+def test_with_a_job_a_page_that_alone_has_too_many_items_is_cut_off_and_waits_c4(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[int] = []
+
+    class Long(trawl.Spider):
+        name = "long"
+        start_urls: tuple[str, ...] = ("http://a.example/",)
+        most = 2000
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            for number in range(self.most):
+                asked.append(number)
+                yield {"number": number}
+
+    async def run(most: int, arguments: Mapping[str, object]) -> trawl.CrawlResult:
+        stored = {"JOB_DIR": str(tmp_path / "job"), "FEEDS": {str(feed): {"format": "jsonl"}}}
+        values = load(Layer("test", {**FREE, **stored, "CLOSESPIDER_ITEMCOUNT": most}))
+        transport = site(1).transport()
+        return await crawl_with(
+            Long, values, transport=transport, blocking=InlineBlocking(), seed=0, spider_args=arguments
+        )
+
+    feed = tmp_path / "out.jsonl"
+    assert trio.run(run, 3, {}, clock=MockClock(autojump_threshold=0)).reason == "closespider_itemcount"
+    assert asked == [0, 1, 2, 3]  # one too many ends it: there might be no end
+    assert feed.read_text("utf-8") == ""
+    assert "http://a.example/ gives more items than the 3 of CLOSESPIDER_ITEMCOUNT" in caplog.text
+    caplog.clear()
+    assert trio.run(run, 4, {"most": 4}, clock=MockClock(autojump_threshold=0)).reason == "closespider_itemcount"
+    assert feed.read_text("utf-8").count("\n") == 4
+    assert "gives more items" not in caplog.text
+
+
 def test_so_many_failed_callbacks_end_the_crawl() -> None:
     class Fails(Follows):
         def parse(self, response: Response, **kwargs: Any) -> Any:

@@ -140,8 +140,11 @@ class Holding:
         finished = await holder.outlet.put(item)
         if finished is None:
             return None
-        if limit is not None and self._lease is None:  # no acknowledgement will ask for them
-            limit.take()
+        if limit is not None:
+            if self._lease is None:  # no acknowledgement will ask for them
+                limit.take()
+            else:
+                limit.check_page(self._count + 1, self._lease.request.url)
         self._hold(finished)
         if self._is_full:
             await self._spill()

@@ -5,13 +5,15 @@ before they are sent: no more requests are in flight than pages are missing, and
 gives its place back. If it turns out to be a redirect, or is to be tried again, the page is given back. Items are
 counted between the pipelines and the feeds, in the step that lets them through; a callback that comes with one item
 too many is cut off, and its page goes back to the frontier, so that a crawl that goes on later lacks nothing. With a
-job, where items wait for the end of their page, they are counted then, all or none.
+job, where items wait for the end of their page, they are counted then, all or none; a page that alone has more than may
+be delivered is cut off before its end.
 
 Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's name.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 
@@ -29,6 +31,8 @@ from trawl.throttling.pages import Pages
 
 __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
 
 class Full(CloseSpider):
     """No further item is let through: who gives one is cut off, and its page given back."""
@@ -45,10 +49,11 @@ class ItemLimit:
         latest_at: The instant of the latest item on the run clock, in seconds; ``-inf`` before the first.
     """
 
-    __slots__ = ("_left", "_state", "latest_at")
+    __slots__ = ("_left", "_most", "_state", "latest_at")
 
     def __init__(self, most: float, state: State) -> None:
         self._left = most
+        self._most = most
         self._state = state
         self.latest_at: float = -math.inf
 
@@ -69,6 +74,23 @@ class ItemLimit:
         """
         self.check()
         self._take(1)
+
+    def check_page(self, count: int, url: str) -> None:
+        """Cut off a page that has given ``count`` items which wait for its end: more than may be delivered.
+
+        Raises:
+            Full: It has. A callback without an end would not come to one otherwise.
+        """
+        if count <= self._left:
+            return
+        if count > self._most:
+            logger.warning(
+                "%s gives more items than the %d of CLOSESPIDER_ITEMCOUNT, and a job delivers pages whole: it waits "
+                "for a run with a higher limit",
+                url,
+                self._most,
+            )
+        raise Full("closespider_itemcount")
 
     def take_all(self, count: int) -> bool:
         """Let all items of a page through, or none: then there are too many, and the crawl ends."""
