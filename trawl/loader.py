@@ -11,8 +11,8 @@ from trawl.selectors import Selector
 
 try:
     import itemloaders
-except ImportError as error:
-    raise UsageError("trawl.loader needs the extra loaders: trawl-crawler[loaders]") from error
+except ImportError as _missing:
+    raise UsageError("trawl.loader needs the extra loaders: trawl-crawler[loaders]") from _missing
 
 __all__ = ["ItemLoader"]
 
