@@ -20,6 +20,7 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
 from trawl.frontier.job import Job, open_job
+from trawl.frontier.looking import export_pending, look_at
 from trawl.frontier.schema import SCHEMA_VERSION
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request
@@ -291,6 +292,16 @@ async def test_a_directory_that_can_not_be_made_is_an_error(unprivileged: Path) 
         await open_job(unprivileged / "sub", InlineBlocking())
     with pytest.raises(JobError, match=f"^job {unprivileged}: it can't be written"):
         await open_job(unprivileged, InlineBlocking())
+
+
+async def test_a_job_at_rest_can_be_looked_at_where_nothing_can_be_written(unprivileged: Path) -> None:
+    async with opened(unprivileged) as job:
+        await (await frontier_of(job)).push_many([record("1"), record("2")])
+    before = everything_in(unprivileged)
+    os.chmod(unprivileged, 0o555)
+    assert look_at(unprivileged).pending == 2
+    assert len(list(export_pending(unprivileged))) == 2
+    assert everything_in(unprivileged) == before
 
 
 async def full_job(directory: Path) -> None:

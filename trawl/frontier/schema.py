@@ -11,6 +11,7 @@ with our commands), functions in a schema are off, and no extension can be loade
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -85,6 +86,9 @@ def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sql
 def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """The job's database, open for reading beside the process that may be at work on it.
 
+    SQLite makes files beside a database to read it. Where that is not allowed, on a disk that is read-only say, and no
+    log says that a process has it, it is taken for one that nobody changes.
+
     Raises:
         sqlite3.Error: It can't be opened or read.
         JobError: It is of a newer version, or was changed by something else.
@@ -93,8 +97,9 @@ def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> s
     path = directory / DATABASE_NAME
     if not path.is_file():
         raise UsageError(f"job {directory}: there is no job in this directory")
+    is_at_rest = not os.access(directory, os.W_OK, effective_ids=True) and not _log_of(directory).exists()
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro",
+        f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}",
         timeout=busy_seconds,
         isolation_level=None,
         check_same_thread=False,
@@ -111,13 +116,17 @@ def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> s
 
 def _look_at_file(directory: Path) -> None:
     """SQLite takes an empty file for a new database, and deletes the log beside it that could still be read."""
-    database, log = directory / DATABASE_NAME, directory / f"{DATABASE_NAME}-wal"
+    database, log = directory / DATABASE_NAME, _log_of(directory)
     try:
         is_lost = log.stat().st_size > 0 and (not database.exists() or not database.stat().st_size)
     except FileNotFoundError:
         return
     if is_lost:
         raise sqlite3.DatabaseError("the database is empty, but its log is not: malformed")
+
+
+def _log_of(directory: Path) -> Path:
+    return directory / f"{DATABASE_NAME}-wal"
 
 
 def _configure(connection: sqlite3.Connection) -> None:
