@@ -18,7 +18,7 @@ from tests.feeds.fakes import READERS
 from trawl.frontier.facts import STATISTICS
 from trawl.frontier.looking import export_pending, look_at
 
-SPIDER = '''
+SPIDER = """
 import trawl
 
 class Linked(trawl.Spider):
@@ -31,7 +31,7 @@ class Linked(trawl.Spider):
     def parse(self, response):
         yield {"url": response.url, "text": "one <of> many,\\n" * 20}
         yield from response.follow_all(css="a")
-'''
+"""
 SETTINGS = (
     "ROBOTSTXT_OBEY=false",
     "CONCURRENT_REQUESTS_PER_DOMAIN=8",
@@ -128,9 +128,9 @@ async def crawled_through_kills(folder: Path, pages: int, kills: int, feed: str,
     lost: Counter[str] = Counter()  # how often each path was in flight at a kill
     with trio.fail_after(PATIENCE + 10 * kills):
         async with serving(pages) as site:
-            for _ in range(kills):
-                if not await killed(await crawling(folder, site, feed), site, rng, max(2, 2 * pages // kills)):
-                    break
+            for more in range(kills, 0, -1):
+                most = (pages - len(site.asked)) // (more + 1)  # so that each of them finds it at work
+                assert await killed(await crawling(folder, site, feed), site, rng, most)
                 pending = [json.loads(line)["url"].removeprefix(site.url) for line in export_pending(folder / "job")]
                 lost.update([path for path in pending if path in site.asked])
             assert await (await crawling(folder, site, feed)).wait() == 0
