@@ -124,6 +124,18 @@ def test_what_is_neither_file_nor_module_is_refused() -> None:
     )
 
 
+def test_a_spider_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop" / "spiders").mkdir(parents=True)
+    text = "import trawl\nclass A(trawl.Spider):\n    name = 'by-name'\nclass B(trawl.Spider):\n    name = 'b_name'\n"
+    (tmp_path / "shop" / "spiders" / "several_here.py").write_text(text)
+    assert load_spider("by-name").__name__ == "A"
+    assert load_spider("b_name").__name__ == "B"
+    (tmp_path / "again.py").write_text(text)
+    told = "several spiders are named 'by-name': say which: again.py:A, shop/spiders/several_here.py:A"
+    assert refusal("by-name") == told
+
+
 def test_no_spider_in_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "mynone.py", "class Plain: pass\n")
     assert refusal(path) == f"{path}: no spider in it: define a class that derives from trawl.Spider"

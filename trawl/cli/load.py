@@ -1,4 +1,7 @@
-"""Finds the spider that a person names: ``FILE.py``, ``FILE.py:CLASS``, ``MODULE`` or ``MODULE:CLASS``."""
+"""Finds the spider that a person names: ``FILE.py``, ``FILE.py:CLASS``, ``MODULE``, ``MODULE:CLASS`` or its name.
+
+A name is looked for as ``trawl list`` does, below the working directory, where no module is called so.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from trawl.cli.listing import spiders_in
 from trawl.errors import SpiderLoadError
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
@@ -47,10 +51,30 @@ def load_spiders(target: str) -> list[type[Spider]]:
 
 def _loaded(target: str) -> tuple[ModuleType, str, str]:
     """The module that ``target`` names, imported; what it was called, and the class after the colon."""
-    place, colon, class_name = target.rpartition(":")
-    if not colon or not class_name.isidentifier():
-        place, class_name = target, ""
+    place, class_name = _split(target)
+    if not class_name and not _is_file(place) and (named := _named_so(place)):
+        place, class_name = _split(named)
     return _from_file(Path(place)) if _is_file(place) else _from_name(place), place, class_name
+
+
+def _split(target: str) -> tuple[str, str]:
+    place, colon, class_name = target.rpartition(":")
+    return (place, class_name) if colon and class_name.isidentifier() else (target, "")
+
+
+def _named_so(name: str) -> str:
+    """The target of the one spider of this name below the working directory; "" if there is a module of this name.
+
+    Raises:
+        SpiderLoadError: Several spiders have this name.
+    """
+    _first_on_path(Path.cwd())
+    if all(part.isidentifier() for part in name.split(".")) and importlib.util.find_spec(name.partition(".")[0]):
+        return ""
+    targets = sorted(found.target for found in spiders_in(Path()) if found.name == name)
+    if len(targets) > 1:
+        raise SpiderLoadError(f"several spiders are named {name!r}: say which: {', '.join(targets)}")
+    return targets[0] if targets else ""
 
 
 def _is_file(place: str) -> bool:

@@ -10,6 +10,7 @@ import logging
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ __all__ = ["Layer", "ambient", "assignments", "load", "of_environment", "of_proj
 
 PREFIX = "TRAWL_"
 logger: logging.Logger = logging.getLogger("trawl.settings")
+
+_TYPING_ERROR = 0.85
+"""From this likeness on (difflib's ratio) a name is taken for another one misspelled, not for one of the user's own."""
 
 
 @attrs.frozen
@@ -161,6 +165,8 @@ def _definition(name: object, layer: Layer, own: Mapping[str, Definition]) -> De
     written = f"{layer.prefix}{name}"
     close = nearest(str(name), [*known(), *own])
     hint = f"; did you mean {layer.prefix}{close}?" if close else f"; {HOW_TO_DECLARE}"
+    if close and SequenceMatcher(None, str(name).upper(), close).ratio() < _TYPING_ERROR:
+        hint += f" ({HOW_TO_DECLARE})"
     raise SettingsError(f"unknown setting {written} (in {layer.source}){hint}", str(name))
 
 
