@@ -51,7 +51,7 @@ app: typer.Typer = typer.Typer(
 def crawl(
     context: typer.Context,
     spider: Annotated[
-        str, typer.Argument(metavar="SPIDER", help="FILE.py or MODULE; with :CLASS where there are several.")
+        str, typer.Argument(metavar="SPIDER", help="Its name, FILE.py or MODULE; :CLASS where there are several.")
     ],
     argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
     setting: SettingOption = [],  # noqa: B006
@@ -208,7 +208,7 @@ def version() -> None:
 )
 def simulate(
     spider: Annotated[
-        str, typer.Argument(metavar="SPIDER", help="FILE.py or MODULE; with :CLASS where there are several.")
+        str, typer.Argument(metavar="SPIDER", help="Its name, FILE.py or MODULE; :CLASS where there are several.")
     ],
     web: Annotated[str, typer.Option(metavar="FILE.toml", help="The web to crawl: hosts, latencies, limits, pages.")],
     setting: Annotated[

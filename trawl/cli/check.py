@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import typer
 
 from trawl.cli.checks import check_spider
 from trawl.cli.exits import FAILED, OK
 from trawl.cli.load import load_spiders
-from trawl.errors import SpiderLoadError
+from trawl.errors import SettingsError, SpiderLoadError
 from trawl.observe import printable
+from trawl.settings import Layer, ambient, load
+from trawl.spiders import Spider
 
 __all__ = ["check_command"]
 
@@ -29,9 +31,23 @@ def check_command(targets: Sequence[str]) -> int:
             wrong.append(str(error))
             continue
         spiders += len(found)
-        wrong += [str(finding) for spider in found for finding in check_spider(spider)]
+        for spider in found:
+            wrong += [*_around(spider), *(str(finding) for finding in check_spider(spider))]
     for line in dict.fromkeys(wrong):  # what several spiders share is said once
         typer.echo(printable(line))
     if not wrong:
         typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
     return FAILED if wrong else OK
+
+
+def _around(spider: type[Spider]) -> Iterator[str]:
+    """What is wrong with the settings in ``pyproject.toml`` and in the environment, which a crawl would refuse."""
+    own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {})
+    try:
+        load(own)
+    except SettingsError:
+        return  # told of the spider
+    try:
+        load(*ambient(), own)
+    except SettingsError as error:
+        yield str(error)

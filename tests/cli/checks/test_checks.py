@@ -234,3 +234,18 @@ def test_the_command_prints_a_line_each_and_says_so_by_its_status(
     assert main(["check", "bad.py"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in lines] == ["bad.py:3", "bad.py:3", "bad.py:7"]
+
+
+def test_the_command_looks_at_the_settings_around_a_spider_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "import trawl\nclass One(trawl.Spider):\n  name = 'one'\nclass Two(One):\n  own_settings = {'MINE': 1}\n"
+    Path("two.py").write_text(text, "utf-8")
+    Path("pyproject.toml").write_text("[tool.trawl]\nMINE = 2\n", "utf-8")
+    assert main(["check", "two.py"]) == 1
+    assert capsys.readouterr().out.startswith(f"unknown setting MINE (in {tmp_path / 'pyproject.toml'})")
+    assert main(["check", "two.py:Two"]) == 0
+    Path("pyproject.toml").write_text("[tool.trawl]\nMINE = 'x'\n", "utf-8")
+    assert main(["check", "two.py:Two"]) == 1
+    assert "MINE must be a whole number, not 'x'" in capsys.readouterr().out
