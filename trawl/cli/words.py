@@ -100,7 +100,8 @@ def parse(
     context: typer.Context,
     url: UrlArgument,
     spider: Annotated[
-        str, typer.Option("--spider", metavar="SPIDER", help="Its name, FILE.py or MODULE; :CLASS where there are several.")
+        str,
+        typer.Option("--spider", metavar="SPIDER", help="Its name, FILE.py or MODULE; :CLASS where there are several."),
     ],
     callback: Annotated[
         str | None, typer.Option(metavar="NAME", help="The method that gets the page; else what start URLs go to.")
