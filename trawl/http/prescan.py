@@ -7,6 +7,7 @@ another tag's attribute, does not count. The first ``<meta>`` that names a known
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from trawl.http.labels import USER_DEFINED, codec_of
 
@@ -53,13 +54,25 @@ def declared_in_html(body: bytes) -> str | None:
     """Return the codec that the page's first ``<meta>`` with a known encoding names, else its XML declaration's."""
     for size in (_USUAL_BYTES, PRESCAN_BYTES):
         start = body[:size]
-        if b"charset" in start.lower():
-            codec = _walk(start)
+        named = start.lower().find(b"charset")
+        if named >= 0:
+            codec = _walk_to(start[: start.find(b">", named) + 1]) or _walk(start)
             if codec is not None:
                 return codec
         if len(body) <= size:
             break
     return declared_in_xml(body)
+
+
+@lru_cache(maxsize=256)
+def _walk_to(start: bytes) -> str | None:
+    """The same for a page that is cut where its first ``charset`` seems to be over; None where that does not decide.
+
+    The pages of a site begin alike up to there: one of them is walked.
+    """
+    last = start[start.rfind(b"<") :]
+    is_whole = not last.count(b'"') % 2 and not last.count(b"'") % 2
+    return _walk(start) if is_whole else None
 
 
 def _walk(start: bytes) -> str | None:
