@@ -40,6 +40,6 @@ napoleon_use_ivar = True
 
 nitpick_ignore_regex = [
     ("py:.*", r"(?!trawl\.).*"),  # other projects: their pages are not fetched, so that a build needs no network
-    ("py:.*", r"trawl\.([\w.]+\.)?(_\w+|[A-Z][a-z]?|ItemT)"),  # private names, type variables
+    ("py:.*", r"trawl\.([\w.]+\.)?(_\w+|[A-Z][a-z]?|ItemT|EventT)"),  # private names, type variables
 ]
 suppress_warnings = ["ref.python"]  # a bare name in a signature that two modules define: either will do

@@ -69,7 +69,7 @@ FOREIGN: Mapping[str, str] = {
     "DOWNLOAD_DELAY_JITTER": "give the scope a `jitter` in THROTTLING_SCOPES",
     **dict.fromkeys(("DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"), "write a transport, or a middleware that answers"),
     "DUPEFILTER_CLASS": "there is one filter; `dont_filter` passes it",
-    "DUPEFILTER_DEBUG": "LOG_LEVEL=DEBUG tells of what is dropped",
+    "DUPEFILTER_DEBUG": "a watcher that reads RequestDropped hears of each, with the reason",
     "EDITOR": "there is no `trawl edit`",
     "EXTENSIONS": "write WATCHERS: what runs beside the crawl, and reads its events",
     "EXTENSIONS_BASE": "a watcher, a middleware or a pipeline does what an extension did",
