@@ -21,7 +21,6 @@ extensions = [
     "settings_reference",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "timeline",
 ]
 exclude_patterns = ["_build"]
