@@ -115,7 +115,7 @@ def test_every_format_writes_a_stored_item_as_the_item_itself(kind: int, value: 
     assert records(stored.fields) == records(item_fields(item))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.dictionaries(st.text(min_size=1), PLAIN, min_size=1))
 def test_so_with_whatever_a_page_may_give(item: dict[str, object]) -> None:
     assert records(from_stored(to_stored(item)).fields) == records(item)
