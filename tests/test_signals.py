@@ -152,6 +152,7 @@ def test_what_is_ignored_because_of_nohup_stays_ignored() -> None:
 
 
 def test_other_threads_have_no_signals() -> None:
+    before = signal.getsignal(signal.SIGTERM)  # whoever measures coverage has one
     seen: list[Any] = []
 
     def enter() -> None:
@@ -161,4 +162,4 @@ def test_other_threads_have_no_signals() -> None:
     thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    assert seen == [signal.SIG_DFL]
+    assert seen == [before]

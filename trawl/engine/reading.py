@@ -131,7 +131,7 @@ class Reading:
                         self._may_read = trio.Event()
                     if self._intake.never_waits:  # nothing is awaited: a scope of the user's can't cancel it
                         await self._intake.push([output], depth=0, is_start=True)
-                        await trio.lowlevel.cancel_shielded_checkpoint()  # what may go is sent before more is read
+                        await _after_the_dispatcher()
                         continue
                 await self._take(output, outputs)
         if self._beginning is not None:
@@ -154,6 +154,12 @@ class Reading:
                 return
         self.has_failed = True
         logger.error("%r: start() failed: what it gave before goes on", self._spider, exc_info=failure)
+
+
+async def _after_the_dispatcher() -> None:
+    """Let what may go be sent before more is read: woken now, the dispatcher runs in Trio's next turn, in any order."""
+    await trio.lowlevel.cancel_shielded_checkpoint()
+    await trio.lowlevel.cancel_shielded_checkpoint()
 
 
 def _asynchronous(started: Any) -> Any:
