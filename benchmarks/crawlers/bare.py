@@ -79,7 +79,7 @@ async def crawled(
         for _ in range(concurrency):
             nursery.start_soon(work, numbers)
     with open(feed, "wb") as file:  # noqa: ASYNC230 - nothing else runs any more
-        file.write(b"".join(msgspec.json.encode(item) + b"\n" for item in items))
+        file.write(b"".join(msgspec.json.encode(item) + b"\n" for item in items))  # noqa: ASYNC232
     return {
         "pages": len(items),
         "links": links,

@@ -39,7 +39,7 @@ async def crawled(url: str, feed: str) -> dict[str, Any]:
     statistics = await crawler.run([url])
     items = (await crawler.get_data(limit=FEED_AT_ONCE)).items
     with open(feed, "w", encoding="utf-8") as file:  # noqa: ASYNC230 - nothing else runs any more
-        file.writelines(json.dumps(item) + "\n" for item in items)
+        file.writelines(json.dumps(item) + "\n" for item in items)  # noqa: ASYNC232
     return {
         "pages": statistics.requests_finished,
         "seconds": time.perf_counter() - began,

@@ -151,7 +151,7 @@ def _parsed(
     hooks = {**ready.settings[HOOKS], pages: -1}
     ready = ready.with_settings("parse", {HOOKS: hooks})
 
-    async def start(self: Spider) -> AsyncGenerator[Any, None]:
+    async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
         yield request if method is None else request.replace(callback=getattr(self, method))
 
     name = ready.spider.__name__

@@ -91,7 +91,7 @@ def prepared(visit: Visit, logs: Logs) -> Prepared:
     return Prepared(spider, settings, arguments, layers)
 
 
-async def _nothing() -> AsyncGenerator[Any, None]:
+async def _nothing() -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
     for request in list[Any]():
         yield request
 

@@ -167,11 +167,17 @@ class Commits:
             if beside is not None:
                 beside(connection)
             connection.execute("COMMIT")
-        except BaseException as error:
-            if connection.in_transaction:  # SQLite has rolled back by itself after some errors
-                with suppress(sqlite3.Error):  # the first error says what is the matter
-                    connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise job_error(self._directory, error) from error
+        except sqlite3.Error as error:
+            _roll_back(connection)
+            raise job_error(self._directory, error) from error
+        except BaseException:
+            _roll_back(connection)
             raise
         self.transactions += 1
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    """End a transaction that failed; SQLite has rolled back by itself after some errors."""
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):  # the first error says what is the matter
+            connection.execute("ROLLBACK")

@@ -308,7 +308,9 @@ class SqliteFrontier:
         try:
             return await self._job.commits.do(partial(which_are_seen, marks=asked), applied, is_writing=False)
         except BaseException:
-            await self.disclaim(mark for mark, new in zip(fingerprints, answers, strict=True) if new is not False)
+            for mark, new in zip(fingerprints, answers, strict=True):
+                if new is not False:
+                    self._claims.withdraw(mark)
             raise
 
     def _tell(self) -> None:
