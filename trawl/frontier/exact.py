@@ -115,9 +115,16 @@ def _moment(code: int) -> Callable[[Any, str, int], object]:
     def pack(value: Any, path: str, depth: int) -> object:
         if value.tzinfo is not None and type(value.tzinfo) is not timezone:
             raise ValueError(f"{path} is a time in a named time zone, which a job can't store: give it in UTC")
-        return _ext(code, [value.isoformat(), value.fold])
+        offset = None if value.tzinfo is None else value.tzinfo.utcoffset(None)
+        apart = None if offset is None else [offset.days, offset.seconds, offset.microseconds]
+        return _ext(code, [value.replace(tzinfo=None).isoformat(), value.fold, apart])
 
     return pack
+
+
+def _placed(value: Any, fold: int, apart: list[int] | None) -> Any:
+    """A moment in its zone: Python's ISO format loses an offset of less than a second."""
+    return value.replace(fold=fold, tzinfo=None if apart is None else timezone(timedelta(*apart)))
 
 
 _PACKERS: Mapping[type, Callable[[Any, str, int], object]] = {
@@ -140,9 +147,9 @@ _BUILDERS: Mapping[int, Callable[[Any], object]] = {
     _SET: set,
     _FROZENSET: frozenset,
     _INT: lambda inner: int(inner, 16),
-    _DATETIME: lambda inner: datetime.fromisoformat(inner[0]).replace(fold=inner[1]),
+    _DATETIME: lambda inner: _placed(datetime.fromisoformat(inner[0]), *inner[1:]),
     _DATE: date.fromisoformat,
-    _TIME: lambda inner: time.fromisoformat(inner[0]).replace(fold=inner[1]),
+    _TIME: lambda inner: _placed(time.fromisoformat(inner[0]), *inner[1:]),
     _TIMEDELTA: lambda inner: timedelta(*inner),
     _DECIMAL: Decimal,
     _UUID: lambda inner: UUID(bytes=inner),
