@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Every run tries the same examples, so that a change is judged by what it changes; HYPOTHESIS_PROFILE=default draws others.
+# Every run tries the same examples, so that a change is judged by itself; HYPOTHESIS_PROFILE=default draws others.
 settings.register_profile("gate", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
