@@ -179,7 +179,7 @@ async def test_a_feed_that_fails_is_told_to_who_acknowledges_and_the_next_run_go
     feed._target = FullDisk(path, 20)
     async with trio.open_nursery() as nursery:
 
-        async def write(*, task_status: trio.TaskStatus[None]) -> None:
+        async def write(*, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - outbox.write does
             with pytest.raises(FeedError, match="No space left"):
                 await outbox.write(task_status=task_status)
 
