@@ -41,6 +41,7 @@ def test_who_waits_until_all_are_blocked_is_woken_when_no_timer_is_left() -> Non
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep, 5.0)
             await trio.testing.wait_all_tasks_blocked()
-            return trio.current_time()
+            woken_at = trio.current_time()
+        return woken_at
 
     assert trio.run(wait, clock=VirtualClock()) == 5.0
