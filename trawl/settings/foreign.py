@@ -65,7 +65,6 @@ FOREIGN: Mapping[str, str] = {
     "DOWNLOADER_HTTPCLIENTFACTORY": _PARTS,
     "DOWNLOADER_MIDDLEWARES_BASE": _BASE,
     "DOWNLOADER_STATS": "statistics are always kept",
-    "DOWNLOAD_BIND_ADDRESS": "give a transport of your own its local address",
     "DOWNLOAD_DELAY_JITTER": "give the scope a `jitter` in THROTTLING_SCOPES",
     **dict.fromkeys(("DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"), "write a transport, or a middleware that answers"),
     "DUPEFILTER_CLASS": "there is one filter; `dont_filter` passes it",

@@ -31,7 +31,8 @@ class ChosenTransport:
         guard: Says which addresses may be connected to; None: all.
 
     Raises:
-        SettingsError: HTTP/2 is wanted, and what it needs is not installed.
+        SettingsError: HTTP/2 is wanted, and what it needs is not installed; or this machine has not the address that
+            connections are to come from.
     """
 
     def __init__(
@@ -45,6 +46,8 @@ class ChosenTransport:
         if settings.http2_enabled and find_spec("h2") is None:
             words = "HTTP2_ENABLED needs the http2 extra: pip install 'trawl-crawler[http2]'"
             raise SettingsError(words, "HTTP2_ENABLED")
+        if settings.local_end is not None:
+            settings.local_end.check()
         self._settings = settings
         self._options: dict[str, Any] = {"resolve": resolve, "ssl_context": ssl_context, "guard": guard}
         self._own = Http11Transport(settings, **self._options)

@@ -7,6 +7,7 @@ look-up that can't be abandoned would hold up each timeout and the end of the cr
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import ip_address
@@ -19,6 +20,8 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.errors import AddressRefused
+from trawl.transport.local_end import LocalEnd
+from trawl.transport.wording import words_of
 
 __all__ = ["Address", "LastingAddresses", "Line", "Resolve", "ThreadResolver", "dial", "interleaved", "literal_address"]
 
@@ -60,12 +63,12 @@ class Line:
     """How connections are made, besides where to.
 
     Attributes:
-        local_address: The address that they come from; None: the system chooses.
+        local_end: The address and port that they come from; None: the system chooses.
         socket_options: Level, option and value of ``setsockopt``, set before connecting.
         uds: The path of a Unix socket that stands for every host; None: there is none.
     """
 
-    local_address: str | None = None
+    local_end: LocalEnd | None = None
     socket_options: tuple[tuple[Any, ...], ...] = ()
     uds: str | None = None
 
@@ -209,8 +212,8 @@ async def _connected(address: Address, line: Line) -> trio.SocketStream:
     try:
         for option in line.socket_options:
             sock.setsockopt(*option)
-        if line.local_address is not None and line.uds is None:
-            await _bind(sock, line.local_address)
+        if line.local_end is not None and line.uds is None:
+            await _bind(sock, line.local_end)
         await sock.connect(address.sockaddr)
         return trio.SocketStream(sock)
     except BaseException:
@@ -218,11 +221,14 @@ async def _connected(address: Address, line: Line) -> trio.SocketStream:
         raise
 
 
-async def _bind(sock: trio.socket.SocketType, local_address: str) -> None:
+async def _bind(sock: trio.socket.SocketType, local_end: LocalEnd) -> None:
+    if local_end.port and os.name == "posix":  # else it is not ours again until a minute after the last connection
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        await sock.bind((local_address, 0))
+        await sock.bind((local_end.host, local_end.port))
     except OSError as error:  # a ``gaierror`` if it is of the other family, which must not be taken for the host's
-        raise OSError(error.errno, f"it can't come from {local_address}") from error
+        at = f" port {local_end.port}" if local_end.port else ""
+        raise OSError(f"it can't come from {local_end.host}{at} ({words_of(error)})") from error
 
 
 async def _race(addresses: Sequence[Address], line: Line) -> trio.SocketStream:

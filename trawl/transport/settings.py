@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from trawl.errors import SettingsError
+from trawl.transport.local_end import LocalEnd
+
 __all__ = ["TransportSettings"]
 
 
@@ -65,6 +68,13 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     download_keepalive_timeout: Annotated[
         float, Meta(ge=0, title="s", description="How long an idle connection is kept for the next request.")
     ] = 30.0
+    download_bind_address: Annotated[
+        str | tuple[str, int] | None,
+        Meta(
+            description="The address of this machine that connections come from, those to proxies too, or that and a "
+            "port; meta `bindaddress` goes before it. None: the system chooses. Names are looked up as ever."
+        ),
+    ] = None
     dns_resolver: Annotated[
         Literal["system", "dnspython"],
         Meta(
@@ -91,3 +101,16 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     warc_max_bytes: Annotated[
         int, Meta(gt=0, title="bytes", description="The size at which the next WARC file is begun.")
     ] = 1_000_000_000
+
+    def __post_init__(self) -> None:
+        """See that the address to come from is one."""
+        if self.download_bind_address is not None:
+            try:
+                LocalEnd.of(self.download_bind_address)
+            except ValueError as error:
+                raise SettingsError(f"DOWNLOAD_BIND_ADDRESS must be {error}", "DOWNLOAD_BIND_ADDRESS") from error
+
+    @property
+    def local_end(self) -> LocalEnd | None:
+        """Where connections come from; None: the system chooses."""
+        return None if self.download_bind_address is None else LocalEnd.of(self.download_bind_address)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 
+import attrs
+
 from trawl.addresses import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved
 from trawl.transport.dial import Line, Resolve, ThreadResolver, dial
@@ -53,9 +55,11 @@ class Connector:
             TLSFailed: The handshake failed or the certificate was refused.
             ConnectFailed: Nobody answered.
         """
-        target = site.target
+        target, line = site.target, self._line
+        if site.local_end is not None:
+            line = attrs.evolve(line, local_end=site.local_end)
         try:
-            stream = await dial(target.host, target.port, self._resolve, self._guard, self._line)
+            stream = await dial(target.host, target.port, self._resolve, self._guard, line)
         except socket.gaierror as error:
             raise NameNotResolved(f"the name {target.host!r} has no address ({words_of(error)})") from error
         except OSError as error:

@@ -14,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trawl.errors import UnsupportedScheme
+from trawl.transport.local_end import LocalEnd
 from trawl.transport.target import Target
 
 if TYPE_CHECKING:
@@ -48,16 +49,20 @@ class Site:
         idle: Connections that nobody uses, the youngest last.
         session: The last TLS session, to go on with.
         server_name: Whose certificate is asked for, if it is not the host's.
+        local_end: Where connections come from, if not from where the others do.
     """
 
-    __slots__ = ("idle", "origin", "server_name", "session", "target")
+    __slots__ = ("idle", "local_end", "origin", "server_name", "session", "target")
 
-    def __init__(self, origin: str, target: Target, server_name: str = "") -> None:
+    def __init__(
+        self, origin: str, target: Target, server_name: str = "", local_end: LocalEnd | None = None
+    ) -> None:
         self.origin: str = origin
         self.target: Target = target
         self.idle: deque[Connection] = deque()
         self.session: ssl.SSLSession | None = None
         self.server_name: str = server_name
+        self.local_end: LocalEnd | None = local_end
 
 
 class Pool:
@@ -81,23 +86,26 @@ class Pool:
         """How many connections are idle."""
         return len(self._idle)
 
-    def site(self, origin: str, server_name: str = "") -> Site:
+    def site(self, origin: str, server_name: str = "", local_end: LocalEnd | None = None) -> Site:
         """What is known about ``origin``: a URL in normal form, or its beginning.
 
         Args:
             origin: Where connections go.
             server_name: Whose certificate is asked for, if it is not the host's.
+            local_end: Where connections come from, if not from where the others do.
 
         Raises:
             UnsupportedScheme: It is neither http nor https.
         """
         key = f"{origin} {server_name}" if server_name else origin
+        if local_end is not None:
+            key = f"{key} {local_end}"
         site = self._sites.get(key)
         if site is None:
             scheme = origin.partition(":")[0]
             if scheme not in {"http", "https"}:
                 raise UnsupportedScheme(f"the scheme {scheme!r} is not fetched")
-            site = self._sites[key] = Site(key, Target.of(origin), server_name)
+            site = self._sites[key] = Site(key, Target.of(origin), server_name, local_end)
             if len(self._sites) > self._sweep_at:
                 self._sites = {each: known for each, known in self._sites.items() if known.idle or known is site}
                 self._sweep_at = max(MOST_SITES, 2 * len(self._sites))

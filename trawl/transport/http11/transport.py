@@ -17,7 +17,7 @@ from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import Headers, Outcome, Request, Response
 from trawl.transport.base import OnSent
 from trawl.transport.decoding import accept_encoding
-from trawl.transport.dial import Resolve
+from trawl.transport.dial import Line, Resolve
 from trawl.transport.http11.connecting import Connector
 from trawl.transport.http11.connection import SAFE_METHODS, Connect, Connection
 from trawl.transport.http11.parser import ServerLeftError
@@ -26,6 +26,7 @@ from trawl.transport.http11.reading import read_response
 from trawl.transport.http11.watch import Watch
 from trawl.transport.http11.writing import Message, message_of
 from trawl.transport.limits import Limits
+from trawl.transport.local_end import LocalEnd
 from trawl.transport.settings import TransportSettings
 from trawl.transport.wording import words_of
 
@@ -57,7 +58,11 @@ class Http11Transport:
         self._settings = settings
         self._limits = Limits.of(settings)
         self._connect: Connect = connect or Connector(
-            resolve, ssl_context, verifies=settings.download_verify_certificates, guard=guard
+            resolve,
+            ssl_context,
+            verifies=settings.download_verify_certificates,
+            guard=guard,
+            line=Line(settings.local_end),
         )
         keepalive = settings.download_keepalive_timeout
         self._pool = Pool(keepalive=keepalive, most_idle=room_for_idle() if most_idle is None else most_idle)
@@ -101,7 +106,7 @@ class Http11Transport:
         url = request.url
         end = url.find("/", 8)  # behind "https://"
         try:
-            site = self._pool.site(url[:end] if end > 0 else url)
+            site = self._pool.site(url[:end] if end > 0 else url, "", LocalEnd.wished(request))
         except DownloadError:
             await trio.lowlevel.checkpoint()  # noqa: ASYNC120 - always a checkpoint
             raise

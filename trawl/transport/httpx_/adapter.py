@@ -12,6 +12,7 @@ import httpx
 
 from trawl.transport.dial import Line, Resolve
 from trawl.transport.http11 import Answer, Connector, Pool, Question, Streams, StreamsError, Timeouts, room_for_idle
+from trawl.transport.local_end import LocalEnd
 
 __all__ = ["HTTP11Transport"]
 
@@ -62,7 +63,8 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         pool = Pool(
             keepalive=inf if keepalive is None else keepalive, most_idle=room_for_idle() if idle is None else idle
         )
-        line = Line(local_address, tuple(socket_options or ()), uds)
+        local_end = None if local_address is None else LocalEnd(local_address)
+        line = Line(local_end, tuple(socket_options or ()), uds)
         connect = Connector(resolve, context, verifies=bool(verify), line=line)
         self._streams = Streams(pool, connect, limits.max_connections, retries=retries)
 

@@ -17,7 +17,8 @@ import httpcore
 import trio
 
 from trawl.addresses import AddressGuard
-from trawl.transport.dial import Resolve, dial
+from trawl.transport.dial import Line, Resolve, dial
+from trawl.transport.local_end import LocalEnd
 
 __all__ = ["Backend"]
 
@@ -31,11 +32,17 @@ class Backend(httpcore.AsyncNetworkBackend):
     Args:
         resolve: Looks names up.
         guard: Says which addresses may be connected to; None: all.
+        local_end: Where connections come from; None: the system chooses.
     """
 
-    def __init__(self, resolve: Resolve, guard: AddressGuard | None) -> None:
+    def __init__(self, resolve: Resolve, guard: AddressGuard | None, local_end: LocalEnd | None = None) -> None:
         self._resolve = resolve
         self._guard = guard
+        self._line = Line(local_end)
+
+    def coming_from(self, local_end: LocalEnd) -> Backend:
+        """The same, but for where connections come from."""
+        return Backend(self._resolve, self._guard, local_end)
 
     async def connect_tcp(
         self,
@@ -54,7 +61,7 @@ class Backend(httpcore.AsyncNetworkBackend):
         deadline = trio.current_time() + (inf if timeout is None else timeout)
         try:
             with trio.fail_at(deadline):
-                stream = await dial(host, port, self._resolve, self._guard)
+                stream = await dial(host, port, self._resolve, self._guard, self._line)
             peer: str = stream.socket.getpeername()[0]
         except trio.TooSlowError as error:
             raise httpcore.ConnectTimeout from error

@@ -1,4 +1,4 @@
-"""httpcore's pools: one for direct connections, one for each proxy."""
+"""httpcore's pools: one for direct connections, one for each proxy, and for each address to come from."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import httpcore
 import trio
 
 from trawl.transport.httpx_.backend import Backend
+from trawl.transport.local_end import LocalEnd
 from trawl.transport.proxy import Proxy
 
 __all__ = ["Pools", "Route"]
@@ -32,10 +33,12 @@ class Route:
     Attributes:
         proxy: The proxy's URL as it was given; None: there is none.
         authorization: What the request itself says to the proxy (``Proxy-Authorization``); empty for nothing.
+        local_end: Where connections come from, if not from where the others do.
     """
 
     proxy: str | None = None
     authorization: str = ""
+    local_end: LocalEnd | None = None
 
 
 class Pools:
@@ -101,6 +104,9 @@ class Pools:
     def _made(self, route: Route, proxy: Proxy | None, *, is_secure: bool) -> httpcore.AsyncConnectionPool:
         if is_secure and self._context is None:
             self._context = self._make_context()
+        backend = self._direct if proxy is None else self._to_proxies
+        if route.local_end is not None:
+            backend = backend.coming_from(route.local_end)
         if proxy is None:
             return httpcore.AsyncConnectionPool(
                 ssl_context=self._context,
@@ -108,7 +114,7 @@ class Pools:
                 max_keepalive_connections=IDLE_CONNECTIONS,
                 keepalive_expiry=self._keepalive,
                 http2=self._http2,
-                network_backend=self._direct,
+                network_backend=backend,
             )
         url = httpcore.URL(scheme=proxy.scheme.encode(), host=proxy.host.encode(), port=proxy.port, target=b"/")
         if proxy.scheme == "socks5":
@@ -120,7 +126,7 @@ class Pools:
                 max_keepalive_connections=IDLE_A_PROXY,
                 keepalive_expiry=self._keepalive,
                 http2=self._http2,
-                network_backend=self._to_proxies,
+                network_backend=backend,
             )
         own = [(b"Proxy-Authorization", route.authorization.encode("latin-1"))] if route.authorization else []
         return httpcore.AsyncHTTPProxy(
@@ -133,5 +139,5 @@ class Pools:
             max_keepalive_connections=IDLE_A_PROXY,
             keepalive_expiry=self._keepalive,
             http2=self._http2,
-            network_backend=self._to_proxies,
+            network_backend=backend,
         )

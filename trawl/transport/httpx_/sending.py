@@ -29,6 +29,7 @@ from trawl.transport.httpx_.backend import Backend
 from trawl.transport.httpx_.failures import BODY_BROKEN, LEFT, Circumstances, is_foreign, mapped
 from trawl.transport.httpx_.pools import Pools, Route
 from trawl.transport.instants import Instants
+from trawl.transport.local_end import LocalEnd
 from trawl.transport.proxy import Proxy
 from trawl.transport.reading import Reading
 from trawl.transport.settings import TransportSettings
@@ -65,8 +66,8 @@ class HttpxTransport:
         resolve = resolve or ThreadResolver()
         verifies = settings.download_verify_certificates
         self._pools = Pools(
-            direct=Backend(resolve, guard),
-            to_proxies=Backend(resolve, None),
+            direct=Backend(resolve, guard, settings.local_end),
+            to_proxies=Backend(resolve, None, settings.local_end),
             ssl_context=lambda: ssl_context or client_context(verifies=verifies),
             keepalive=settings.download_keepalive_timeout,
             http2=settings.http2_enabled,
@@ -137,12 +138,13 @@ class HttpxTransport:
         """How ``request`` goes.
 
         Raises:
-            RequestInvalid: Its proxy is none, or one that needs what is not installed.
+            RequestInvalid: Its proxy is none, or one that needs what is not installed; or its ``bindaddress`` is none.
             AddressRefused: It is to go through a proxy to an address that the crawl may not connect to.
         """
+        local_end = LocalEnd.wished(request)
         url = request.meta_get("proxy")
         if not url:
-            return Route(), None
+            return Route(local_end=local_end), None
         try:
             proxy = Proxy.of(str(url))
         except ValueError as error:
@@ -153,7 +155,7 @@ class HttpxTransport:
             refused = self._guard.refused(target.host, [target.host])
             for address, kind in refused.items():
                 raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
-        return Route(str(url), request.headers.get("Proxy-Authorization", "")), proxy
+        return Route(str(url), request.headers.get("Proxy-Authorization", ""), local_end), proxy
 
     def _message(self, request: Request, target: Target, proxy: Proxy | None, instants: Instants) -> httpcore.Request:
         settings = self._settings
