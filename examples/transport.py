@@ -1,0 +1,55 @@
+"""Do these pages still answer? trawl's HTTP/1.1 by itself, in a plain client of httpx: no spider and no crawl.
+
+::
+
+    python examples/transport.py https://www.example.com/ https://www.example.com/about
+
+prints a line a page: its status, how many bytes it has, and its URL, or what went wrong. There is no throttle here: at
+most ``AT_ONCE`` pages are asked for at a time, of whatever hosts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import httpx
+import trio
+
+from trawl.transport import HTTP11Transport
+
+AT_ONCE = 8
+
+
+async def look(client: httpx.AsyncClient, url: str) -> str:
+    """One page, read to its end but not kept: its line."""
+    size = 0
+    try:
+        async with client.stream("GET", url) as response:
+            async for piece in response.aiter_bytes():
+                size += len(piece)
+    except httpx.HTTPError as error:
+        return f"{type(error).__name__} {url}: {error}"
+    return f"{response.status_code} {size} {url}"
+
+
+async def check(urls: Sequence[str]) -> list[str]:
+    """The lines of all, in the order of ``urls``."""
+    lines = [""] * len(urls)
+    room = trio.CapacityLimiter(AT_ONCE)
+    transport = HTTP11Transport(retries=1, limits=httpx.Limits(max_keepalive_connections=AT_ONCE))
+
+    async with httpx.AsyncClient(transport=transport, follow_redirects=True, timeout=30) as client:
+
+        async def fill(number: int) -> None:
+            async with room:
+                lines[number] = await look(client, urls[number])
+
+        async with trio.open_nursery() as nursery:
+            for number in range(len(urls)):
+                nursery.start_soon(fill, number)
+    return lines
+
+
+if __name__ == "__main__":
+    print(*trio.run(check, sys.argv[1:]), sep="\n")
