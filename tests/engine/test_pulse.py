@@ -13,7 +13,7 @@ from trawl.engine.pulse import Pulse
 async def test_a_beat_wakes_the_waiting_task_at_once(autojump_clock: MockClock) -> None:
     pulse = Pulse()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(pulse.wait, 60.0)
+        nursery.start_soon(pulse.wait, 60.0, nursery.cancel_scope)
         await trio.testing.wait_all_tasks_blocked()
         pulse.beat()
     assert trio.current_time() == 0
@@ -23,14 +23,38 @@ async def test_a_beat_that_comes_first_is_kept_for_the_next_wait_and_only_that(a
     pulse = Pulse()
     pulse.beat()
     pulse.beat()
-    await pulse.wait(math.inf)
-    await pulse.wait(3.0)
+    assert pulse.is_due
+    with trio.CancelScope() as alarm:
+        await pulse.wait(math.inf, alarm)
+        assert not pulse.is_due
+        await pulse.wait(3.0, alarm)
     assert trio.current_time() == 3
 
 
 async def test_without_a_beat_the_wait_ends_at_its_instant(autojump_clock: MockClock) -> None:
     pulse = Pulse()
-    await pulse.wait(2.5)
-    assert trio.current_time() == 2.5
-    await pulse.wait(1.0)  # an instant that has passed
-    assert trio.current_time() == 2.5
+    for until in (2.5, 1.0):  # the second has passed
+        with trio.CancelScope() as alarm:
+            await pulse.wait(until, alarm)
+        assert alarm.cancelled_caught
+        assert trio.current_time() == 2.5
+
+
+async def test_one_alarm_serves_many_waits_and_is_off_between_them(autojump_clock: MockClock) -> None:
+    pulse = Pulse()
+    with trio.CancelScope() as alarm:
+        for until in (5.0, 6.0):
+            pulse.beat()
+            await pulse.wait(until, alarm)
+        await trio.sleep(60.0)
+    assert not alarm.cancel_called
+
+
+async def test_who_waits_wakes_earlier_when_something_may_go_before_its_instant(autojump_clock: MockClock) -> None:
+    pulse = Pulse()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pulse.wait, 60.0, nursery.cancel_scope)
+        await trio.testing.wait_all_tasks_blocked()
+        pulse.beat_before(70.0)
+        pulse.beat_before(7.0)
+    assert trio.current_time() == 7

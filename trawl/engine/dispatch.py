@@ -55,16 +55,21 @@ class Dispatcher:
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
         state = self._state
-        while state.open and not state.is_ending:
-            await self._grant(nursery)
-            if not state.open or state.is_ending:
-                break
-            now = trio.current_time()
-            chooser = self._chooser
-            self._throttle.waiting_direct(chooser.pending_direct)
-            if state.is_reading and state.may_page and chooser.in_flight < chooser.places:
-                self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
-            await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)))
+        while state.goes_on:
+            with trio.CancelScope() as alarm:
+                while state.goes_on and not alarm.cancel_called:
+                    await self._grant(nursery)
+                    if state.goes_on:
+                        await self._wait(alarm)
+
+    async def _wait(self, alarm: trio.CancelScope) -> None:
+        """Let ``start()`` be read while there is room, and wait for the next thing to happen."""
+        now = trio.current_time()
+        chooser, state = self._chooser, self._state
+        self._throttle.waiting_direct(chooser.pending_direct)
+        if state.is_reading and state.may_page and chooser.in_flight < chooser.places:
+            self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
+        await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)), alarm)
 
     async def _grant(self, nursery: trio.Nursery) -> None:
         state, chooser, heads = self._state, self._chooser, self._heads

@@ -202,8 +202,8 @@ class Intake:
         return await self._record(request, mark) or "scope_errors"
 
     def _stored(self, records: Sequence[Record]) -> None:
-        self._heads.pushed(records)
-        self._state.pulse.beat()  # where the frontier waited for a disk, the dispatcher has looked before
+        if self._heads.pushed(records):  # where the frontier waited for a disk, the dispatcher has looked before
+            self._state.pulse.beat()
 
     async def _record(self, request: Request, mark: bytes | None, source: Response | None = None) -> Record | None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import trio
 
 __all__ = ["Pulse"]
@@ -19,6 +21,11 @@ class Pulse:
         self._event = trio.Event()
         self._waiting: trio.CancelScope | None = None
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a beat has come that nobody has taken up yet."""
+        return self._event.is_set()
+
     def beat(self) -> None:
         """Say that something changed."""
         self._event.set()
@@ -31,12 +38,21 @@ class Pulse:
         elif at < waiting.deadline:
             waiting.deadline = at
 
-    async def wait(self, until: float) -> None:
-        """Wait for a beat, at the longest until the instant ``until`` of the run clock (seconds). A checkpoint."""
+    async def wait(self, until: float, alarm: trio.CancelScope) -> None:
+        """Wait for a beat, at the longest until the instant ``until`` of the run clock (seconds). A checkpoint.
+
+        Args:
+            until: When ``alarm`` is cancelled; no later than that, and only while this waits.
+            alarm: A scope around the caller. One serves many waits: moving a deadline costs less than entering a scope.
+        """
+        self._waiting = alarm
+        if until < math.inf:
+            alarm.deadline = until
         try:
-            with trio.CancelScope(deadline=until) as self._waiting:
-                await self._event.wait()
+            await self._event.wait()
         finally:
             self._waiting = None
-        if self._event.is_set():
-            self._event = trio.Event()
+            if alarm.deadline < math.inf:
+                alarm.deadline = math.inf
+            if self._event.is_set():
+                self._event = trio.Event()

@@ -117,6 +117,7 @@ class Reading:
         async with started_by(self._hooks, _asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:
+                    self._state.pulse.beat()  # the dispatcher gives them
                     with self._waiting.shielded():
                         await self._may_read.wait()
                 if self._waiting.is_cancelled:
@@ -131,7 +132,8 @@ class Reading:
                         self._may_read = trio.Event()
                     if self._intake.never_waits:  # nothing is awaited: a scope of the user's can't cancel it
                         await self._intake.push([output], depth=0, is_start=True)
-                        await _after_the_dispatcher()
+                        if self._state.pulse.is_due:
+                            await _after_the_dispatcher()
                         continue
                 await self._take(output, outputs)
         if self._beginning is not None:

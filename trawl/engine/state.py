@@ -34,7 +34,6 @@ class State:
     def opened(self, n: int) -> None:
         """``n`` requests were admitted."""
         self.open += n
-        self.pulse.beat()
 
     def ended(self) -> None:
         """A request has ended, its outputs are in."""
@@ -68,6 +67,11 @@ class State:
         if self.reason is None:
             self.reason = reason
         self.pulse.beat()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether something is open and may be sent: it is neither idle nor ending."""
+        return self.open > 0 and self.reason is None
 
     @property
     def is_ending(self) -> bool:

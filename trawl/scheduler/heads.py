@@ -67,10 +67,19 @@ class Heads:
         """Whether some lane has to be looked at before the next decision."""
         return bool(self._hungry)
 
-    def pushed(self, records: Iterable[Record]) -> None:
-        """Note that the frontier has got ``records``."""
+    def pushed(self, records: Iterable[Record]) -> bool:
+        """Note that the frontier has got ``records``; whether one of them may be better than its lane's head.
+
+        Where none is, nothing may go now that could not go before.
+        """
+        is_better = False
         for record in records:
-            self._hungry[record.lane_key()] = None
+            lane = record.lane_key()
+            self._hungry[lane] = None
+            if not is_better:
+                head, best = self._chooser.head(lane), self._frontier.best(lane)
+                is_better = head is None or (best is not None and best < head)
+        return is_better
 
     def restored(self, lanes: Iterable[LaneKey]) -> None:
         """Note lanes that an earlier run has left in the frontier."""
