@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import trawl.errors
 import trawl.exceptions
 from trawl.errors import (
@@ -9,6 +11,7 @@ from trawl.errors import (
     CloseSpider,
     ConnectFailed,
     ConnectTimeout,
+    DropItem,
     HttpError,
     IgnoreRequest,
     NameNotResolved,
@@ -48,3 +51,31 @@ def test_an_errback_written_for_scrapy_finds_what_it_asks_a_failure_for() -> Non
     assert error.value is error
     assert error.check(IgnoreRequest, ConnectFailed, NameNotResolved) is ConnectFailed
     assert error.check(IgnoreRequest) is None
+
+
+SCRAPYS = [
+    *("NotConfigured", "IgnoreRequest", "DontCloseSpider", "CloseSpider", "StopDownload", "DropItem", "NotSupported"),
+    *("DownloadConnectionRefusedError", "CannotResolveHostError", "DownloadTimeoutError", "DownloadCancelledError"),
+    *("DownloadFailedError", "ResponseDataLossError", "UnsupportedURLSchemeError", "UsageError"),
+    *("ScrapyDeprecationWarning", "ContractFail"),
+]
+"""What scrapy.exceptions has that is its users' (Scrapy 2.19, "Exceptions")."""
+
+
+@pytest.mark.parametrize("name", SCRAPYS)
+def test_an_exception_of_scrapys_is_there_or_its_import_says_what_to_use(name: str) -> None:
+    if name in trawl.exceptions.__all__:
+        return
+    with pytest.raises(ImportError, match=rf"^there is no {name} here: \w"):
+        exec(f"from trawl.exceptions import {name}")
+
+
+def test_a_misspelled_exception_is_an_attribute_error() -> None:
+    assert not hasattr(trawl.exceptions, "DropItme")
+    with pytest.raises(ImportError, match="cannot import name 'DropItme'"):
+        exec("from trawl.exceptions import DropItme")
+
+
+def test_a_dropped_item_may_say_how_it_is_logged() -> None:
+    assert str(DropItem("no price")) == "no price"
+    assert DropItem("no price", log_level="ERROR").log_level == "ERROR"

@@ -92,7 +92,9 @@ _PARTS = frozenset(
         "exceptions",
         "feeds",
         "http",
+        "item",
         "items",
+        "link",
         "linkextractors",
         "links",
         "loader",
@@ -101,6 +103,7 @@ _PARTS = frozenset(
         "selector",
         "selectors",
         "settings",
+        "signals",
         "spiders",
         "throttling",
         "transport",
@@ -114,10 +117,18 @@ if not TYPE_CHECKING:  # a checker is to know a misspelled name
         if name in _PARTS:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_instead(name)}")
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
+
+
+def _instead(name: str) -> str:
+    """What to use in place of what Scrapy has under this name, as the end of a sentence."""
+    if name.startswith("_"):
+        return ""
+    words: str = import_module(f"{__name__}.moving").why_absent(name)
+    return f": {words}" if words else ""
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,8 @@
         FeedError                    a feed that can't be opened or written
       JobError                       a job's directory: in use, damaged, full, not writable; exit status 1
       SpiderLoadError                the spider's file can't be found, read or run; the command exits with status 1
+        WrittenForScrapy             it imports Scrapy: a UsageError too; the command exits with status 2
+      PartLoadError                  the user's code failed while a pipeline, say, was made; exit status 1
       DownloadError                  a request got no whole response
         ConnectFailed                no connection: refused, unreachable, reset while connecting
           NameNotResolved            the host's name has no address
@@ -18,6 +20,7 @@
         DownloadTimeout              the whole of it took longer than DOWNLOAD_TIMEOUT
         ResponseBroken               closed early, wrong length, not HTTP, endless headers
         BodyTooLarge                 more than DOWNLOAD_MAXSIZE, before or after decompression
+        BodyNotWritten               a body that goes to a file, which the disk does not take
         UnsupportedScheme            a URL that this transport does not fetch
         AddressRefused               a host at an address that the crawl may not connect to
         TooManyRedirects             more in a row than REDIRECT_MAX_TIMES
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddressRefused",
+    "BodyNotWritten",
     "BodyTooLarge",
     "CloseSpider",
     "ConnectFailed",
@@ -54,6 +58,7 @@ __all__ = [
     "JobError",
     "NameNotResolved",
     "NotConfigured",
+    "PartLoadError",
     "ProxyFailed",
     "ReadTimeout",
     "RequestInvalid",
@@ -66,6 +71,7 @@ __all__ = [
     "TrawlError",
     "UnsupportedScheme",
     "UsageError",
+    "WrittenForScrapy",
 ]
 
 
@@ -133,6 +139,17 @@ class JobError(TrawlError):
 
 class SpiderLoadError(TrawlError):
     """The spider can't be loaded: no such file, a syntax error, no spider in it, or several."""
+
+
+class PartLoadError(TrawlError):
+    """A pipeline, a middleware or another part of the user's can't be imported or made: its own code failed.
+
+    The sentence names the setting, the part, the line and the error, which is the cause.
+    """
+
+
+class WrittenForScrapy(SpiderLoadError, UsageError):
+    """The spider's imports are Scrapy's; the sentence says what to write in place of each."""
 
 
 class DownloadError(TrawlError):
@@ -204,6 +221,12 @@ class BodyTooLarge(DownloadError):
     is_retryable = False
 
 
+class BodyNotWritten(DownloadError):
+    """The body goes to a file, and can't be written there: the disk is full, say."""
+
+    is_retryable = False
+
+
 class UnsupportedScheme(DownloadError):
     """The URL's scheme is not one that is fetched."""
 
@@ -261,7 +284,15 @@ class NotConfigured(TrawlError):
 
 
 class DropItem(TrawlError):
-    """Drop this item."""
+    """Drop this item.
+
+    Attributes:
+        log_level: With which level that is logged, a name or a number of the logging module's; None: ``INFO``.
+    """
+
+    def __init__(self, message: object = "", log_level: str | int | None = None) -> None:
+        super().__init__(message)
+        self.log_level: str | int | None = log_level
 
 
 class CloseSpider(TrawlError):

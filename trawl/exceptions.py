@@ -1,7 +1,13 @@
-"""The errors a user meets: the public face of :mod:`trawl.errors`."""
+"""The errors a user meets: the public face of :mod:`trawl.errors`.
+
+Importing a name that only Scrapy's module has says what to use in its place.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from trawl.errors import (
     AddressRefused,
+    BodyNotWritten,
     BodyTooLarge,
     CloseSpider,
     ConnectFailed,
@@ -15,6 +21,7 @@ from trawl.errors import (
     JobError,
     NameNotResolved,
     NotConfigured,
+    PartLoadError,
     ProxyFailed,
     ReadTimeout,
     RequestInvalid,
@@ -27,10 +34,12 @@ from trawl.errors import (
     TrawlError,
     UnsupportedScheme,
     UsageError,
+    WrittenForScrapy,
 )
 
 __all__ = [
     "AddressRefused",
+    "BodyNotWritten",
     "BodyTooLarge",
     "CloseSpider",
     "ConnectFailed",
@@ -44,6 +53,7 @@ __all__ = [
     "JobError",
     "NameNotResolved",
     "NotConfigured",
+    "PartLoadError",
     "ProxyFailed",
     "ReadTimeout",
     "RequestInvalid",
@@ -56,4 +66,16 @@ __all__ = [
     "TrawlError",
     "UnsupportedScheme",
     "UsageError",
+    "WrittenForScrapy",
 ]
+
+if not TYPE_CHECKING:  # a checker is to know a misspelled name
+
+    def __getattr__(name: str) -> Any:
+        from trawl.moving import MOVED, why_absent  # noqa: PLC0415  # a name that is not there
+
+        moved = MOVED.get(f"exceptions.{name}")
+        words = f"use {moved[1]}" if moved else "" if name.startswith("__") else why_absent(f"exceptions.{name}")
+        if words:  # an AttributeError's words would be lost in `from trawl.exceptions import ...`
+            raise ImportError(f"there is no {name} here: {words}", name=__name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from trawl.cli import main
 from trawl.cli.load import load_spider
-from trawl.errors import SpiderLoadError
+from trawl.errors import SpiderLoadError, WrittenForScrapy
 
 ONE = "import trawl.spiders\nclass One(trawl.spiders.Spider):\n    name = 'one'\n"
 TWO = f"{ONE}class Two(trawl.spiders.Spider):\n    name = 'two'\n"
@@ -160,3 +161,68 @@ def test_a_class_that_is_no_spider_is_refused(tmp_path: Path) -> None:
 def test_a_spider_without_a_name_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "mynameless.py", ONE.replace("'one'", "''"))
     assert refusal(path) == f"{path}: One has no name: give the class an attribute `name`"
+
+
+SCRAPYS = (
+    "import scrapy\nfrom scrapy.linkextractors import LinkExtractor\nclass One(scrapy.Spider):\n    name = 'one'\n"
+)
+MOVED = (
+    'myscrapys.py is written for Scrapy: line 1: change "import scrapy" to "import trawl as scrapy"; line 2: change '
+    '"from scrapy.linkextractors import LinkExtractor" to "from trawl.linkextractors import LinkExtractor" '
+    "(the guide 'Coming from Scrapy' tells more)"
+)
+
+
+@pytest.fixture
+def installed_scrapy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Scrapy that can be imported, with as much in it as a spider's file needs."""
+    write(tmp_path / "site" / "scrapy" / "__init__.py", "class Spider:\n    name = None\n")
+    write(tmp_path / "site" / "scrapy" / "linkextractors.py", "class LinkExtractor: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "scrapy"]:
+        del sys.modules[name]
+
+
+def test_a_spider_that_imports_scrapy_is_told_what_to_write(tmp_path: Path) -> None:
+    path = write(tmp_path / "myscrapys.py", SCRAPYS)
+    with pytest.raises(WrittenForScrapy) as caught:
+        load_spider(path)
+    assert str(caught.value) == MOVED
+
+
+def test_so_is_one_whose_items_import_it(tmp_path: Path) -> None:
+    write(tmp_path / "myitems.py", "\nfrom scrapy.item import Field, Item\n")
+    path = write(tmp_path / "myshop.py", f"import myitems\n{ONE}")
+    assert refusal(path).startswith('myitems.py is written for Scrapy: line 2: change "from scrapy.item import')
+
+
+@pytest.mark.usefixtures("installed_scrapy")
+@pytest.mark.parametrize("ending", ["", ":One"])
+def test_with_scrapy_installed_its_spider_is_told_the_same(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / "myscrapys.py", SCRAPYS)
+    with pytest.raises(WrittenForScrapy, match="One is a spider of Scrapy's, not of trawl's: ") as caught:
+        load_spider(f"{path}{ending}")
+    assert str(caught.value).endswith(MOVED)
+
+
+def test_an_import_of_what_only_scrapy_has_is_told_what_to_use(tmp_path: Path) -> None:
+    text = "from trawl.utils.project import get_project_settings\n"
+    assert "leave it out: trawl.run()" in refusal(write(tmp_path / "myscript.py", text))
+    text = "from trawl.exceptions import (\n    DropItem,\n    DontCloseSpider,\n)\n"
+    assert "DontCloseSpider is not here: give an endless start()" in refusal(write(tmp_path / "myidle.py", text))
+
+
+def test_a_misspelled_name_of_trawls_is_no_matter_of_scrapys(tmp_path: Path) -> None:
+    told = refusal(write(tmp_path / "mytypo.py", "from trawl.spiders import Sipder\n"))
+    assert told.startswith("mytypo.py, line 1: ImportError: cannot import name 'Sipder'")
+
+
+@pytest.mark.parametrize("words", [["crawl", "myscrapys.py"], ["check", "myscrapys.py"]])
+def test_the_command_says_so_in_one_line_with_the_status_of_wrong_usage(
+    tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "myscrapys.py", SCRAPYS)
+    assert main(words) == 2
+    captured = capfd.readouterr()
+    assert (captured.out + captured.err).removeprefix("trawl: ") == f"{MOVED}\n"

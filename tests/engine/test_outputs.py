@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import trio
 
@@ -84,6 +86,18 @@ async def test_every_sink_gets_every_item() -> None:
     assert not way.put_nowait({"a": 1})
     await way.put({"a": 1})
     assert first.items == second.items == [{"a": 1}]
+
+
+async def test_a_dropped_item_is_logged_as_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    class Strict:
+        def process_item(self, item: dict[str, str | int | None], spider: object) -> None:
+            raise DropItem("not wanted", log_level=item["level"])
+
+    caplog.set_level(logging.DEBUG, "trawl")
+    way = Outlet(Pipelines([Strict()]), None, (), [], Stats())
+    for level in (None, "ERROR", "warning", logging.DEBUG):
+        await way.put({"level": level})
+    assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "WARNING", "DEBUG"]
 
 
 async def test_dropped_and_failing_items_are_counted_and_go_no_further() -> None:

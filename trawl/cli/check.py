@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import typer
 
 from trawl.cli.checks import check_spider
-from trawl.cli.exits import FAILED, OK
+from trawl.cli.exits import FAILED, OK, USAGE
 from trawl.cli.load import load_spiders
-from trawl.errors import SettingsError, SpiderLoadError
+from trawl.errors import SettingsError, SpiderLoadError, WrittenForScrapy
 from trawl.observe import printable
 from trawl.settings import Layer, ambient, load
 from trawl.spiders import Spider
@@ -20,14 +20,17 @@ __all__ = ["check_command"]
 def check_command(targets: Sequence[str]) -> int:
     """Check the spiders that ``targets`` name; the exit status.
 
-    What is wrong is printed a line each, as ``FILE:LINE: what``; what can't be loaded too.
+    What is wrong is printed a line each, as ``FILE:LINE: what``; what can't be loaded too. A spider that imports Scrapy
+    is wrong usage, as it is for ``trawl crawl``.
     """
     spiders = 0
     wrong: list[str] = []
+    status = FAILED
     for target in targets:
         try:
             found = load_spiders(target)
         except SpiderLoadError as error:
+            status = USAGE if isinstance(error, WrittenForScrapy) else status
             wrong.append(str(error))
             continue
         spiders += len(found)
@@ -37,7 +40,7 @@ def check_command(targets: Sequence[str]) -> int:
         typer.echo(printable(line))
     if not wrong:
         typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
-    return FAILED if wrong else OK
+    return status if wrong else OK
 
 
 def _around(spider: type[Spider]) -> Iterator[str]:

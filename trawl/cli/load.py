@@ -8,14 +8,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from trawl.cli.listing import spiders_in
-from trawl.errors import SpiderLoadError
+from trawl.errors import SpiderLoadError, WrittenForScrapy
+from trawl.frames import own_frames, told
+from trawl.moving import GUIDE, hint, hint_of_file
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
 
@@ -31,6 +32,7 @@ def load_spider(target: str) -> type[Spider]:
     Raises:
         SpiderLoadError: One line that says what is wrong: no such file, a syntax error and its line, an error while it
             is imported, no spider in it, or several.
+        WrittenForScrapy: It imports Scrapy, or its spider is one of Scrapy's; the line says what to write instead.
     """
     module, place, class_name = _loaded(target)
     return _spider_in(module, place, class_name)
@@ -138,17 +140,14 @@ def _told(name: str) -> Iterator[None]:
         file = Path(error.filename).name if error.filename else name
         raise SpiderLoadError(f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        lines = traceback.extract_tb(error.__traceback__)
-        # The innermost line of the user's own code says more than where in a library it ended.
-        own = [line for line in lines if not line.filename.startswith("<frozen") and line.filename != __file__]
-        last = next((line for line in reversed(own) if Path(line.filename).name == Path(name).name), None)
-        last = last or (own[-1] if own else None)
+        if said := hint(error):
+            raise WrittenForScrapy(said) from error
+        lines = own_frames(error)
+        # The innermost line of the spider's own file says more than where beside it, or in a library, it ended.
+        last = next((line for line in reversed(lines) if Path(line.filename).name == Path(name).name), None)
+        last = last or (lines[-1] if lines else None)
         where = f"{Path(last.filename).name}, line {last.lineno}" if last else name
-        raise SpiderLoadError(f"{where}: {type(error).__name__}: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0]
+        raise SpiderLoadError(f"{where}: {told(error)}") from error
 
 
 def _spiders_of(module: ModuleType) -> dict[str, type[Spider]]:
@@ -165,6 +164,7 @@ def _spider_in(module: ModuleType, place: str, class_name: str) -> type[Spider]:
         return _named(module, place, class_name, found)
     spiders = {name: spider for name, spider in found.items() if spider.name} or found
     if not spiders:
+        _refuse_scrapys(module, *vars(module).values())
         raise SpiderLoadError(f"{place}: no spider in it: define a class that derives from trawl.Spider")
     if len(spiders) > 1:
         names = ", ".join(sorted(spiders))
@@ -180,8 +180,21 @@ def _named(module: ModuleType, place: str, class_name: str, found: dict[str, typ
         known = f"; did you mean {close}?" if close else f"; it has {', '.join(sorted(found)) or 'no spiders'}"
         raise SpiderLoadError(f"{place}: no class {class_name!r} in it{known}")
     if not (isinstance(value, type) and issubclass(value, Spider)):
+        _refuse_scrapys(module, value)
         raise SpiderLoadError(f"{place}: {class_name} is not a spider: it must derive from trawl.Spider")
     return _checked(value, place)
+
+
+def _refuse_scrapys(module: ModuleType, *values: object) -> None:
+    """Raise if one of ``values`` is a spider of Scrapy's that this module defines."""
+    for value in values:
+        if isinstance(value, type) and value.__module__ == module.__name__ and _is_scrapys(value):
+            said = hint_of_file(module.__file__ or "") or f"derive it from trawl.Spider ({GUIDE})"
+            raise WrittenForScrapy(f"{value.__name__} is a spider of Scrapy's, not of trawl's: {said}")
+
+
+def _is_scrapys(kind: type) -> bool:
+    return any(base.__name__ == "Spider" and base.__module__.partition(".")[0] == "scrapy" for base in kind.__mro__)
 
 
 def _checked(spider: type[Spider], place: str) -> type[Spider]:

@@ -22,7 +22,8 @@ from trawl.cli.panel import can_show, panel_watcher
 from trawl.cli.summary import scopes_table, summary_table
 from trawl.cli.targets import STANDARD_OUTPUT, feeds_layer, spider_arguments
 from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
-from trawl.errors import TrawlError, UsageError
+from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
+from trawl.frames import own_frames
 from trawl.observe import ObserveSettings, printable
 from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
 from trawl.signals import Signals
@@ -82,7 +83,8 @@ def stderr_console() -> Console:
 def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
     """Run the crawl that ``order`` asks for; the exit status.
 
-    Expected errors end in one line on standard error; with ``--log-level DEBUG`` their traceback comes first.
+    Expected errors end in one line on standard error; before it come, for an error in the user's own code, the user's
+    lines that lead there, and with ``--log-level DEBUG`` the whole traceback.
     """
     # Before the spider's settings are known, so that its import is logged too.
     early = log_layer(order.log_level, order.log_file)
@@ -206,5 +208,14 @@ def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
     if is_debug:
         text = "".join(traceback.format_exception(error))
         console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
+    elif _is_of_the_user(error):
+        frames = own_frames(error.__cause__ or error)
+        if len(frames) > 1:  # of a single one the sentence says all
+            text = "".join(traceback.format_list(frames))
+            console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
     console.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
     return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _is_of_the_user(error: TrawlError) -> bool:
+    return isinstance(error, SpiderLoadError | PartLoadError) and not isinstance(error, WrittenForScrapy)

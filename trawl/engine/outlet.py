@@ -162,7 +162,7 @@ class Outlet:
             try:
                 item = await self._processor.process(item, self._spider)
             except DropItem as drop:
-                logger.info("item dropped: %s", drop)
+                logger.log(_level(drop), "item dropped: %s", drop)
                 self._stats.inc("item_dropped_count")
                 self._events.tell(ItemDropped(item, str(drop)))
                 return None
@@ -188,3 +188,8 @@ class Outlet:
         self._stats.inc("item_scraped_count")
         if self._collected is not None:
             self._collected.append(item)
+
+
+def _level(drop: DropItem) -> int:
+    level = drop.log_level
+    return level if isinstance(level, int) else logging.getLevelNamesMapping().get(str(level).upper(), logging.INFO)

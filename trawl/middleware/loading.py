@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from trawl.errors import NotConfigured, SettingsError
+from trawl.frames import of_the_user, warn_of_scrapy
 from trawl.http import Fetch, Middleware
 from trawl.middleware.scrapy_style import adapted, is_scrapy_style
 from trawl.plugins import load_plugin, plugin_names
@@ -120,15 +121,18 @@ def instance(entry: object, setting: str, crawl: object) -> Any:
     None where the class raises ``NotConfigured``, which is logged.
 
     Raises:
-        SettingsError: There is nothing under its path, or its class can't be made.
+        SettingsError: There is nothing under its path, or its class can't be made so.
+        PartLoadError: Its own code failed, or its module's.
     """
     found = load_object(entry, setting)
+    warn_of_scrapy(found, f"{setting}: {named(entry)}")
     if not isinstance(found, type):
         return found
     make: Callable[[], Any] = found
     from_crawler = getattr(found, "from_crawler", None)
     try:
-        return make() if from_crawler is None else from_crawler(crawl)
+        with of_the_user(f"{setting}: {named(entry)} can't be made"):
+            return make() if from_crawler is None else from_crawler(crawl)
     except NotConfigured as reason:
         logger.info("%s: %s is left out: %s", setting, named(entry), str(reason) or "it is not configured")
         return None

@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from trawl.errors import DropItem, NotConfigured, SettingsError
+from trawl.frames import of_the_user, warn_of_scrapy
 from trawl.items import InvalidItem
 from trawl.pipelines.settings import PipelinesSettings
 
@@ -67,7 +68,8 @@ class Pipelines:
             crawl: What ``from_crawler`` is given: the running crawl.
 
         Raises:
-            SettingsError: A path that leads to no class, or a class that can't be made.
+            SettingsError: A path that leads to no class, or a class that can't be made so.
+            PartLoadError: A class whose own code failed, or its module's.
         """
         wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]
         wanted.sort(key=lambda pair: pair[0])
@@ -189,15 +191,18 @@ def _make(entry: object, crawl: object) -> object:
         entry = _OURS.get(entry, entry)
     shown = entry if isinstance(entry, str) else getattr(entry, "__qualname__", entry)
     try:
-        found = pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
+        with of_the_user(f"ITEM_PIPELINES: {shown} can't be imported"):
+            found = pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"ITEM_PIPELINES: {shown} can't be imported: {error}", "ITEM_PIPELINES") from error
+    warn_of_scrapy(found, f"ITEM_PIPELINES: {shown}")
     if not callable(found):
         return found  # made already
     try:
         make: Callable[..., Awaitable[object] | object] = found
         from_crawler = getattr(found, "from_crawler", None)
-        return make() if from_crawler is None else from_crawler(crawl)
+        with of_the_user(f"ITEM_PIPELINES: {shown} can't be made"):
+            return make() if from_crawler is None else from_crawler(crawl)
     except NotConfigured as reason:
         logger.warning("ITEM_PIPELINES: %s is left out: %s", shown, str(reason) or "it is not configured")
         return None

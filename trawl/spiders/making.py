@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trawl.errors import SpiderLoadError, TrawlError
+from trawl.frames import told
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.spider import Spider
 
@@ -28,9 +29,7 @@ def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawl
     except TrawlError:
         raise
     except Exception as error:
-        words = (str(error).splitlines() or [""])[0]
-        told = f"{type(error).__name__}: {words}" if words else type(error).__name__
-        raise SpiderLoadError(f"{_where(spider, error)}: {spider.__name__} can't be made: {told}") from error
+        raise SpiderLoadError(f"{_where(spider, error)}: {spider.__name__} can't be made: {told(error)}") from error
     instance.check()
     return instance
 

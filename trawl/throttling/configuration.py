@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from trawl.errors import SettingsError
+from trawl.frames import of_the_user
 from trawl.throttling.limits import jitter_factors
 
 __all__ = [
@@ -307,12 +308,14 @@ def load_object(value: object, path: str) -> Any:
 
     Raises:
         SettingsError: There is nothing under that path.
+        PartLoadError: Its module failed while it was imported.
     """
     if not isinstance(value, str):
         return value
     module, _, name = value.rpartition(".")
     try:
-        return getattr(import_module(module), name)
+        with of_the_user(f"{path} names {value!r}, which can't be imported"):
+            return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"{path} names {value!r}, which can't be imported: {error}", path) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -249,3 +250,13 @@ def test_the_command_looks_at_the_settings_around_a_spider_too(
     Path("pyproject.toml").write_text("[tool.trawl]\nMINE = 'x'\n", "utf-8")
     assert main(["check", "two.py:Two"]) == 1
     assert "MINE must be a whole number, not 'x'" in capsys.readouterr().out
+
+
+def test_imports_of_scrapys_that_are_left_are_told_where_scrapy_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scrapy.py").write_text("class DropItem(Exception): pass\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    body = "from scrapy import DropItem\nclass A(trawl.Spider):\n    name = 'a'\n"
+    assert checked(tmp_path, body) == ['1: change "from scrapy import DropItem" to "from trawl import DropItem"']
+    del sys.modules["scrapy"]

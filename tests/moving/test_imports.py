@@ -1,0 +1,136 @@
+"""Each import of Scrapy's is told with what to write in its place, and what is told is so."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+
+import pytest
+
+import trawl
+from trawl.moving import ELSEWHERE, MOVED, changes, place, why_absent
+from trawl.settings import definitions
+
+SETTINGS = {definition.name for definition in definitions()}
+NO_SETTINGS = {"DEBUG", "FILE", "JSON", "POST"}
+
+
+def told(source: str) -> list[str]:
+    return [str(change) for change in changes(source)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("import scrapy", "import trawl as scrapy"),
+        ("import scrapy as s", "import trawl as s"),
+        ("import scrapy.http", "import trawl as scrapy"),
+        ("import scrapy.http as h", "import trawl.http as h"),
+        ("import json, scrapy", "import json; import trawl as scrapy"),
+        ("from scrapy import Request, Spider", "from trawl import Request, Spider"),
+        ("from scrapy import signals", "from trawl import signals"),
+        ("from scrapy.spiders import CrawlSpider, Rule", "from trawl.spiders import CrawlSpider, Rule"),
+        ("from scrapy.linkextractors import LinkExtractor as L", "from trawl.linkextractors import LinkExtractor as L"),
+        ("from scrapy.http import HtmlResponse, Request", "from trawl.http import HtmlResponse, Request"),
+        ("from scrapy.http.request import Request", "from trawl.http.request import Request"),
+        ("from scrapy.http.response.html import HtmlResponse", "from trawl.http import HtmlResponse"),
+        ("from scrapy.item import Item, Field", "from trawl.item import Item, Field"),
+        ("from scrapy.link import Link", "from trawl.link import Link"),
+        ("from scrapy.loader import ItemLoader", "from trawl.loader import ItemLoader"),
+        ("from scrapy.loader.processors import TakeFirst", "from itemloaders.processors import TakeFirst"),
+        ("from scrapy.selector import Selector", "from trawl.selector import Selector"),
+        ("from scrapy.exceptions import DropItem", "from trawl.exceptions import DropItem"),
+        ("from scrapy.pipelines.images import ImagesPipeline", "from trawl.pipelines.images import ImagesPipeline"),
+        ("from scrapy.spidermiddlewares.httperror import HttpError", "from trawl.exceptions import HttpError"),
+        (
+            "from scrapy.downloadermiddlewares.retry import get_retry_request",
+            "from trawl.middleware import get_retry_request",
+        ),
+        ("from scrapy.settings import BaseSettings", "from trawl.spiders import CustomSettings as BaseSettings"),
+        (
+            "from scrapy.exceptions import DropItem, CannotResolveHostError as C",
+            "from trawl.exceptions import DropItem, NameNotResolved as C",
+        ),
+    ],
+)
+def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> None:
+    assert told(before) == [f'change "{before}" to "{after}"']
+    exec(after.replace("; ", "\n"), {})
+    assert told(after.replace("; ", "\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("from scrapy.utils.project import get_project_settings", "get_project_settings is not here: leave it out"),
+        ("from scrapy.utils.log import configure_logging", "the log is set up by itself"),
+        ("from scrapy.crawler import CrawlerRunner", "trawl.run(Spider"),
+        ("from scrapy.exporters import JsonItemExporter", "FEEDS writes items"),
+        ("from scrapy.extensions.closespider import CloseSpider", "CLOSESPIDER_ITEMCOUNT"),
+        ("from scrapy.extensions.mine import Mine", "WATCHERS"),
+        ("from scrapy.downloadermiddlewares.retry import RetryMiddleware", "RETRY_PREDICATE"),
+        ("from scrapy.exceptions import DontCloseSpider", "an endless start()"),
+        ("from scrapy.cmdline import execute", "trawl.cli.main"),
+        ("from scrapy.nothing import nothing", "the guide 'Coming from Scrapy'"),
+        ("import scrapy.utils.log", "the log is set up by itself"),
+        ("from trawl.utils.project import get_project_settings", "leave it out"),
+        ("from trawl.exceptions import StopDownload", "download_maxsize"),
+    ],
+)
+def test_what_is_not_here_is_told_with_what_takes_its_place(before: str, said: str) -> None:
+    (change,) = told(before)
+    assert change.startswith(f'take out "{before}": ')
+    assert said in change
+
+
+def test_an_import_of_which_some_is_here_is_divided() -> None:
+    (change,) = told("from scrapy.exceptions import DropItem, StopDownload, CloseSpider")
+    assert ' to "from trawl.exceptions import DropItem, CloseSpider": StopDownload is not here: ' in change
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import trawl\nimport trawl.http\nfrom trawl.spiders import Spider, Rule\nfrom trawl.loader import ItemLoader",
+        "from trawl.spiders import Sipder\nfrom trawl.middleware import retyr",
+        "import json\nfrom .scrapy import x\nfrom scrapyard import y",
+        "try:\n    import scrapy\nexcept ImportError:\n    scrapy = None",
+    ],
+)
+def test_what_is_right_and_what_is_only_misspelled_is_left_alone(source: str) -> None:
+    assert told(source) == []
+
+
+def test_what_may_not_be_imported_is_looked_at_where_that_is_asked_for() -> None:
+    source = "def later():\n    from scrapy.shell import inspect_response"
+    assert [change.line for change in changes(source, is_whole=True)] == [2]
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_where_a_name_is_said_to_be_it_is(name: str) -> None:
+    home, ours = MOVED[name]
+    assert hasattr(import_module(home), ours)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_takes_the_place_of_a_name_is_there(name: str) -> None:
+    words = ELSEWHERE[name]
+    assert set(re.findall(r"\b[A-Z][A-Z_]{3,}\b", words)) <= SETTINGS | NO_SETTINGS
+    for path in re.findall(r"\btrawl(?:\.\w+)+", words):
+        if path not in ("trawl.commands", "trawl.feeds"):  # groups of entry points
+            module, _, found = path.partition("trawl.")[2].rpartition(".")
+            assert place(module, found) is not None, path
+
+
+def test_what_is_not_here_is_really_not() -> None:
+    for name in ELSEWHERE:
+        module, _, last = name.rpartition(".")
+        if name not in ("loader", "pipelines.files", "middleware"):  # some of what is in them is
+            assert place(module, last) is None, name
+
+
+def test_a_name_of_scrapys_that_is_asked_of_the_package_says_what_to_use() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'utils': take it from"):
+        _ = trawl.__getattribute__("utils")
+    assert not hasattr(trawl, "crawler")
+    assert why_absent("no.such") == ""

@@ -1,0 +1,5 @@
+"""Where Scrapy's users look for items; they are in :mod:`trawl.items`."""
+
+from trawl.items import Field, Item
+
+__all__ = ["Field", "Item"]

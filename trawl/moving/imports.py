@@ -1,0 +1,116 @@
+"""The import lines of a file that are Scrapy's, or look for what Scrapy has: how each is written for trawl.
+
+A file is read, not run. Lines inside ``try`` and ``if`` are looked at only where asked for: a file that can do without
+Scrapy may say so.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import attrs
+
+from trawl.moving.places import Place, place
+from trawl.moving.table import ELSEWHERE, GUIDE, why_absent
+
+__all__ = ["Change", "changes"]
+
+_ROOTS = ("scrapy", "trawl")
+
+
+@attrs.frozen(order=True)
+class Change:
+    """One import line, and what to make of it.
+
+    Attributes:
+        line: Where it is, from 1.
+        before: As it is written, on one line.
+        after: The lines that take its place; none where there is nothing to import.
+        words: What to use for the names that are not here, a sentence each.
+    """
+
+    line: int
+    before: str
+    after: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        told = [f'change "{self.before}" to "{"; ".join(self.after)}"'] if self.after else [f'take out "{self.before}"']
+        return ": ".join([*told, "; ".join(self.words)]) if self.words else told[0]
+
+
+def changes(source: str, *, is_whole: bool = False) -> list[Change]:
+    """What to change in the import lines of a file, in their order; those that are right are left out.
+
+    Args:
+        source: The file's text.
+        is_whole: Look into functions and conditions too, not only at what is imported in any case.
+
+    Raises:
+        SyntaxError: It is no Python.
+        ValueError: It has a null byte in it.
+    """
+    tree = ast.parse(source)
+    nodes = ast.walk(tree) if is_whole else tree.body
+    return sorted(change for node in nodes if (change := _change(node)) is not None)
+
+
+def _change(node: ast.AST) -> Change | None:
+    if isinstance(node, ast.Import):
+        wanted = [alias for alias in node.names if alias.name.partition(".")[0] == "scrapy"]
+        if not wanted:
+            return None
+        kept = [_as(alias.name, alias.asname) for alias in node.names if alias not in wanted]
+        lines = [f"import {', '.join(kept)}"] if kept else []
+        parts = [_imported(alias) for alias in wanted]
+        lines += dict.fromkeys(line for line, _ in parts if line)
+        return Change(node.lineno, ast.unparse(node), tuple(lines), tuple(words for _, words in parts if words))
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        root, _, module = node.module.partition(".")
+        if root in _ROOTS:
+            return _from(node, root, module)
+    return None
+
+
+def _imported(alias: ast.alias) -> tuple[str, str]:
+    """The line for ``import scrapy.MODULE``, and what to use if it is not here."""
+    module = alias.name.partition(".")[2]
+    if module and place(module, "") is None:
+        return "", _absent(module)
+    if not alias.asname:
+        return "import trawl as scrapy", ""  # its modules are there by themselves
+    return f"import {_as(f'trawl.{module}'.rstrip('.'), alias.asname)}", ""
+
+
+def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
+    """What to make of ``from scrapy.MODULE import ...``; None for a line of trawl's that is right."""
+    found: dict[str, list[str]] = {}
+    words: list[str] = []
+    is_right = root == "trawl"
+    for alias in node.names:
+        where: Place | None = place(module, "" if alias.name == "*" else alias.name)
+        if where is None:
+            if root == "scrapy" or _is_scrapys(module, alias.name):
+                words.append(_absent(f"{module}.{alias.name}".strip(".")))
+                is_right = False
+            continue
+        home, name = where
+        is_right = is_right and (home, name or "*") == (node.module, alias.name)
+        found.setdefault(home, []).append(_as(name or "*", alias.asname or (alias.name if alias.name != name else "")))
+    if is_right:
+        return None
+    lines = tuple(f"from {home} import {', '.join(names)}" for home, names in found.items())
+    return Change(node.lineno, ast.unparse(node), lines, tuple(dict.fromkeys(words)))
+
+
+def _is_scrapys(module: str, name: str) -> bool:
+    """Whether a name that trawl does not have is Scrapy's, and not a misspelled one of trawl's."""
+    return f"{module}.{name}".strip(".") in ELSEWHERE or (place(module, "") is None and bool(why_absent(module)))
+
+
+def _as(name: str, asname: str | None) -> str:
+    return f"{name} as {asname}" if asname and name != "*" else name
+
+
+def _absent(name: str) -> str:
+    return f"{name.rpartition('.')[2]} is not here: {why_absent(name) or GUIDE}"
