@@ -31,6 +31,7 @@ __all__ = [
     "RequestFailed",
     "RequestScheduled",
     "RequestSent",
+    "ResponseParsed",
     "ResponseReceived",
     "ScopeBackedOff",
     "SpiderError",
@@ -94,6 +95,17 @@ class ResponseReceived(Event):
 
     Attributes:
         response: The response.
+    """
+
+    response: Response
+
+
+@attrs.frozen
+class ResponseParsed(Event):
+    """The callback of a response (or the errback, for its status) has ended; what it gave is about to be stored.
+
+    Attributes:
+        response: The response; its ``times`` are whole now.
     """
 
     response: Response
@@ -188,6 +200,7 @@ KINDS: tuple[type[Event], ...] = (
     RequestDropped,
     RequestSent,
     ResponseReceived,
+    ResponseParsed,
     RequestFailed,
     SpiderError,
     ItemScraped,

@@ -13,6 +13,7 @@ from trawl.cli import main
 from trawl.cli.run import Order, crawl_command
 from trawl.cli.summary import scopes_table
 from trawl.errors import FeedError
+from trawl.http import Times
 from trawl.observe import Stats
 from trawl.throttling import ScopeReport
 
@@ -248,6 +249,16 @@ def test_the_busiest_scopes_are_shown_and_the_others_counted() -> None:
     assert "delay 1 min 30 s, concurrency 1.0 s" in text
     assert "2: Retry-After: 7 of \\x1b/x" in text
     assert scopes_table([ScopeReport(scope="idle")]) is None
+
+
+def test_c12_a_wide_terminal_gets_what_took_the_time_of_a_scopes_requests() -> None:
+    times = Times(queued=600.0, throttled=4.0, connecting=0.1, fetching=0.3)
+    table = scopes_table([ScopeReport(scope="a.example", sends=9, times=times)], 120)
+    assert table is not None
+    console = Console(file=io.StringIO(), width=120)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    assert "throttled 4.0 s, fetching 0.3 s" in console.file.getvalue()
 
 
 def test_a_narrow_terminal_gets_fewer_columns_that_can_be_read() -> None:

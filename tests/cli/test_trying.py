@@ -14,6 +14,8 @@ import pytest
 
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import asking, main
+from trawl.cli.fetch import told
+from trawl.http import Request, Response, Times
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 UNHEARD = ("-s", "ROBOTSTXT_OBEY=false", "--log-level", "CRITICAL")
@@ -74,6 +76,15 @@ def test_headers_redirects_and_what_made_it_wait_are_told(capfd: pytest.CaptureF
     assert "> User-Agent: quotes/1" in lines
     assert "< 200" in lines
     assert lines[-1].startswith("* ")
+
+
+def test_c12_where_the_time_of_a_fetch_went_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    response = Response("http://a.example/", request=Request("http://a.example/"))
+    response.times = Times(throttled=2.0, connecting=0.25, fetching=0.02)
+    assert "* throttled 2.0 s, connecting 0.2 s, fetching 20 ms" in list(told(response, []))
+    assert run("fetch", "https://b.example/", "--headers") == 0
+    shown = [line for line in capfd.readouterr().out.splitlines() if line.startswith("* ")]
+    assert len(shown) == 3  # how much it was, where its time went, and what made it wait
 
 
 def test_a_redirect_is_not_followed_where_that_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:

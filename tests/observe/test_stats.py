@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trawl.http import Times
 from trawl.observe import Stats
 
 
@@ -56,3 +57,18 @@ def test_a_scrapy_spider_finds_its_own_words() -> None:
     stats.min_value("set", 3)
     assert (stats.get_value("mine"), stats.get_value("set"), stats.get_value("none", 1)) == (11, 3, 1)
     assert stats.get_stats() == stats.as_dict()
+
+
+def test_c12_the_times_of_requests_are_statistics_and_go_on_from_an_earlier_run() -> None:
+    stats = Stats()
+    stats.times.add(Times(queued=3.0, fetching=0.5))
+    stats.times.add(Times(queued=1.0, connecting=0.25))
+    stats.times.parsing += 2.0
+    told = {"connecting_seconds": 0.25, "fetching_seconds": 0.5, "parsing_seconds": 2.0, "queued_seconds": 4.0}
+    assert stats.as_dict() == told
+    assert stats.get("queued_seconds") == 4.0
+    assert stats.times.mean() == Times(2.0, 0.0, 0.125, 0.25, 1.0)
+    later = Stats()
+    later.take_up(told)
+    later.times.add(Times(queued=1.0))
+    assert later.as_dict() == {**told, "queued_seconds": 5.0}

@@ -33,6 +33,19 @@ def test_the_summary_tells_what_occurred() -> None:
     assert rows["retries"] == "4"
 
 
+def test_c12_the_summary_tells_where_the_time_of_a_request_went() -> None:
+    stats = {
+        "request_count": 10,
+        "queued_seconds": 1230.0,
+        "throttled_seconds": 10.0,
+        "connecting_seconds": 0.04,
+        "fetching_seconds": 0.001,
+        "parsing_seconds": 0.9,
+    }
+    words = dict(summary_rows("finished", 10.0, stats))["each request"]
+    assert words == "queued 2 min 3 s, throttled 1.0 s, connecting 4 ms, parsing 90 ms"
+
+
 def test_many_kinds_are_cut_to_the_most_frequent() -> None:
     stats = {f"response_status_count/{500 + n}": n for n in range(1, 8)}
     assert dict(summary_rows("finished", 1.0, stats))["statuses"] == "507: 7, 506: 6, 505: 5, 504: 4, 3 other kinds"

@@ -15,7 +15,7 @@ from trawl.cli.view import CrawlWith
 from trawl.cli.visiting import Prepared, Visit, prepared, visitor
 from trawl.errors import TrawlError, UsageError
 from trawl.http import Request, Response
-from trawl.observe import duration_words, printable
+from trawl.observe import duration_words, printable, times_words
 from trawl.throttling import ScopeReport
 
 __all__ = ["fetch_command", "told"]
@@ -97,6 +97,8 @@ def told(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
     yield "<"
     latency = "" if response.latency is None else f" in {duration_words(response.latency)}"
     yield f"* {len(response.body)} bytes{latency}{', from the cache' if 'cached' in response.flags else ''}"
+    if response.times is not None:
+        yield f"* {times_words(response.times)}"
     waits = [
         f"* {report.scope}: waited {duration_words(seconds)} for {limit.replace('_', ' ')}"
         for report in reports

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from trawl.cli.exits import OK, status_of
-from trawl.observe import clipped, duration_words, number_words, rate_words, summary_rows
+from trawl.http import Times
+from trawl.observe import clipped, duration_words, number_words, rate_words, summary_rows, times_words
 from trawl.throttling import ScopeReport
 
 __all__ = ["MOST_SCOPES", "scopes_table", "summary_table"]
@@ -24,7 +25,11 @@ _HINT_CHARACTERS = 40
 NARROW = 90
 """A terminal of fewer columns gets a table of fewer columns."""
 
-_TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
+WIDE = 120
+"""One of as many has a column for the time of a request."""
+
+_TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "each request", "hints")
+_OF_MOST = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
 _OF_NARROW = ("scope", "sends", "rate", "triggers", "limited by")
 _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 
@@ -56,7 +61,7 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
     if not sent:
         return None
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    titles = _TITLES if width >= NARROW else _OF_NARROW
+    titles = _TITLES if width >= WIDE else _OF_MOST if width >= NARROW else _OF_NARROW
     for title in titles:
         if title in _FIGURES:
             table.add_column(title, justify="right", no_wrap=True)
@@ -82,8 +87,15 @@ def _cells(report: ScopeReport) -> tuple[str, ...]:
         number_words(report.triggers),
         number_words(report.steps),
         limited,
+        times_words(_longest(report.times)) if report.times.total else "",
         hints,
     )
+
+
+def _longest(times: Times) -> Times:
+    """The two longest parts of what a request itself takes: time that is queued is that of others."""
+    parts = {name: getattr(times, name) for name in ("throttled", "connecting", "fetching", "parsing")}
+    return Times(**{name: parts[name] for name in sorted(parts, key=lambda name: -parts[name])[:2]})
 
 
 def _style(title: str, reason: str) -> str:

@@ -227,13 +227,16 @@ class Flow:
             meta["download_latency"] = response.latency
             if self._statuses.is_handled(request, response.status):
                 await self._run(request, request.callback, "_parse", response, request.cb_kwargs, outputs)
-                self._throttle.items(request, outputs.items, trio.current_time())
+                now = trio.current_time()
+                self._throttle.items(request, outputs.items, now)
+                self._sending.parsed(turn, response, now)
             else:
                 error = HttpError(response)
         if error is not None:
             error.request = request
             if request.errback is not None:
                 await self._run(request, request.errback, "", error, None, outputs)
+                self._sending.parsed(turn, response, trio.current_time())
             else:
                 self._unheard(error)
                 outputs.failure = _failure_of(error)

@@ -265,6 +265,7 @@ def page_entry(record: Record) -> Entry:
         share=record.share,
         amounts=record.amounts,
         order=record.order,
+        found_at=record.found_at,
     )
 
 

@@ -19,16 +19,19 @@ from trawl.engine.places import Places
 from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import AddressRefused
-from trawl.events import Events, RequestSent, ResponseReceived
-from trawl.http import Outcome, Request
+from trawl.events import Events, RequestSent, ResponseParsed, ResponseReceived
+from trawl.http import Outcome, Request, Response, Times
 from trawl.observe import Stats
 from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
+from trawl.throttling.report import add_parsing, add_times
 from trawl.transport import Transport
 
 __all__ = ["Recorder", "Sending"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
+
+_NONE = Times()
 
 Recorder = Callable[[Entry, "Outcome | None", float], None]
 """Told of each send (outcome None) and of its end, at the instant on the run clock; for simulations and tests."""
@@ -84,11 +87,13 @@ class Sending:
         turn.is_used = True
         if turn.answer is not None:
             outcome = await turn.answer(request)
+            turn.read_at, turn.times = outcome.ended_at, _NONE
             self._count(turn, outcome)
             return outcome
         outcome = await self._transport.send(request, partial(self._sent, turn))
         if outcome.response is not None:
             self._limits.answered(turn)
+        self._time(turn, outcome)
         self._count(turn, outcome)
         try:
             if not self._throttle.heard_nowait(turn.entry, outcome, trio.current_time()):
@@ -126,9 +131,36 @@ class Sending:
             self._events.tell(RequestSent(entry.request, [scope for scope, _ in entry.scopes]))
         self._state.pulse.beat_before(self._chooser.next_event(now))  # from a send, spacing counts
 
+    def parsed(self, turn: Turn, response: Response | None, now: float) -> None:
+        """Note that the callback, or the errback, of a turn has ended at ``now``."""
+        if turn.times is None or turn.read_at is None:
+            return
+        seconds = now - turn.read_at
+        turn.times = turn.times.parsed(seconds)
+        self._stats.times.parsing += seconds
+        lane = turn.entry.lane
+        if lane is not None:
+            add_parsing(lane.scopes, seconds)
+        if response is not None:
+            response.times = turn.times
+            if ResponseParsed in self._events.wanted:
+                self._events.tell(ResponseParsed(response))
+
+    def _time(self, turn: Turn, outcome: Outcome) -> None:
+        """Note where the time of a send went, now that it has ended."""
+        entry, ended_at = turn.entry, outcome.ended_at
+        sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
+        times = Times(entry.queued, entry.throttled, sent_at - entry.granted_at, ended_at - sent_at)
+        turn.read_at, turn.times = ended_at, times
+        self._stats.times.add(times)
+        lane = entry.lane
+        assert lane is not None
+        add_times(lane.scopes, times)
+
     def _count(self, turn: Turn, outcome: Outcome) -> None:
         response = outcome.response
         if response is not None:
+            response.times = turn.times
             self._stats.inc("response_count")
             self._stats.inc_status(response.status)
             self._stats.inc("response_bytes", len(response.body))

@@ -9,7 +9,7 @@ from typing import Protocol
 import trio
 
 from trawl.frontier import Record
-from trawl.http import Outcome, Request
+from trawl.http import Outcome, Request, Times
 from trawl.scheduler import Entry
 
 __all__ = ["Answer", "Turn", "Waiter", "current_turn"]
@@ -36,6 +36,8 @@ class Turn:
         entry: What was granted.
         cancel_scope: The task's own: cancelling it ends this request and no other.
         answer: Answers it in place of the wire; None: it is sent.
+        read_at: When the body had been read, or the error came; None before.
+        times: Where its time went so far; None where nothing was sent, nor answered in place of the wire.
         is_used: The transport was asked: one turn is one send.
         holds_places: Its places are taken.
         is_counted: Its response was counted as a page.
@@ -43,12 +45,25 @@ class Turn:
         is_done: It ended by itself, its outputs are stored.
     """
 
-    __slots__ = ("answer", "cancel_scope", "entry", "holds_places", "is_counted", "is_decided", "is_done", "is_used")
+    __slots__ = (
+        "answer",
+        "cancel_scope",
+        "entry",
+        "holds_places",
+        "is_counted",
+        "is_decided",
+        "is_done",
+        "is_used",
+        "read_at",
+        "times",
+    )
 
     def __init__(self, entry: Entry) -> None:
         self.entry: Entry = entry
         self.cancel_scope: trio.CancelScope = trio.CancelScope()
         self.answer: Answer | None = None
+        self.read_at: float | None = None
+        self.times: Times | None = None
         self.is_used: bool = False
         self.holds_places: bool = True
         self.is_counted: bool = False

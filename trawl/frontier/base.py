@@ -69,10 +69,23 @@ class Record:
         amounts: The amounts it names of scopes with a quota; empty where it names none. Requests of different amounts
             are in different lanes, so that one that fits passes one that does not (F11).
         order: Given by the frontier when it is pushed or replaced: later is larger.
+        found_at: The instant on the run clock, in seconds, at which it was first stored, with a job at the earliest the
+            beginning of this run. The frontier sets it; None before.
         stored: The frontier's own: the record as it writes it.
     """
 
-    __slots__ = ("amounts", "fingerprint", "not_before", "order", "origin", "request", "scopes", "share", "stored")
+    __slots__ = (
+        "amounts",
+        "fingerprint",
+        "found_at",
+        "not_before",
+        "order",
+        "origin",
+        "request",
+        "scopes",
+        "share",
+        "stored",
+    )
 
     def __init__(
         self,
@@ -92,6 +105,7 @@ class Record:
         self.share: float = share
         self.amounts: Amounts = amounts
         self.order: int = 0
+        self.found_at: float | None = None
         self.stored: object = None
 
     def lane_key(self) -> LaneKey:

@@ -46,6 +46,7 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
         wait: Seconds that were left until then when it was stored.
         share: The largest part of a quota that it names.
         amounts: The amounts that count for its lane.
+        found: The wall time at which it was stored first, in seconds since 1970; None where that is not known.
     """
 
     url: str
@@ -67,6 +68,7 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
     wait: float
     share: float
     amounts: list[float | None]
+    found: float | None = None
 
 
 _LEAST = -(2**63) + 1
@@ -141,6 +143,7 @@ class RecordCodec:
                 wait,
                 record.share,
                 [None if amount is None else float(amount) for amount in record.amounts],
+                self._wall.to_epoch(now if record.found_at is None else record.found_at),
             )
         )
 
@@ -171,4 +174,7 @@ class RecordCodec:
         not_before = 0.0
         if stored.until is not None:
             not_before = min(self._wall.from_epoch(stored.until), now + stored.wait)
-        return Record(request, scopes, stored.origin, stored.fingerprint, not_before, stored.share, amounts)
+        record = Record(request, scopes, stored.origin, stored.fingerprint, not_before, stored.share, amounts)
+        if stored.found is not None:  # the time between two runs is nobody's
+            record.found_at = max(self._wall.from_epoch(stored.found), self._wall.anchor_at)
+        return record

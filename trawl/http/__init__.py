@@ -7,6 +7,7 @@ from trawl.http.kinds import HtmlResponse, JsonRequest, JsonResponse, TextRespon
 from trawl.http.outcome import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.http.request import Request
 from trawl.http.response import Response
+from trawl.http.times import Times, TimesTotal
 from trawl.http.url import (
     FETCHED_SCHEMES,
     canonicalize_url,
@@ -34,6 +35,8 @@ __all__ = [
     "Request",
     "Response",
     "TextResponse",
+    "Times",
+    "TimesTotal",
     "XmlResponse",
     "canonicalize_url",
     "fingerprint",

@@ -17,6 +17,7 @@ from trawl.selectors import Selector, SelectorList, select
 
 if TYPE_CHECKING:
     from trawl.http.content import Decoded
+    from trawl.http.times import Times
 
 __all__ = ["Response"]
 
@@ -46,6 +47,8 @@ class Response:
         latency: Seconds from the start of connecting to the headers; None if it was not measured.
         ip_address: The address that answered, if known.
         protocol: ``"HTTP/1.1"`` and the like, if known.
+        times: Where the time of its request went; ``parsing`` is known when the callback has ended. None if it was not
+            measured.
     """
 
     __slots__ = (
@@ -60,6 +63,7 @@ class Response:
         "protocol",
         "request",
         "status",
+        "times",
         "url",
     )
 
@@ -93,6 +97,7 @@ class Response:
         self.latency: float | None = latency
         self.ip_address: str | None = ip_address
         self.protocol: str | None = protocol
+        self.times: Times | None = None
         self._decoded: Decoded | None = None
         self._selector: Selector | None = None
         self._base_url: str | None = None
@@ -255,7 +260,9 @@ class Response:
             "protocol": self.protocol,
         }
         values.update(changes)
-        return type(self)(**values)
+        changed = type(self)(**values)
+        changed.times = self.times
+        return changed
 
     def copy(self) -> Self:
         """Return a response like this one, with headers and flags of its own."""

@@ -5,7 +5,7 @@ from trawl.observe.progress import ERROR_KEYS, Pace, Progress, pace, progress_li
 from trawl.observe.settings import LogLevel, ObserveSettings
 from trawl.observe.stats import Stat, Stats
 from trawl.observe.summary import summary_rows
-from trawl.observe.words import counted, duration_words, number_words, rate_words
+from trawl.observe.words import counted, duration_words, number_words, rate_words, times_words
 
 __all__ = [
     "ERROR_KEYS",
@@ -24,5 +24,6 @@ __all__ = [
     "progress_line",
     "rate_words",
     "summary_rows",
+    "times_words",
     "waiting_words",
 ]

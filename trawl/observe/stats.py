@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar, overload
 
+from trawl.http import Times, TimesTotal
+
 __all__ = ["Stat", "Stats"]
 
 Stat = int | float | str | bool | None
@@ -16,17 +18,23 @@ Stat = int | float | str | bool | None
 
 D = TypeVar("D")
 
+_PARTS = Times.__struct_fields__
+
 
 class Stats:
     """Named counters and values of one crawl.
 
     Reading never makes a key: what was never counted is absent, not 0.
+
+    Attributes:
+        times: Where the time of all requests went; read as ``queued_seconds`` and the like.
     """
 
-    __slots__ = ("_status_keys", "_values")
+    __slots__ = ("_status_keys", "_values", "times")
 
     def __init__(self) -> None:
         self._values: dict[str, Stat] = {}
+        self.times: TimesTotal = TimesTotal()
         self._status_keys: dict[int, str] = {}
 
     def inc(self, key: str, n: float = 1) -> None:
@@ -49,6 +57,17 @@ class Stats:
     def take_up(self, values: Mapping[str, Stat]) -> None:
         """Go on from what an earlier run has counted, in place of all there is."""
         self._values = dict(values)
+        for part in _PARTS:
+            seconds = values.get(f"{part}_seconds")
+            setattr(self.times, part, seconds if isinstance(seconds, int | float) else 0.0)
+
+    def _read(self) -> dict[str, Stat]:
+        """All values, with the times as they are now: they are added up apart, five sums a page being too many here."""
+        for part in _PARTS:
+            seconds = getattr(self.times, part)
+            if seconds:
+                self._values[f"{part}_seconds"] = seconds
+        return self._values
 
     def max(self, key: str, value: float) -> None:
         """Keep the larger of ``value`` and what is under ``key``."""
@@ -68,11 +87,11 @@ class Stats:
     def get(self, key: str, default: D) -> Stat | D: ...
     def get(self, key: str, default: object = None) -> object:
         """What is under ``key``, or ``default``."""
-        return self._values.get(key, default)
+        return self._read().get(key, default)
 
     def count(self, key: str) -> int:
         """The whole number under ``key``; 0 where nothing was counted."""
-        value = self._values.get(key, 0)
+        value = self._read().get(key, 0)
         return int(value) if isinstance(value, int | float) else 0
 
     def starting(self, prefix: str) -> dict[str, Stat]:
@@ -81,7 +100,7 @@ class Stats:
 
     def as_dict(self) -> dict[str, Stat]:
         """A copy of all keys and values as they are now, sorted by key."""
-        return dict(sorted(self._values.items()))
+        return dict(sorted(self._read().items()))
 
     # Scrapy's words for the same, so that a spider that keeps its own statistics needs no change.
 
@@ -104,11 +123,11 @@ class Stats:
 
     def get_value(self, key: str, default: Stat = None, spider: object = None) -> Stat:
         """Scrapy's name for :meth:`get`."""
-        return self._values.get(key, default)
+        return self._read().get(key, default)
 
     def get_stats(self, spider: object = None) -> dict[str, Stat]:
         """Scrapy's name for :meth:`as_dict`."""
         return self.as_dict()
 
     def __repr__(self) -> str:
-        return f"<Stats of {len(self._values)} keys>"
+        return f"<Stats of {len(self._read())} keys>"

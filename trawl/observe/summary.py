@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from trawl.http import Times
 from trawl.observe.printable import clipped, printable
-from trawl.observe.words import duration_words, number_words, rate_words
+from trawl.observe.words import duration_words, number_words, rate_words, times_words
 
 __all__ = ["summary_rows"]
 
@@ -29,12 +30,17 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
         ("items", number_words(items)),
         ("rate", rate_words(pages / elapsed if elapsed > 0 else 0.0)),
     ]
+    sends = _count(stats, "request_count")
+    if sends:
+        rows.append(("each request", times_words(Times(*[_count(stats, key) / sends for key in _TIMES]))))
     for title, keys in _ROWS.items():
         parts = list(_parts(stats, keys))
         if parts:
             rows.append((title, ", ".join(parts)))
     return rows
 
+
+_TIMES = tuple(f"{part}_seconds" for part in Times.__struct_fields__)
 
 _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "statuses": (("response_status_count/", ""),),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["counted", "duration_words", "number_words", "rate_words"]
+from trawl.http import Times
+
+__all__ = ["counted", "duration_words", "number_words", "rate_words", "times_words"]
 
 _MINUTE = 60.0
 _HOUR = 3600.0
@@ -46,3 +48,16 @@ def duration_words(seconds: float) -> str:
             whole, rest = divmod(parts, round(unit / part))
             return f"{whole} {name} {rest} {part_name}" if rest else f"{whole} {name}"
     return f"{seconds:.0f} s"
+
+
+def times_words(times: Times) -> str:
+    """Where the time of a request went, in its order: ``queued 4 ms, throttled 1.0 s, ...``; only what took any."""
+    parts = [(name, getattr(times, name)) for name in times.__struct_fields__]
+    return ", ".join(f"{name} {_short_words(seconds)}" for name, seconds in parts if seconds >= _LEAST) or "no time"
+
+
+_LEAST = 0.0005
+
+
+def _short_words(seconds: float) -> str:
+    return duration_words(seconds) if seconds >= 0.0995 else f"{seconds * 1000:.0f} ms"

@@ -107,11 +107,7 @@ class Chooser:
         """
         if entry.is_pending or entry.is_in_flight:
             raise ValueError(f"{entry!r} is here already")
-        entry.is_pending = True
-        entry.is_vetted = False
-        entry.lane = None
-        entry.sent_at = None
-        entry.not_before = not_before
+        entry.pushed(now, not_before)
         self.pending += 1
         self.pending_direct += entry.is_direct
         order = self._sign * self._next_order()
@@ -261,29 +257,28 @@ class Chooser:
                 scope.lanes += 1
             lane.add(entry, order)
             lane.take_turn(self._next_turn())
-            if not self._is_stopped(lane):
+            if not self._is_stopped(lane, now):
                 self.board.enter(lane, now)
         elif lane.add(entry, order) and not isinstance(lane.where, OriginGate):
             self.board.enter(lane, now)  # a better head: to be looked at again
             if lane.where is not READY:
                 self.board.pass_on(lane, now)
 
-    def _is_stopped(self, lane: Lane) -> bool:
+    def _is_stopped(self, lane: Lane, now: float) -> bool:
         """Whether the gate of a lane's origin is closed; the lane then waits there."""
         if not self.closed or lane.kind == PASSING:
             return False
         gate = self.closed.get(lane.origin)
         if gate is None:
             return False
-        lane.version += 1
-        lane.where = gate
+        lane.wait_at(gate, now)
         gate.lanes[lane] = None
         return True
 
     def _look(self, lane: Lane, now: float) -> Entry | Refused | None:
         """Grant a ready lane's best entry, or send the lane to wait."""
         board = self.board
-        if self._is_stopped(lane):
+        if self._is_stopped(lane, now):
             board.end_claim(lane, now)
             board.pass_on(lane, now)
             return None
@@ -347,8 +342,7 @@ class Chooser:
         self.in_flight += 1
         self.grants += 1
         entry.is_in_flight = True
-        entry.granted_at = now
-        lane.take_scopes(entry, now)
+        lane.grant(entry, now)
         if entry.is_exempt:
             entry.steps = tuple([self._scope_of(id, now).step for id, _ in entry.scopes])
         if lane.is_claiming or lane.is_starving:

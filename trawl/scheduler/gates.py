@@ -37,6 +37,10 @@ class OriginGate:
         """The lanes that still wait here, in the order of coming."""
         return [lane for lane in self.lanes if lane.where is self]
 
+    def closed_for(self, now: float) -> float:
+        """What the time that a lane waits here is counted by: it is closed as long as it is there."""
+        return now
+
     def best_priority(self) -> int:
         """The highest priority that waits here; 0 when nothing does."""
         return max((lane.head.priority for lane in self.waiting()), default=0)

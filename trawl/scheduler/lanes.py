@@ -79,12 +79,17 @@ class Entry:
             none.
         lease: The frontier's record; the core does not look into it.
         waiter: Who waits for its outcome; the core does not look into it.
+        found_at: When it was found, where that was before it is pushed.
 
     Attributes:
         lane: The lane it is or was in.
         slots: While it is in flight, its slot number in each of its scopes, in their order.
         steps: Each scope's backoff step when it was granted, in the order of ``scopes``.
-        granted_at: When it was granted, on the run clock.
+        found_at: When it was found, on the run clock; unless it is given, when it was pushed first.
+        pushed_at: When it was pushed last.
+        granted_at: When it was granted.
+        throttled: Seconds for which it was first in its line and could not have gone with a free place: see
+            :mod:`trawl.http.times`. Known when it is granted.
         sent_at: When it went to the wire; None if it did not (yet).
         is_pending: Pushed, and neither granted, refused nor withdrawn.
         is_in_flight: Granted, and not given back.
@@ -93,6 +98,7 @@ class Entry:
 
     __slots__ = (
         "amounts",
+        "found_at",
         "granted_at",
         "is_direct",
         "is_exempt",
@@ -106,12 +112,14 @@ class Entry:
         "origin",
         "passes_gate",
         "priority",
+        "pushed_at",
         "request",
         "scopes",
         "sent_at",
         "share",
         "slots",
         "steps",
+        "throttled",
         "waiter",
     )
 
@@ -130,6 +138,7 @@ class Entry:
         order: int | None = None,
         lease: Any = None,
         waiter: Any = None,
+        found_at: float | None = None,
     ) -> None:
         self.request: Any = request
         self.scopes: tuple[tuple[str, float | None], ...] = scopes
@@ -146,12 +155,32 @@ class Entry:
         self.lane: Lane | None = None
         self.slots: tuple[int, ...] = ()
         self.steps: tuple[int, ...] = ()
+        self.found_at: float | None = found_at
+        self.pushed_at: float = -inf
         self.granted_at: float = -inf
+        self.throttled: float = 0.0
         self.sent_at: float | None = None
         self.not_before: float = 0.0
         self.is_pending: bool = False
         self.is_vetted: bool = False
         self.is_in_flight: bool = False
+
+    def pushed(self, now: float, not_before: float) -> None:
+        """Note that it waits from ``now`` on, and does not go before the instant ``not_before``."""
+        self.is_pending = True
+        self.is_vetted = False
+        self.lane = None
+        self.sent_at = None
+        self.not_before = not_before
+        self.pushed_at = now
+        if self.found_at is None:
+            self.found_at = now
+
+    @property
+    def queued(self) -> float:
+        """Seconds that it waited, from when it was found, for others and not for a scope; known when it is granted."""
+        found_at = self.granted_at if self.found_at is None else self.found_at
+        return self.granted_at - found_at - self.throttled
 
     def amount(self, index: int) -> float:
         """What it is expected to use of its scope number ``index``; 1.0 where none is named."""
@@ -198,6 +227,8 @@ class Lane:
         turn: When it last came to the end of the line: lanes of equal priority take turns.
         version: Moves whenever the lane changes its place, so that what heaps remember of it goes stale.
         where: None (nowhere), READY, the room of the one scope it waits for, or its origin's closed gate.
+        held: Seconds for which its first could not have gone with a free place, since the one before it went.
+        mark: What it counts ``held`` from, where it waits.
         bases: The scopes' grant counters at its turn, for lanes of several scopes: how often was it passed?
         is_claiming: Whether it is the claimant.
         is_starving: Whether it is in line to be the claimant.
@@ -205,10 +236,12 @@ class Lane:
 
     __slots__ = (
         "bases",
+        "held",
         "id",
         "is_claiming",
         "is_starving",
         "kind",
+        "mark",
         "origin",
         "queue",
         "scopes",
@@ -226,6 +259,8 @@ class Lane:
         self.turn: int = 0
         self.version: int = 0
         self.where: str | Room | OriginGate | None = None
+        self.held: float = 0.0
+        self.mark: float = 0.0
         self.bases: list[int] | None = None
         self.is_claiming: bool = False
         self.is_starving: bool = False
@@ -262,8 +297,30 @@ class Lane:
         while queue and not queue[0][3].is_pending:
             heappop(queue)
 
-    def take_scopes(self, entry: Entry, now: float) -> None:
-        """Occupy a place in each of its scopes for ``entry``."""
+    def wait_at(self, where: Room | OriginGate, now: float) -> None:
+        """Note that it waits there from ``now`` on."""
+        self.version += 1
+        self.where = where
+        self.mark = where.closed_for(now)
+
+    def leave(self, now: float) -> None:
+        """Count how long the place where it waited was closed, if it waited; to be called before it goes elsewhere."""
+        where = self.where
+        if where is not None and not isinstance(where, str):
+            self.held += max(0.0, where.closed_for(now) - self.mark)
+
+    def grant(self, entry: Entry, now: float) -> None:
+        """Occupy a place in each of its scopes for ``entry``, which was its first."""
+        entry.granted_at = now
+        held = self.held
+        if entry.not_before > entry.pushed_at:
+            held += entry.not_before - entry.pushed_at
+        if held:
+            self.held = 0.0
+            waited = now if entry.found_at is None else now - entry.found_at
+            entry.throttled = min(held, waited)  # it may have come before one that was held here longer
+        else:
+            entry.throttled = 0.0
         scopes = self.scopes
         if len(scopes) == 1:  # most lanes have one scope: the loops below cost twice as much
             scope = scopes[0]

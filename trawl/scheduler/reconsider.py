@@ -19,4 +19,4 @@ def reconsider(chooser: Chooser, scope: Scope, now: float) -> None:
     room = scope.waiting
     for lane in room.lanes() if room is not None else ():
         lane.head.is_vetted = False
-        chooser.board.make_ready(lane)
+        chooser.board.make_ready(lane, now)

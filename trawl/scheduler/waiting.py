@@ -59,7 +59,7 @@ class Room:
         claim: The claimant, if the scope is one of its scopes.
     """
 
-    __slots__ = ("armed", "aside", "baton", "claim", "least", "refills", "scope", "waiters")
+    __slots__ = ("_closed", "_closed_at", "armed", "aside", "baton", "claim", "least", "refills", "scope", "waiters")
 
     def __init__(self, scope: Scope) -> None:
         self.scope: Scope = scope
@@ -70,6 +70,27 @@ class Room:
         self.armed: float = inf
         self.baton: Lane | None = None
         self.claim: Lane | None = None
+        self._closed = 0.0
+        self._closed_at = inf
+
+    def close(self, now: float) -> None:
+        """Note that the scope is closed, since ``now`` unless it was before."""
+        self._closed_at = min(self._closed_at, now)
+
+    def open(self, at: float) -> None:
+        """Note that the scope is open, since the instant ``at``."""
+        if self._closed_at < inf:
+            self._closed += max(0.0, at - self._closed_at)
+            self._closed_at = inf
+
+    def closed_for(self, now: float) -> float:
+        """What the time that a lane waits here is counted by: how long the scope has been closed, in seconds.
+
+        With a quota it is open for one and closed for another: then all the time counts.
+        """
+        if self.scope.quota is not None:
+            return now
+        return self._closed + max(0.0, now - self._closed_at)
 
     def ticket(self, lane: Lane) -> Ticket:
         """The place of ``lane`` among those here."""
@@ -150,13 +171,14 @@ class Board:
         for scope in lane.scopes:
             if scope.quota is not None:
                 room = self.room(scope)
-                self._wait(lane, room)
+                self._wait(lane, room, now)
                 self.wake(room, now)
                 return
-        self.make_ready(lane)
+        self.make_ready(lane, now)
 
-    def make_ready(self, lane: Lane) -> None:
+    def make_ready(self, lane: Lane, now: float) -> None:
         """Have ``lane`` looked at at the next choice."""
+        lane.leave(now)
         lane.version += 1
         lane.where = READY
         ready = self.ready
@@ -168,7 +190,11 @@ class Board:
 
     def block(self, lane: Lane, room: Room, until: float, now: float) -> None:
         """Have ``lane`` wait for a scope that opens at ``until``; at or before ``now``: for a claim or a baton."""
-        self._wait(lane, room)
+        if until > now:
+            room.close(now)
+        else:
+            room.open(now)
+        self._wait(lane, room, now)
         if now < until < room.armed:
             self._arm(room, until)
 
@@ -191,8 +217,10 @@ class Board:
             self._doubt(room, now)
         until = scope.gate(now, room.least if scope.quota is not None else 1.0)
         if until > now:
+            room.close(now)
             self._arm(room, until)
             return
+        room.open(now)
         if room.aside:
             self._bring_back(room, now)
         baton = room.baton
@@ -211,6 +239,7 @@ class Board:
             until, _, room = heappop(timers)
             if room.armed == until:
                 room.armed = inf
+                room.open(until)  # the time since then it waited for a place
                 self.wake(room, now)
 
     def next_timer(self) -> float:
@@ -245,7 +274,7 @@ class Board:
         if (following := self.claims.seat_next()) is not None:
             self._mark(following)
             if following.where is not READY:
-                self.make_ready(following)  # it may wait for a claim that is no more; and is its obstacle still one?
+                self.make_ready(following, now)  # its claim may be gone; is its obstacle still one?
         for scope in lane.scopes:
             if scope.waiting is not None:
                 self.wake(scope.waiting, now)
@@ -268,9 +297,9 @@ class Board:
 
     # -- inside
 
-    def _wait(self, lane: Lane, room: Room) -> None:
-        lane.version += 1
-        lane.where = room
+    def _wait(self, lane: Lane, room: Room, now: float) -> None:
+        lane.leave(now)
+        lane.wait_at(room, now)
         if room.scope.quota is not None:
             if not room.waiters and not room.aside:
                 room.least = inf
@@ -288,7 +317,7 @@ class Board:
                 continue
             if room.claim is not None and room.withholds(lane):
                 if room.claim.where is room:
-                    self.make_ready(room.claim)
+                    self.make_ready(room.claim, now)
                     return room.claim
                 if scope.quota is None:
                     return None  # whoever is behind it ranks behind the claimant too
@@ -300,7 +329,7 @@ class Board:
             heappop(waiters)
             lined_up_at = lane.quota_scope()
             if lined_up_at is None or lined_up_at is scope:
-                self.make_ready(lane)
+                self.make_ready(lane, now)
             else:
                 self.enter(lane, now)
             if lane.where is READY:

@@ -12,6 +12,8 @@ from typing import Literal
 
 import attrs
 
+from trawl.http import Times
+
 __all__ = ["LimitName", "Reason", "ScopeReport"]
 
 LimitName = Literal[
@@ -85,6 +87,7 @@ class ScopeReport:
         allowed: Sends a second that its limits in force allow, ``inf`` where nothing bounds them.
         delay: The delay in force, in seconds.
         concurrency: The concurrency in force.
+        times: Where the time of one of its requests went, on average; of those since the scope was made.
         limited: Seconds that requests waited for it, by the limit that held them.
         triggers: Answers that said "slow down".
         steps: Backoff steps taken (one an incident).
@@ -100,6 +103,7 @@ class ScopeReport:
     delay: float = 0.0
     concurrency: float = math.inf
     limited: Mapping[str, float] = attrs.field(factory=dict)
+    times: Times = Times()
     triggers: int = 0
     steps: int = 0
     hints: int = 0

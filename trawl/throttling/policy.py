@@ -19,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from trawl.http import TimesTotal
 from trawl.throttling.autothrottle import AutoThrottle
 from trawl.throttling.backoff import Backoff, Base, Standing
 from trawl.throttling.explain import LimitName
@@ -98,6 +99,7 @@ class ScopePolicy:
         steps: Incidents counted.
         hints: Headers obeyed.
         last_hint: The last of them.
+        times: Where the time of its requests went; None before the first.
         limited: Seconds that pending requests waited, by limit; None before the first.
         seen_at: When the limits were last looked at for ``limited``.
         seen_limit: Which limit held the scope then; "" for none.
@@ -129,6 +131,7 @@ class ScopePolicy:
         "standing",
         "stepped_at",
         "steps",
+        "times",
         "trigger_source",
         "triggered_at",
         "triggers",
@@ -148,6 +151,7 @@ class ScopePolicy:
         self.steps: int = 0
         self.hints: int = 0
         self.last_hint: str = ""
+        self.times: TimesTotal | None = None
         self.limited: dict[str, float] | None = None
         self.seen_at: float = math.inf
         self.seen_limit: str = ""

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from trawl.http import Times, TimesTotal
 from trawl.throttling.explain import ScopeReport
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.scope import Scope
@@ -19,7 +20,7 @@ from trawl.throttling.scope import Scope
 if TYPE_CHECKING:
     from trawl.throttling.sent import Sent
 
-__all__ = ["account", "allowed_rate", "report_of", "reports_of"]
+__all__ = ["account", "add_parsing", "add_times", "allowed_rate", "report_of", "reports_of"]
 
 
 _SPACING = frozenset({"delay", "delay_per_slot", "robots"})
@@ -37,6 +38,23 @@ def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float) -> None:
     if policy.seen_limit:
         _charge(policy, now, limit if limit in _SPACING else "concurrency")
     policy.seen_at, policy.seen_limit, policy.seen_until = now, limit, until
+
+
+def add_times(scopes: Iterable[Scope], times: Times) -> None:
+    """Add the times of a request to those of each scope that it took."""
+    for scope in scopes:
+        policy: ScopePolicy = scope.policy
+        if policy.times is None:
+            policy.times = TimesTotal()
+        policy.times.add(times)
+
+
+def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
+    """Add what the callback of such a request took."""
+    for scope in scopes:
+        policy: ScopePolicy = scope.policy
+        if policy.times is not None:
+            policy.times.parsing += seconds
 
 
 def _obstacle(scope: Scope, now: float, at: float) -> tuple[str, float]:
@@ -90,6 +108,7 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
         delay=scope.delay,
         concurrency=scope.concurrency,
         limited=dict(policy.limited or {}),
+        times=Times() if policy.times is None else policy.times.mean(),
         triggers=policy.triggers,
         steps=policy.steps,
         hints=policy.hints,
