@@ -111,7 +111,8 @@ async def killed(process: trio.Process, site: Site, rng: random.Random, most: in
 
         async def kill() -> None:
             await site.until_asked(rng.randint(1, most))
-            await trio.sleep(rng.choice([0.0, 0.0, 0.001, 0.003, 0.01, 0.03]))  # not always with a request just come
+            if most > 1:  # else the pages that are left are needed for the kills that follow
+                await trio.sleep(rng.choice([0.0, 0.0, 0.001, 0.003, 0.01, 0.03]))  # not always with one just come
             process.kill()
 
         nursery.start_soon(kill)
@@ -129,7 +130,7 @@ async def crawled_through_kills(folder: Path, pages: int, kills: int, feed: str,
     with trio.fail_after(PATIENCE + 10 * kills):
         async with serving(pages) as site:
             for more in range(kills, 0, -1):
-                most = (pages - len(site.asked)) // (more + 1)  # so that each of them finds it at work
+                most = max(1, (pages - len(site.asked)) // (more + 1))  # so that each of them finds it at work
                 assert await killed(await crawling(folder, site, feed), site, rng, most)
                 pending = [json.loads(line)["url"].removeprefix(site.url) for line in export_pending(folder / "job")]
                 lost.update([path for path in pending if path in site.asked])
