@@ -24,7 +24,7 @@ from trawl.cache.settings import CacheSettings
 from trawl.cache.store import Store
 from trawl.cache.stored import Stored, response_of, stored_of
 from trawl.errors import IgnoreRequest
-from trawl.http import Fetch, Outcome, Replace, Request, Response, fingerprint, scheme_of
+from trawl.http import Fetch, FileResponse, Outcome, Replace, Request, Response, fingerprint, scheme_of
 from trawl.observe import Stats
 
 __all__ = ["Cache", "Dress"]
@@ -183,12 +183,16 @@ class Cache:
         if policy.invalidates(sent, response):
             if await self._blocking.run(self._store.forget, sent.url):
                 self._stats.inc("httpcache/invalidate")
-        elif outcome.is_trigger or response.status in self._unkept or not policy.may_store(sent, response):
+        elif self._is_passed_by(outcome, response) or not policy.may_store(sent, response):
             self._stats.inc("httpcache/uncacheable")
         else:
             stored = stored_of(sent, response, asked_at=asked_at, came_at=now)
             await self._blocking.run(self._put, key, stored, response.body, sent)
             self._stats.inc("httpcache/store")
+
+    def _is_passed_by(self, outcome: Outcome, response: Response) -> bool:
+        """Whether a response is not kept, whatever the policy: it is sent again, or it went to a file of its own."""
+        return outcome.is_trigger or response.status in self._unkept or isinstance(response, FileResponse)
 
     def _put(self, key: bytes, stored: Stored, body: bytes, sent: Request) -> None:
         older = self._store.find([key])[0]

@@ -20,7 +20,7 @@ from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import AddressRefused
 from trawl.events import Events, RequestSent, ResponseParsed, ResponseReceived
-from trawl.http import Outcome, Request, Response, Times
+from trawl.http import Outcome, Request, Response, Times, body_bytes
 from trawl.observe import Stats
 from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
@@ -163,7 +163,8 @@ class Sending:
             response.times = turn.times
             self._stats.inc("response_count")
             self._stats.inc_status(response.status)
-            self._stats.inc("response_bytes", len(response.body))
+            is_plain = outcome.request.sink is None
+            self._stats.inc("response_bytes", len(response.body) if is_plain else body_bytes(response))
             if ResponseReceived in self._events.wanted:
                 self._events.tell(ResponseReceived(response))
         elif outcome.error is not None:

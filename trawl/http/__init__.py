@@ -7,6 +7,7 @@ from trawl.http.kinds import HtmlResponse, JsonRequest, JsonResponse, TextRespon
 from trawl.http.outcome import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.http.request import Request
 from trawl.http.response import Response
+from trawl.http.sink import BodySink, FileResponse, body_bytes
 from trawl.http.times import Times, TimesTotal
 from trawl.http.url import (
     FETCHED_SCHEMES,
@@ -21,8 +22,10 @@ from trawl.http.url import (
 
 __all__ = [
     "FETCHED_SCHEMES",
+    "BodySink",
     "Drop",
     "Fetch",
+    "FileResponse",
     "FormRequest",
     "Headers",
     "SharedHeaders",
@@ -38,6 +41,7 @@ __all__ = [
     "Times",
     "TimesTotal",
     "XmlResponse",
+    "body_bytes",
     "canonicalize_url",
     "fingerprint",
     "host_of",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import msgspec
 
 from trawl.http.form import Fields, encode_form
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.url import join_url, normalize_url
+
+if TYPE_CHECKING:
+    from trawl.http.sink import BodySink
 
 __all__ = ["Callback", "Cookies", "Extras", "Request", "RequestOptions"]
 
@@ -57,6 +60,8 @@ class Request:
         priority: Higher goes first.
         dont_filter: Not looked up among the requests already seen.
         depth: Links followed from a start request to this one; filled in by the crawl.
+        sink: Where a large body of a successful response goes in place of memory; None: it stays in memory. What a job
+            stores of a request is without it: it is for direct fetches.
     """
 
     __slots__ = (
@@ -71,6 +76,7 @@ class Request:
         "errback",
         "method",
         "priority",
+        "sink",
         "url",
     )
 
@@ -124,6 +130,7 @@ class Request:
         self.priority: int = priority
         self.dont_filter: bool = dont_filter
         self.depth: int = 0
+        self.sink: BodySink | None = None
         self._headers = None if headers is None else Headers(headers)
         self._meta = dict(meta) if meta else None
         self._cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
@@ -274,6 +281,7 @@ class Request:
             _carry(self, request)
             Request.__init__(request, **values)
         request.depth = self.depth
+        request.sink = self.sink
         return request
 
     def copy(self) -> Self:

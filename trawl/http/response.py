@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from trawl.http.content import Decoded
     from trawl.http.times import Times
 
-__all__ = ["Response"]
+__all__ = ["Changes", "Response"]
 
 
-class _Changes(TypedDict, total=False):
+class Changes(TypedDict, total=False):
+    """What :meth:`Response.replace` takes."""
+
     url: str
     status: int
     headers: HeadersInput | None
@@ -246,13 +248,13 @@ class Response:
             targets = urls or ()
         return followable(targets, self, callback, options)
 
-    def replace(self, **changes: Unpack[_Changes]) -> Self:
+    def replace(self, **changes: Unpack[Changes]) -> Self:
         """Return a response like this one but for ``changes``."""
         values: dict[str, Any] = {
             "url": self.url,
             "status": self.status,
             "headers": self.headers.copy(),
-            "body": self.body,
+            "body": None if "body" in changes else self.body,  # one in a file is not read for nothing
             "request": self.request,
             "flags": self.flags,
             "latency": self.latency,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from trawl.errors import TooManyRedirects
-from trawl.http import FETCHED_SCHEMES, Fetch, Middleware, Outcome, Replace, Request, Response, scheme_of
+from trawl.http import FETCHED_SCHEMES, Fetch, FileResponse, Middleware, Outcome, Replace, Request, Response, scheme_of
 from trawl.middleware.redirect import redirected
 from trawl.middleware.settings import MiddlewareSettings
 
@@ -37,6 +37,7 @@ def meta_refresh(settings: MiddlewareSettings) -> Middleware:
                 response is not None
                 and outcome.then is None
                 and 200 <= response.status < 300
+                and (request.sink is None or not isinstance(response, FileResponse))
                 and b"refresh" in response.body[:HEAD_BYTES].lower()
                 and not request.meta_get("dont_redirect")
                 and request.method != "HEAD"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trawl.errors import SoftBlocked
-from trawl.http import Outcome, Request, Response
+from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.transport import Transport
 
 __all__ = ["Detector", "SoftBlocks"]
@@ -20,7 +20,10 @@ __all__ = ["Detector", "SoftBlocks"]
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 Detector = Callable[[Response], object]
-"""What ``SOFT_BLOCK_DETECTOR`` names: true for a refusal. It is called for every response, so it should be quick."""
+"""What ``SOFT_BLOCK_DETECTOR`` names: true for a refusal. It is called for every response, so it should be quick.
+
+It is not called for a large file that went to disk: it would have to be read back, and is no page.
+"""
 
 
 class SoftBlocks:
@@ -48,7 +51,7 @@ class SoftBlocks:
         await self._transport.aclose()
 
     def _is_refusal(self, request: Request, response: Response) -> bool:
-        if request.meta_get("dont_detect_soft_block"):
+        if request.meta_get("dont_detect_soft_block") or isinstance(response, FileResponse):
             return False
         try:
             return bool(self._detector(response))

@@ -37,6 +37,7 @@ from trawl.testing.outages import Outage
 from trawl.testing.patience import Patience
 from trawl.testing.responses import Failure, SimulatedResponse, failure_of
 from trawl.testing.sends import Ledger, Row
+from trawl.transport.spilling import sink_for, spilled
 
 if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb
@@ -233,7 +234,14 @@ class SimulatedTransport:
         ended_at = trio.current_time()
         if error is not None:
             return exchange.failed(error, cause, ended_at)
-        return self._whole(exchange, answer, fields, now + first_byte, ended_at)
+        outcome = self._whole(exchange, answer, fields, now + first_byte, ended_at)
+        sink = sink_for(exchange.request, answer.status)
+        if sink is not None and outcome.response is not None:
+            try:
+                outcome.response = await spilled(outcome.response, sink)
+            except DownloadError as failure:
+                return exchange.failed(failure, failure.cause, trio.current_time())
+        return outcome
 
     def _refusal(
         self, exchange: _Exchange, sent_at: float

@@ -17,6 +17,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
+from trawl.http import body_bytes
 from trawl.throttling.backoff import Standing
 from trawl.throttling.explain import Reason
 from trawl.throttling.policy import ScopePolicy
@@ -193,7 +194,7 @@ def adjust(scope: Scope, policy: ScopePolicy, outcome: Outcome, *, is_trigger: b
             "slot: %s | conc: %d | latency: %.0f ms, last %.0f ms | target: %.0f ms | delay: %.0f -> %.0f ms | "
             "size: %d bytes",
             scope.id, scope.in_flight, latency * 1000, policy.last_latency * 1000, rule.target_delay(latency) * 1000,
-            auto * 1000, policy.auto * 1000, len(response.body),
+            auto * 1000, policy.auto * 1000, body_bytes(response),
         )  # fmt: skip
     policy.last_latency = latency
     return policy.auto != auto

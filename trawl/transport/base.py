@@ -23,8 +23,9 @@ class Transport(Protocol):
         """Send ``request`` once and read the whole response.
 
         What the network does wrong is an outcome with an error from :mod:`trawl.errors`, never an exception. Redirects
-        are not followed. The body has been read (and decompressed) within its limits when this returns. Cancelling
-        drops the connection. Always a checkpoint.
+        are not followed. The body has been read (and decompressed) within its limits when this returns: a large one of
+        a 2xx response into ``request.sink``, if there is one and the transport knows of it, all others into memory.
+        Cancelling drops the connection. Always a checkpoint.
         """
         ...
 

@@ -182,7 +182,7 @@ def codings_of(fields: Sequence[str]) -> list[str]:
 
 
 class Body:
-    """Takes a body as it comes and gives it whole.
+    """Takes a body as it comes and gives it whole, or in parts.
 
     Args:
         codings: What was applied to it, in that order. From the last backwards, those that are not known end it: the
@@ -214,6 +214,11 @@ class Body:
         """How much came, before decompression."""
         return self._counts[0]
 
+    @property
+    def size_bytes(self) -> int:
+        """How much came, after decompression."""
+        return self._counts[-1]
+
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes.
 
@@ -223,23 +228,36 @@ class Body:
         """
         if self._decoders:
             for piece in self._through(chunk, 0):
-                self._keep(piece)  # one by one: what came before an error stays
+                self.keep(piece)  # one by one: what came before an error stays
             return
         self._counts[0] += len(chunk)
         if 0 < self._max_bytes < self._counts[0]:
             self._pieces.append(chunk[: self._max_bytes - self._counts[0]])
             raise BodyTooLarge(f"its body passes {self._max_bytes} bytes")
         if chunk:
-            self._keep(chunk)
+            self.keep(chunk)
 
-    def _keep(self, piece: bytes) -> None:
+    def passed(self, chunk: bytes) -> Iterator[bytes]:
+        """What the next bytes come to, piece by piece, for one who keeps or writes each before asking for the next.
+
+        Raises what :meth:`feed` does; what came up to the limit is given before.
+        """
+        return self._through(chunk, 0)
+
+    def keep(self, piece: bytes) -> None:
+        """Keep a piece of the body."""
         self._pieces.append(piece)
         if len(self._pieces) - self._packed >= MOST_PIECES:
             self._pieces[self._packed :] = [b"".join(self._pieces[self._packed :])]
             self._packed += 1
 
+    def take(self) -> list[bytes]:
+        """What has been kept, and is kept no more."""
+        pieces, self._pieces, self._packed = self._pieces, [], 0
+        return pieces
+
     def finish(self) -> bytes:
-        """The body, with every coding undone as far as it came."""
+        """The body, or what is kept of it, with every coding undone as far as it came."""
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def loss(self) -> DownloadError | None:

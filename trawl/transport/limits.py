@@ -85,7 +85,7 @@ class Limits:
         return Body(codings_of(codings) if self.decodes and codings else (), self.max_bytes)
 
     def whole(self, body: Body, loss: DownloadError | None, request: Request) -> tuple[bytes, Sequence[str]]:
-        """The bytes of a body that has been read, and the response's flags. A large one is logged.
+        """What is kept of a body that has been read, and the response's flags. A large one is logged.
 
         Args:
             body: What came.
@@ -100,10 +100,10 @@ class Limits:
         loss = loss or body.loss()
         if loss is not None and self.is_strict:
             raise loss
-        came = body.finish()
-        if 0 < self.warn_bytes < len(came):
-            logger.warning("%r: its body has %d bytes (DOWNLOAD_WARNSIZE is %d)", request, len(came), self.warn_bytes)
-        return came, () if loss is None else ("dataloss",)
+        size, most = body.size_bytes, self.warn_bytes
+        if 0 < most < size:
+            logger.warning("%r: its body has %d bytes (DOWNLOAD_WARNSIZE is %d)", request, size, most)
+        return body.finish(), () if loss is None else ("dataloss",)
 
 
 def _first(value: Any, default: Any) -> Any:

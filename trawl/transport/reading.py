@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, MutableMapping
 from typing import Any, Protocol
 
+import trio
+
 from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
 from trawl.http import Headers, Outcome, Request, Response
 from trawl.transport.limits import Limits
 from trawl.transport.settings import TransportSettings
+from trawl.transport.spilling import Spill, sink_for
 
 __all__ = ["Answer", "Reading", "Refusable"]
 
@@ -73,11 +76,19 @@ class Reading:
             DownloadError: It is larger than it may be, or broken.
             Exception: One of ``broken``.
         """
+        sink = sink_for(self._request, self._answer.status) if self._has_body else None
+        if sink is None:
+            return await self._whole(None)
+        async with Spill(sink) as spill:
+            return await self._whole(spill)
+
+    async def _whole(self, spill: Spill | None) -> Response:
         answer, request = self._answer, self._request
         stream = answer.extensions["network_stream"]
-        loss = await self._read(stream) or self._excess(stream)
+        loss = await self._read(stream, spill) or self._excess(stream)
         body, flags = self._limits.whole(self._body, loss, request)
-        return Response(
+        make = Response if spill is None else await spill.end(body)
+        return make(
             request.url,
             answer.status,
             self._headers,
@@ -89,22 +100,32 @@ class Reading:
             protocol=answer.extensions.get("http_version", b"HTTP/1.1").decode("ascii"),
         )
 
-    async def _read(self, stream: Refusable) -> DownloadError | None:
-        """Read the body to its end; return what is wrong with its end."""
+    async def _read(self, stream: Refusable, spill: Spill | None) -> DownloadError | None:
+        """Read the body to its end; return what is wrong with its end.
+
+        Whatever happens between two pieces, a cancellation included, httpcore's generators are to come to their end,
+        which they do when their stream refuses to be read; only then it is told.
+        """
         refused: DownloadError | None = None
+        cancelled: trio.Cancelled | None = None
         try:
             async for chunk in self._answer.aiter_stream():
-                if refused is None:
+                if refused is None and cancelled is None:
                     try:
-                        self._body.feed(chunk)
+                        self._body.feed(chunk) if spill is None else await spill.feed(self._body, chunk)
                     except DownloadError as error:
                         refused = error
                         stream.refuse()
+                    except trio.Cancelled as error:
+                        cancelled = error
+                        stream.refuse()
         except self._broken as error:
-            if refused is None:
+            if refused is None and cancelled is None:
                 if self._limits.is_strict:
                     raise
                 return ResponseBroken(str(error))
+        if cancelled is not None:
+            raise cancelled
         if refused is not None and not (self._limits.truncates and isinstance(refused, BodyTooLarge)):
             raise refused
         return refused

@@ -1,8 +1,9 @@
 """The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each exchange.
 
-Bodies are kept as the crawl saw them: decompressed, in one piece. The fields that speak of how they were sent are kept
-under ``X-Archive-Orig-`` names, as other archivers do, so that whoever replays the file reads what fits its body. What
-identifies us (``Authorization``, ``Proxy-Authorization``, ``Cookie``) is left out of the records of requests.
+Bodies are kept as the crawl saw them: decompressed, in one piece; one that went to a file is copied from there. The
+fields that speak of how they were sent are kept under ``X-Archive-Orig-`` names, as other archivers do, so that who
+replays the file reads what fits its body. What identifies us (``Authorization``, ``Proxy-Authorization``, ``Cookie``)
+is left out of the records of requests.
 
 Sends that end at the same time are written together, in one piece of blocking work, before their places are given back:
 a disk that is slow slows the crawl, and nothing gathers in memory.
@@ -26,7 +27,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import SettingsError, UsageError
-from trawl.http import Outcome, Request, Response
+from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.transport.base import OnSent, Transport
 
 __all__ = ["CLOSE_GRACE", "Archive", "Exchange", "WarcFiles", "open_archive"]
@@ -84,27 +85,37 @@ class WarcFiles:
         self._begin()
 
     def write(self, exchanges: Sequence[Exchange]) -> None:
-        """Write the records of these, and pass them on to the system.
+        """Write the records of these, and pass them on to the system; one whose body is there no more is left out.
 
         Raises:
             OSError: The disk takes no more; the file is cut back to its last whole record.
         """
         for exchange in exchanges:
-            end = self._file.tell()
-            if end >= self._most:
-                self._file.close()
-                self._begin()
-                end = self._file.tell()
+            response = exchange.response
             try:
-                self._writer.write_request_response_pair(self._request(exchange), self._response(exchange))
-                self._file.flush()
-            except OSError:
-                os.truncate(self._file.fileno(), end)
-                raise
+                body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
+            except ValueError:  # whoever asked for the file was cancelled meanwhile
+                logger.debug("%r is not archived: its file was removed", response)
+                continue
+            with body:
+                self._write(exchange, body)
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
         self._file.close()
+
+    def _write(self, exchange: Exchange, body: BinaryIO) -> None:
+        end = self._file.tell()
+        if end >= self._most:
+            self._file.close()
+            self._begin()
+            end = self._file.tell()
+        try:
+            self._writer.write_request_response_pair(self._request(exchange), self._response(exchange, body))
+            self._file.flush()
+        except OSError:
+            os.truncate(self._file.fileno(), end)
+            raise
 
     def _begin(self) -> None:
         """The next file whose name is free: what is there already is never touched."""
@@ -129,21 +140,25 @@ class WarcFiles:
         fields = [("Host", parts.netloc.rpartition("@")[2])] if "Host" not in request.headers else []
         fields += [pair for pair in request.headers.items_list() if pair[0].lower() not in _KEPT_SECRET]
         line = f"{request.method} {target} HTTP/1.1"
-        return self._record("request", exchange, line, fields, request.body or b"")
+        body = request.body or b""
+        return self._record("request", exchange, line, fields, io.BytesIO(body), len(body))
 
-    def _response(self, exchange: Exchange) -> Any:
-        response = exchange.response
+    def _response(self, exchange: Exchange, body: BinaryIO) -> Any:
+        response, size = exchange.response, body.seek(0, io.SEEK_END)
+        body.seek(0)
         fields = []
         for name, value in response.headers.items_list():
             fields.append((f"X-Archive-Orig-{name}" if name.lower() in _OF_THE_WIRE else name, value))
-        fields.append(("Content-Length", str(len(response.body))))
+        fields.append(("Content-Length", str(size)))
         try:
             line = f"{response.status} {HTTPStatus(response.status).phrase}"
         except ValueError:
             line = f"{response.status} "
-        return self._record("response", exchange, line, fields, response.body)
+        return self._record("response", exchange, line, fields, body, size)
 
-    def _record(self, kind: str, exchange: Exchange, line: str, fields: list[tuple[str, str]], body: bytes) -> Any:
+    def _record(
+        self, kind: str, exchange: Exchange, line: str, fields: list[tuple[str, str]], body: BinaryIO, size: int
+    ) -> Any:
         is_request = kind == "request"
         head = self._fields(line, fields, protocol="" if is_request else "HTTP/1.1", is_http_request=is_request)
         date = exchange.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -153,7 +168,7 @@ class WarcFiles:
             own["WARC-IP-Address"] = str(address)
         url = exchange.request.url.partition("#")[0]
         return self._writer.create_warc_record(
-            url, kind, payload=io.BytesIO(body), length=len(body), http_headers=head, warc_headers_dict=own
+            url, kind, payload=body, length=size, http_headers=head, warc_headers_dict=own
         )
 
 

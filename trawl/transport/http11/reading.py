@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -13,6 +13,7 @@ from trawl.transport.http11.connection import Connection
 from trawl.transport.http11.parser import ResponseParser
 from trawl.transport.http11.watch import Watch
 from trawl.transport.limits import Limits
+from trawl.transport.spilling import Spill, sink_for
 
 __all__ = ["read_response"]
 
@@ -33,10 +34,18 @@ async def read_response(connection: Connection, outcome: Outcome, limits: Limits
     if broken is not None and limits.is_strict:
         raise broken
     flags: Sequence[str] = ()
+    make: Callable[..., Response] = Response
     whole = b"".join(parser.take()) if parser.is_complete else b""
     if not parser.is_complete or parser.has_excess or len(whole) > limits.plain_bytes or _is_coded(parser, limits):
-        whole, flags = await _read_body(connection, whole, outcome.request, limits, watch, broken)
-    return Response(
+        sink = sink_for(outcome.request, parser.status)
+        if sink is None:
+            whole, flags = await _read_body(connection, whole, outcome.request, limits, watch, broken)
+        else:
+            async with Spill(sink) as spill:
+                whole, flags = await _read_body(connection, whole, outcome.request, limits, watch, broken, spill)
+                watch.writing()
+                make = await spill.end(whole)
+    return make(
         outcome.request.url,
         parser.status,
         parser.headers,
@@ -60,16 +69,20 @@ async def _read_body(
     limits: Limits,
     watch: Watch,
     broken: DownloadError | None,
+    spill: Spill | None = None,
 ) -> tuple[bytes, Sequence[str]]:
-    """Read a body that is not simply there, or that has to be looked at; return it with the response's flags."""
+    """Read a body that is not simply there, or that has to be looked at; return it with the response's flags.
+
+    With ``spill`` only what has not gone there is returned.
+    """
     parser = connection.parser
     length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
     body = limits.body(parser.headers.getlist("content-encoding"), length)
     loss: DownloadError | None
     try:
         for piece in (begun, *parser.take()):
-            body.feed(piece)
-        loss = None if parser.is_complete else await _read_rest(connection, body, limits, watch, broken)
+            body.feed(piece) if spill is None else await _written(spill, body, piece, watch)
+        loss = None if parser.is_complete else await _read_rest(connection, body, limits, watch, broken, spill)
     except BodyTooLarge as error:
         if not limits.truncates:
             raise
@@ -96,7 +109,12 @@ async def _read_head(connection: Connection, watch: Watch) -> DownloadError | No
 
 
 async def _read_rest(
-    connection: Connection, body: Body, limits: Limits, watch: Watch, broken: DownloadError | None
+    connection: Connection,
+    body: Body,
+    limits: Limits,
+    watch: Watch,
+    broken: DownloadError | None,
+    spill: Spill | None,
 ) -> DownloadError | None:
     """Read the body to its end; return what is wrong with its end, if that is allowed."""
     parser = connection.parser
@@ -109,5 +127,11 @@ async def _read_rest(
                 raise
             broken = error if isinstance(error, DownloadError) else ResponseBroken(str(error))
         for piece in parser.take():
-            body.feed(piece)
+            body.feed(piece) if spill is None else await _written(spill, body, piece, watch)
     return broken
+
+
+async def _written(spill: Spill, body: Body, piece: bytes, watch: Watch) -> None:
+    """Take a piece of a body that may be written down, which is not the server's time."""
+    watch.writing()
+    await spill.feed(body, piece)

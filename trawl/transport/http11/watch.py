@@ -11,6 +11,7 @@ scope or nursery of the exchange's own.
 
 from __future__ import annotations
 
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -71,6 +72,10 @@ class Watch:
         """From ``now`` on the server is to send something."""
         self._phase = READING
         self._move(now + self._read)
+
+    def writing(self) -> None:
+        """What has come is written down: that is not the server's time, so only the limit for the whole holds."""
+        self._move(inf)
 
     def still_reading(self) -> None:
         """Small things have just been sent: the deadline is right as it is, only the words are not."""
