@@ -365,7 +365,7 @@ def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard
     allows = settings.of(TransportSettings).allow_private_addresses
     guard = AddressGuard(True if allows is None and not is_real else allows)
     given = spider.start_urls
-    for url in islice(given, MOST_NAMES) if isinstance(given, list | tuple) else ():
+    for url in islice(given, MOST_NAMES) if isinstance(given, list | tuple) and not guard.is_open else ():
         with suppress(ValueError, TypeError):  # a wrong one is told where it is asked for
             guard.begin_at(normalize_url(url))
     return guard

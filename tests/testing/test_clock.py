@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
+import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
-from trawl.testing.clock import VirtualClock
+from trawl.testing.clock import VirtualClock, sleep_until
 
 
-def test_a_day_passes_in_no_time_and_to_the_instant() -> None:
+@pytest.mark.parametrize("sleep", [trio.sleep_until, sleep_until])
+def test_a_day_passes_in_no_time_and_to_the_instant(sleep: Callable[[float], Awaitable[None]]) -> None:
     async def slept() -> list[float]:
         woken = []
 
         async def sleep_until(instant: float) -> None:
-            await trio.sleep_until(instant)
+            await sleep(instant)
             woken.append(trio.current_time())
 
         async with trio.open_nursery() as nursery:
@@ -45,3 +50,36 @@ def test_who_waits_until_all_are_blocked_is_woken_when_no_timer_is_left() -> Non
         return woken_at
 
     assert trio.run(wait, clock=VirtualClock()) == 5.0
+
+
+def test_sleepers_and_timers_wake_in_the_order_of_their_instants() -> None:
+    async def slept() -> list[float]:
+        woken = []
+
+        async def sleep(sleep: Callable[[float], Awaitable[None]], instant: float) -> None:
+            await sleep(instant)
+            woken.append(trio.current_time())
+
+        async with trio.open_nursery() as nursery:
+            for instant in (4.0, 2.0, 3.0, 1.0, 2.5):
+                nursery.start_soon(sleep, trio.sleep_until if instant > 2 else sleep_until, instant)
+        return woken
+
+    assert trio.run(slept, clock=VirtualClock()) == [1.0, 2.0, 2.5, 3.0, 4.0]
+
+
+def test_a_sleeper_that_is_cancelled_is_not_woken_later() -> None:
+    async def slept() -> tuple[float, float]:
+        with trio.move_on_at(2.0):
+            await sleep_until(5.0)
+        cancelled_at = trio.current_time()
+        await sleep_until(1.0)  # it has passed: a checkpoint
+        await sleep_until(7.0)
+        return cancelled_at, trio.current_time()
+
+    assert trio.run(slept, clock=VirtualClock()) == (2.0, 7.0)
+
+
+async def test_on_another_clock_a_sleeper_is_one_of_trios(autojump_clock: MockClock) -> None:
+    await sleep_until(9.0)
+    assert trio.current_time() == 9.0

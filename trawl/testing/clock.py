@@ -5,15 +5,20 @@ Trio asks its clock how long to sleep when no task is runnable, and at no other 
 :func:`trio.testing.wait_all_tasks_blocked`; for ten thousand pages that is a fifth of the whole time. Here such a task
 is woken when no timer is left, and where there is no such task either the loop is told to sleep, for so short a time
 that :class:`trawl.testing.watchdog.Watchdog` hears of it: nothing will ever happen.
+
+The clock wakes the exchanges of the simulated wire itself, one for each page: a cancel scope for each of their sleeps
+would be a tenth of the whole time.
 """
 
 from __future__ import annotations
 
 import math
+from heapq import heappop, heappush
+from itertools import count
 
 import trio
 
-__all__ = ["VirtualClock"]
+__all__ = ["VirtualClock", "sleep_until"]
 
 NO_TIMER = 1e-6
 """Real seconds to sleep when no timer is set."""
@@ -22,10 +27,12 @@ NO_TIMER = 1e-6
 class VirtualClock(trio.abc.Clock):
     """Begins at 0.0; hours pass in no time."""
 
-    __slots__ = ("_now",)
+    __slots__ = ("_next", "_now", "_sleepers")
 
     def __init__(self) -> None:
         self._now: float = 0.0
+        self._sleepers: list[tuple[float, int, list[trio.lowlevel.Task]]] = []  # in turn; no task: it was cancelled
+        self._next = count().__next__
 
     def start_clock(self) -> None:
         """Nothing runs that would have to be started."""
@@ -35,8 +42,33 @@ class VirtualClock(trio.abc.Clock):
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Jump to ``deadline``, the next timer, if there is one; then no real seconds are left until it."""
-        if deadline == math.inf:
+        """Jump to ``deadline``, or to who sleeps until earlier, if there is either; then no real seconds are left."""
+        sleepers = self._sleepers
+        at = min(deadline, sleepers[0][0]) if sleepers else deadline
+        if at == math.inf:
             return NO_TIMER
-        self._now = max(self._now, deadline)
+        self._now = max(self._now, at)
+        while sleepers and sleepers[0][0] <= self._now:
+            for task in heappop(sleepers)[2]:
+                trio.lowlevel.reschedule(task)
         return 0.0
+
+    async def sleep_until(self, at: float) -> None:
+        """Sleep until the instant ``at``, as :func:`trio.sleep_until` does. A checkpoint."""
+        if at <= self._now:
+            await trio.lowlevel.checkpoint()
+            return
+        sleeping = [trio.lowlevel.current_task()]
+        heappush(self._sleepers, (at, self._next(), sleeping))
+
+        def wake(_: object) -> trio.lowlevel.Abort:
+            sleeping.clear()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(wake)
+
+
+async def sleep_until(at: float) -> None:
+    """Sleep until the instant ``at`` on whatever clock this runs. A checkpoint."""
+    clock = trio.lowlevel.current_clock()
+    await (clock.sleep_until(at) if isinstance(clock, VirtualClock) else trio.sleep_until(at))

@@ -30,6 +30,7 @@ from trawl.errors import (
     UnsupportedScheme,
 )
 from trawl.http import Outcome, Request, Response, origin_of
+from trawl.testing.clock import sleep_until
 from trawl.testing.hosts import Host
 from trawl.testing.laws import seconds
 from trawl.testing.limits import Bucket
@@ -201,7 +202,7 @@ class SimulatedTransport:
         if duration > limit:
             failure, cause, duration = ConnectTimeout, f"no connection within {limit:g} s", limit
         if duration > 0.0:
-            await trio.sleep_until(exchange.started_at + duration)
+            await sleep_until(exchange.started_at + duration)
         elif failure is not None:
             await trio.lowlevel.checkpoint()
         return None if failure is None else exchange.failed(failure, cause, trio.current_time())
@@ -230,7 +231,7 @@ class SimulatedTransport:
             latency = answer.latency or seconds(exchange.site.host.latency, exchange.request, exchange.site.random)
         first_byte = latency if answer.first_byte is None else min(answer.first_byte, latency)
         error, cause, until = self._fate(exchange, answer, now, first_byte, latency)
-        await trio.sleep_until(until)
+        await sleep_until(until)
         ended_at = trio.current_time()
         if error is not None:
             return exchange.failed(error, cause, ended_at)

@@ -364,7 +364,7 @@ class Throttle:
 
     def items(self, request: Request, count: int, now: float) -> None:
         """Note how many items a response gave (H16)."""
-        scope = self._table.get(self.charging.scope_of_host(host_scope(request.url)))
+        scope = self._table.get(self.charging.scope_of_host(host_scope(request.url))) if count else None
         if scope is not None:
             self.alarms.items(scope.policy, count)
 
