@@ -55,11 +55,11 @@ class Dispatcher:
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
         state = self._state
-        while state.goes_on:
+        while state.goes_on():
             with trio.CancelScope() as alarm:
-                while state.goes_on and not alarm.cancel_called:
+                while state.goes_on() and not alarm.cancel_called:
                     await self._grant(nursery)
-                    if state.goes_on:
+                    if state.goes_on():
                         await self._wait(alarm)
 
     async def _wait(self, alarm: trio.CancelScope) -> None:

@@ -68,7 +68,6 @@ class State:
             self.reason = reason
         self.pulse.beat()
 
-    @property
     def goes_on(self) -> bool:
         """Whether something is open and may be sent: it is neither idle nor ending."""
         return self.open > 0 and self.reason is None
