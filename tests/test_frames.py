@@ -119,3 +119,11 @@ def test_with_scrapy_installed_a_part_that_imports_it_is_warned_of(
 
     warn_of_scrapy(Part, "ITEM_PIPELINES: mymixed.Part")
     assert 'mymixed.py is written for Scrapy: line 1: change "from scrapy import DropItem"' in caplog.text
+
+
+def test_a_spider_whose_update_settings_fails_is_told_with_the_line(capfd: pytest.CaptureFixture[str]) -> None:
+    method = "    @classmethod\n    def update_settings(cls, settings):\n        cls.nothing\n"
+    Path("mine.py").write_text(f"import trawl\nclass One(trawl.Spider):\n    name = 'one'\n{method}", "utf-8")
+    assert main(["crawl", "mine.py"]) == 1
+    said = "trawl: update_settings() of One failed: mine.py, line 6: AttributeError: "
+    assert capfd.readouterr().err.startswith(said)

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,9 +54,48 @@ def test_alone_it_lists_the_words_in_groups(capfd: pytest.CaptureFixture[str]) -
     assert "  fetch       Fetch a URL as a crawl would, robots.txt and throttle included" in lines
 
 
-def test_a_word_that_there_is_not_is_refused_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["fech"]) == 2
-    assert "Did you mean 'fetch'" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    ("typed", "said", "where"),
+    [
+        ("fech", "there is no command fech; did you mean 'fetch'?", "trawl"),
+        ("xyzzy", "there is no command xyzzy", "trawl"),
+        ("--nonsense", "there is no option --nonsense", "trawl"),
+        ("crawl --nonsense", "there is no option --nonsense", "trawl crawl"),
+        ("crawl a.py --quite", "there is no option --quite; did you mean --quiet?", "trawl crawl"),
+        ("crawl", "SPIDER is missing", "trawl crawl"),
+        ("crawl a.py b.py", "nothing takes b.py", "trawl crawl"),
+        ("crawl a.py --job", "--job needs a value after it", "trawl crawl"),
+        ("crawl a.py --quiet=1", "--quiet takes no value", "trawl crawl"),
+        ("parse http://a.example/", "--spider is missing", "trawl parse"),
+        ("parse x --spider a.py --depth two", "--depth takes a whole number", "trawl parse"),
+        ("parse x --spider a.py --depth 0", "--depth is to be greater than or equal to 1", "trawl parse"),
+        ("new spider books", "DOMAIN is missing", "trawl new spider"),
+    ],
+)
+def test_what_was_typed_wrong_is_told_in_one_line_with_where_to_read_of_it(
+    typed: str, said: str, where: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed.split()) == 2
+    assert capfd.readouterr() == ("", f"trawl: {said} ('{where} --help' shows what there is)\n")
+
+
+@pytest.mark.parametrize("typed", ["crawl a.py -s DELAY", "crawl a.py -a tag", "fetch x -s =1", "settings -s x"])
+def test_an_assignment_without_its_parts_is_refused_by_its_name(typed: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(typed.split()) == 2
+    option, _, entry = typed.rpartition(" ")
+    assert capfd.readouterr() == ("", f"trawl: {option[-2:]} takes NAME=VALUE, not {entry!r}\n")
+
+
+def test_a_word_of_another_package_that_can_not_be_loaded_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    meta = tmp_path / "broken-0.1.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 0.1\n", "utf-8")
+    (meta / "entry_points.txt").write_text("[trawl.commands]\nbreak = no_such_module:app\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["break"]) == 2
+    assert capfd.readouterr().err.startswith("trawl: 'break' of the package broken can't be loaded: ModuleNotFound")
 
 
 def test_the_help_imports_no_part_of_a_crawl() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from trawl.cli.misuse import misuse_told
 from trawl.plugins import load_plugin, plugin_names
 
 __all__ = ["CRAWLING", "OTHERS", "STARTING", "TRAWL", "TRYING", "Group", "examples"]
@@ -32,6 +33,16 @@ def examples(*lines: str) -> str:
 
 class Group(TyperGroup):
     """The words of ``trawl``, those of other packages found when they are asked for."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read what was typed before a word; one line where that can't be used."""
+        with misuse_told():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Do what a word does; one line where what was typed after it can't be used."""
+        with misuse_told(ctx):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all words, those of other packages last; these are not loaded."""
@@ -73,5 +84,3 @@ def _panel(command: Any) -> str:
 def _first_words(text: str) -> str:
     """The first sentence, up to a colon if it has one."""
     return re.split(r"[:;.] |[:.]$", " ".join(text.split()), maxsplit=1)[0]
-
-

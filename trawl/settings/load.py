@@ -18,6 +18,7 @@ import attrs
 import msgspec
 
 from trawl.errors import SettingsError
+from trawl.frames import of_the_user
 from trawl.settings.check import checked, nearest
 from trawl.settings.foreign import translated, why_ignored
 from trawl.settings.own import HOW_TO_DECLARE, declared
@@ -125,6 +126,7 @@ def of_spider(spider: object) -> Layer:
 
     Raises:
         SettingsError: They are not a mapping.
+        PartLoadError: ``update_settings`` failed.
     """
     custom = getattr(spider, "custom_settings", None) or {}
     if not isinstance(custom, Mapping):
@@ -132,7 +134,8 @@ def of_spider(spider: object) -> Layer:
     kind = spider if isinstance(spider, type) else type(spider)
     if issubclass(kind, Spider) and kind.update_settings.__func__ is not Spider.update_settings.__func__:  # type: ignore[attr-defined]
         custom = CustomSettings()
-        kind.update_settings(custom)
+        with of_the_user(f"update_settings() of {kind.__name__} failed"):
+            kind.update_settings(custom)
     user_agent = getattr(spider, "user_agent", None)
     values = custom if user_agent is None else {"USER_AGENT": user_agent, **custom}
     return Layer("custom_settings", values, own=getattr(spider, "own_settings", None) or {})

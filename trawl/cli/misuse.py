@@ -1,0 +1,77 @@
+"""What was typed and can't be used, told in one line: which entry, and what to type to see what there is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer._click.exceptions import NoArgsIsHelpError
+
+from trawl.cli.exits import FAILED, USAGE
+from trawl.errors import TrawlError, UsageError
+
+__all__ = ["misuse_told", "sentence"]
+
+_PLAINER = (
+    (re.compile(r"^No such option: (\S+) \(Possible options: (.*)\)"), r"there is no option \1; did you mean \2?"),
+    (re.compile(r"^No such option: (\S+)"), r"there is no option \1"),
+    (re.compile(r"^Option '([^']*)' does not take a value\.?"), r"\1 takes no value"),
+    (re.compile(r"^Got unexpected extra argument\(?s?\)? \((.*)\)"), r"nothing takes \1"),
+    (re.compile(r"^Missing (?:argument|option) '([^']*)'\.?"), r"\1 is missing"),
+    (re.compile(r"^Option '([^']*)' requires an argument\.?"), r"\1 needs a value after it"),
+    (re.compile(r"^No such command '([^']*)'\.?"), r"there is no command \1"),
+    (re.compile(r"^Invalid value for '([^']*)': Input should be a valid integer.*"), r"\1 takes a whole number"),
+    (re.compile(r"^Invalid value for '([^']*)': Input should be "), r"\1 is to be "),
+)
+
+
+def sentence(error: typer.TyperException, typed: str = "trawl") -> str:
+    """What is wrong with what was typed, and where to read of it, in one line.
+
+    Args:
+        error: Which may know the words that it is about.
+        typed: Those words, if it does not.
+    """
+    words = " ".join(error.format_message().split())
+    for pattern, plainer in _PLAINER:
+        said, count = pattern.subn(plainer, words, count=1)
+        if count:
+            words = re.sub(r"(?<=\S) Did you mean ", "; did you mean ", said)
+            break
+    path = getattr(getattr(error, "ctx", None), "command_path", typed)
+    return f"{words.rstrip('.')} ('{path} --help' shows what there is)"
+
+
+@contextmanager
+def misuse_told(context: Any = None) -> Iterator[None]:
+    """End the command with one line on standard error where what was typed can't be used.
+
+    Args:
+        context: Of typer's; knows which words were typed.
+
+    Raises:
+        Exit: Of typer's: with the status of wrong usage.
+    """
+    try:
+        yield
+    except NoArgsIsHelpError:
+        raise
+    except typer.TyperException as error:
+        typer.echo(f"trawl: {_printable(sentence(error, _typed(context)))}", err=True)
+        raise typer.Exit(error.exit_code) from error
+    except TrawlError as error:  # another package's word that can't be loaded
+        typer.echo(f"trawl: {_printable(str(error))}", err=True)
+        raise typer.Exit(USAGE if isinstance(error, UsageError) else FAILED) from error
+
+
+def _typed(context: Any) -> str:
+    return "trawl" if context is None else f"{context.command_path} {context.invoked_subcommand or ''}".strip()
+
+
+def _printable(text: str) -> str:
+    from trawl.observe import printable  # noqa: PLC0415  # --help does not wait for it
+
+    return printable(text)
