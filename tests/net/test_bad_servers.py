@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.net.badserver import BEHAVIOURS, BOMB_BYTES, MEGABYTE, Authority, Connection, bomb, clock, is_fine, serving
+from tests.net.badserver import BEHAVIOURS, BOMB_BYTES, MEGABYTE, Authority, bomb, clock, is_fine, serving
 from trawl.errors import (
     BodyTooLarge,
     ConnectFailed,
@@ -134,38 +134,6 @@ async def test_a_body_that_is_not_too_large_is_whole_though_it_might_be_cut(cloc
         assert outcome.response.flags == []
         await client.aclose()
         await server.all_gone()
-
-
-async def test_what_came_too_much_is_never_the_next_response(clock: MockClock) -> None:
-    async def smuggles(connection: Connection) -> None:
-        smuggled = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil" if connection.number == 0 else b""
-        await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" + smuggled)
-        connection.is_kept = True
-
-    async with serving(smuggles) as server:
-        transport = HttpxTransport(LIMITS)
-        bodies = []
-        for _ in range(2):
-            outcome = await transport.send(Request(server.url), lambda: None)
-            assert outcome.response is not None
-            bodies.append(outcome.response.body)
-        await transport.aclose()
-        assert bodies == [b"ok", b"ok"]
-        assert server.connected == 2
-        await server.all_gone()
-
-
-async def test_a_body_after_head_is_not_an_error_but_the_connection_is_dropped(clock: MockClock) -> None:
-    async def answers_with_a_body(connection: Connection) -> None:
-        await connection.answer(b"a body that HEAD must not have")
-
-    async with serving(answers_with_a_body) as server:
-        transport = HttpxTransport(LIMITS)
-        outcome = await transport.send(Request(server.url, method="HEAD"), lambda: None)
-        assert outcome.response is not None
-        assert outcome.response.body == b""
-        await server.all_gone()
-        await transport.aclose()
 
 
 async def test_an_expired_certificate_is_refused(clock: MockClock) -> None:

@@ -154,32 +154,6 @@ async def test_a_compressed_body_is_decompressed_unless_told_otherwise(clock: Mo
         assert b"Accept-Encoding" not in server.heads[1]
 
 
-@pytest.mark.parametrize(
-    ("method", "status"), [("HEAD", "200 OK"), ("GET", "304 Not Modified"), ("GET", "204 No Content")]
-)
-async def test_an_answer_without_a_body_may_speak_of_one(clock: MockClock, method: str, status: str) -> None:
-    async def bodiless(connection: Connection) -> None:
-        length = "" if status.startswith("204") else "Content-Length: 5000000000\r\n"
-        await connection.send(f"HTTP/1.1 {status}\r\n{length}Content-Encoding: gzip\r\n\r\n".encode())
-        connection.is_kept = True
-
-    async with serving(bodiless) as server, transport_of() as transport:
-        for _ in range(2):
-            outcome = await transport.send(Request(server.url, method=method), nothing)
-            assert outcome.response is not None
-            assert outcome.response.body == b""
-        assert server.connected == 1
-
-
-async def test_early_hints_come_before_the_answer(clock: MockClock) -> None:
-    async def hints(connection: Connection) -> None:
-        await connection.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-        await connection.answer(b"ok")
-
-    async with serving(hints) as server:
-        assert (await answer(Request(server.url))).body == b"ok"
-
-
 async def test_a_body_without_a_length_ends_with_its_connection(clock: MockClock) -> None:
     async def old(connection: Connection) -> None:
         await connection.send(b"HTTP/1.0 200 OK\r\n\r\nall of it")
@@ -313,15 +287,3 @@ async def test_https_is_verified_against_who_is_trusted(clock: MockClock) -> Non
         assert [outcome.response.status for outcome in outcomes if outcome.response] == [200, 200]
         assert server.connected == 1
         await server.all_gone()
-
-
-async def test_a_connection_that_the_server_has_closed_meanwhile_is_not_used_again(clock: MockClock) -> None:
-    async def closes_after(connection: Connection) -> None:
-        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-
-    async with serving(closes_after) as server, transport_of() as transport:
-        for _ in range(3):
-            outcome = await transport.send(Request(server.url), nothing)
-            assert outcome.error is None
-            await server.all_gone()
-        assert server.connected == 3

@@ -65,10 +65,6 @@ async def test_an_answer_is_the_same_as_through_httpxs_own_transport(clock: Mock
     assert ours == theirs
 
 
-async def test_a_protocol_that_nobody_asked_for_is_an_error(clock: MockClock) -> None:
-    assert (await seen(HTTP11Transport, answering(ANSWERS["101"]), "GET"))[0] is httpx.RemoteProtocolError
-
-
 async def test_what_is_not_http_is_refused_at_once(clock: MockClock) -> None:
     assert (await seen(HTTP11Transport, BEHAVIOURS["is_not_http"], "GET"))[0] is httpx.RemoteProtocolError
     assert trio.current_time() < 1
@@ -79,16 +75,6 @@ async def test_what_is_not_http_is_refused_at_once(clock: MockClock) -> None:
 )
 async def test_what_frames_a_response_has_an_end(clock: MockClock, name: str) -> None:
     assert (await seen(HTTP11Transport, BEHAVIOURS[name], "GET"))[0] is httpx.RemoteProtocolError
-
-
-async def test_what_came_too_much_is_never_the_next_response(clock: MockClock) -> None:
-    async def smuggles(connection: Connection) -> None:
-        await connection.send(ANSWERS["two responses, chunked"])
-        connection.is_kept = True
-
-    first, second, connected, _ = await seen(HTTP11Transport, smuggles, "GET")
-    assert first == second
-    assert connected == 2
 
 
 @pytest.mark.parametrize("name", sorted(BEHAVIOURS.keys() - BAD_BUT_DIFFERENT))
@@ -215,19 +201,6 @@ async def test_connections_are_capped_and_waiting_for_one_has_its_limit(clock: M
             with pytest.raises(httpx.PoolTimeout):
                 await web.get(server.url)
         assert server.connected == 1
-
-
-async def test_a_dead_connection_is_replaced_for_what_is_safe(clock: MockClock) -> None:
-    async def answers_once(connection: Connection) -> None:
-        if connection.requests == 1:
-            await connection.answer(b"ok")
-
-    async with serving(answers_once) as server, client() as web:
-        for _ in range(3):
-            assert (await web.get(server.url)).text == "ok"
-        assert server.connected == 3
-        with pytest.raises(httpx.RemoteProtocolError, match="without an answer"):
-            await web.post(server.url, content=b"x")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.net.badserver import Authority, Connection, clock, is_fine, serving
-from trawl.errors import ConnectFailed, ConnectTimeout, ReadTimeout, ResponseBroken, TLSFailed
+from trawl.errors import ConnectFailed, ConnectTimeout, ReadTimeout, TLSFailed
 from trawl.http import Outcome, Request
 from trawl.transport import TransportSettings
 from trawl.transport.http11 import Http11Transport
@@ -54,42 +54,6 @@ async def test_a_connection_is_kept_and_the_next_one_goes_on_with_its_session(
         await server.all_gone()
         assert server.connected == 2
     assert reused == [(False, "http/1.1")] * 2 + [(True, "http/1.1")] * 2
-
-
-async def test_a_body_that_ends_without_notice_is_whole_if_nothing_says_how_long_it_is(clock: MockClock) -> None:
-    async def cuts(connection: Connection) -> None:
-        head = {b"/end": b"", b"/length": b"Content-Length: 9\r\n", b"/chunks": b"Transfer-Encoding: chunked\r\n"}
-        path = connection.head.split(b" ")[1]
-        await connection.send(b"HTTP/1.1 200 OK\r\n" + head[path] + b"\r\n" + b"5\r\nhello"[3 * (path != b"/chunks") :])
-        secure(connection).transport_stream.socket.close()
-
-    authority = Authority()
-    async with serving(cuts, authority.server()) as server:
-        transport = Http11Transport(LIMITS, ssl_context=authority.client())
-        outcome = await ask(transport, server.url + "end")
-        assert outcome.response is not None
-        assert outcome.response.body == b"hello"
-        for path in ("length", "chunks"):
-            outcome = await ask(transport, server.url + path)
-            assert type(outcome.error) is ResponseBroken
-            assert "ended early" in str(outcome.error)
-        await server.all_gone()
-
-
-async def test_a_server_that_left_while_the_connection_was_idle_is_noticed(clock: MockClock) -> None:
-    async def answers_and_leaves(connection: Connection) -> None:
-        await connection.answer(b"ok")
-        connection.is_kept = False
-
-    authority = Authority()
-    async with serving(answers_and_leaves, authority.server()) as server:
-        transport = Http11Transport(LIMITS, ssl_context=authority.client())
-        for _ in range(3):
-            assert (await ask(transport, server.url, method="POST", body=b"x")).error is None
-            await trio.testing.wait_all_tasks_blocked(0.01)
-        assert server.connected == 3
-        await transport.aclose()
-        await server.all_gone()
 
 
 async def test_cancelling_in_a_handshake_or_an_exchange_closes_the_connection(clock: MockClock) -> None:

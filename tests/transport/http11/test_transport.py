@@ -150,14 +150,6 @@ async def test_a_connection_is_kept_only_if_both_ends_agree_where_the_response_e
     assert servers.left_open == kept
 
 
-async def test_two_responses_in_one_read_are_refused(autojump_clock: MockClock) -> None:
-    servers = Servers([[HELLO + HELLO]])
-    outcome = await ask(transport_to(servers))
-    assert type(outcome.error) is ResponseBroken
-    assert "more came than its Content-Length of 5 bytes" in str(outcome.error)
-    assert servers.left_open == 0
-
-
 async def test_a_request_that_says_close_is_the_last_of_its_connection(autojump_clock: MockClock) -> None:
     servers = Servers([[HELLO, HELLO]])
     assert body_of(await ask(transport_to(servers), Request(URL, headers={"Connection": "Close"}))) == b"hello"
