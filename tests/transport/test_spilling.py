@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -16,7 +17,7 @@ from tests.transport.http11.test_checkpoints import cancelled_everywhere
 from tests.transport.sinks import NotingSink
 from trawl.errors import BodyNotWritten, BodyTooLarge, DownloadTimeout, ReadTimeout, ResponseBroken
 from trawl.http import FileResponse, Outcome, Request, Response
-from trawl.testing import SimulatedResponse, SimulatedWeb
+from trawl.testing import SimulatedWeb
 from trawl.testing.wire import SimulatedTransport
 from trawl.transport import Http11Transport, HttpxTransport, Transport, TransportSettings
 from trawl.transport.spilling import MEMORY_BYTES
@@ -138,8 +139,7 @@ async def test_a_length_beyond_the_limit_is_refused_before_anything_is_written(k
 
 async def test_a_body_may_be_cut_at_the_limit(kind: type, clock: MockClock) -> None:
     sink = NotingSink()
-    meta = {"download_truncate": True, "download_maxsize": 500_000}
-    async with asked(kind, answering(LARGE), sink, **meta) as outcome:
+    async with asked(kind, answering(LARGE), sink, download_truncate=True, download_maxsize=500_000) as outcome:
         response = whole(outcome)
         assert response.flags == ["truncated"]
         assert response.body == LARGE[:500_000]
@@ -178,7 +178,7 @@ async def test_what_can_not_be_written_is_no_fault_of_the_server(kind: type, clo
 
 
 async def test_a_slow_disk_is_not_taken_for_a_silent_server(kind: type, clock: MockClock) -> None:
-    sink = NotingSink(lambda: trio.sleep(20))
+    sink = NotingSink(partial(trio.sleep, 20))
     settings = TransportSettings(download_read_timeout=10, download_timeout=1000)
     async with asked(kind, answering(LARGE), sink, settings) as outcome:
         assert whole(outcome).body == LARGE
@@ -186,7 +186,7 @@ async def test_a_slow_disk_is_not_taken_for_a_silent_server(kind: type, clock: M
 
 
 async def test_the_limit_for_the_whole_holds_for_writing_too(kind: type, clock: MockClock) -> None:
-    sink = NotingSink(lambda: trio.sleep(20))
+    sink = NotingSink(partial(trio.sleep, 20))
     settings = TransportSettings(download_read_timeout=10, download_timeout=50)
     async with asked(kind, answering(LARGE), sink, settings) as outcome:
         assert isinstance(outcome.error, DownloadTimeout)
@@ -269,7 +269,8 @@ async def test_cancelling_at_each_checkpoint_leaves_nothing_written(kind: type) 
 
 async def test_a_simulated_server_fills_the_sink_too(autojump_clock: MockClock) -> None:
     web = SimulatedWeb()
-    web.add_host("a.example", handler=lambda request: SimulatedResponse(200, LARGE if "large" in request.url else SMALL))
+    web.add_page("http://a.example/large", body=LARGE)
+    web.add_page("http://a.example/small", body=SMALL)
     transport = SimulatedTransport(web)
     sink = NotingSink()
     response = whole(await transport.send(request_to("http://a.example/large", sink), nothing))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import mimetypes
 import re
 from pathlib import PurePosixPath
@@ -10,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trawl.http import Request, Response
-from trawl.pipelines.media import MediaInfo, MediaPipeline
+from trawl.pipelines.media import MediaInfo, MediaPipeline, name_of
 
 __all__ = ["FilesPipeline"]
 
@@ -29,8 +28,7 @@ class FilesPipeline(MediaPipeline):
 
         Without a response it is the SHA-1 of the URL, as Scrapy has it.
         """
-        content = request.url.encode() if response is None else response.body
-        return f"full/{hashlib.sha1(content, usedforsecurity=False).hexdigest()}{_ending(request, response)}"
+        return f"full/{name_of(request, response)}{_ending(request, response)}"
 
 
 def _ending(request: Request, response: Response | None) -> str:

@@ -6,13 +6,12 @@ does: what is one already stays as it came, what is transparent stands on white.
 
 from __future__ import annotations
 
-import hashlib
 import io
 from typing import Any
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
-from trawl.pipelines.media import FileError, MediaCrawl, MediaInfo, MediaPipeline
+from trawl.pipelines.media import FileError, MediaCrawl, MediaInfo, MediaPipeline, name_of
 
 __all__ = ["ImagesPipeline"]
 
@@ -43,7 +42,7 @@ class ImagesPipeline(MediaPipeline):
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
         """``full/`` and the SHA-1 of what came; without a response, of the URL, as Scrapy has it."""
-        return f"full/{_name(request, response)}.jpg"
+        return f"full/{name_of(request, response)}.jpg"
 
     def thumb_path(
         self,
@@ -55,7 +54,7 @@ class ImagesPipeline(MediaPipeline):
         item: Any = None,
     ) -> str:
         """Where a thumbnail is kept, below the store."""
-        return f"thumbs/{thumb_id}/{_name(request, response)}.jpg"
+        return f"thumbs/{thumb_id}/{name_of(request, response)}.jpg"
 
     async def keep(self, request: Request, response: Response, item: Any) -> str:
         """Write the image and its thumbnails to the shelf; the image's path. A checkpoint.
@@ -66,11 +65,11 @@ class ImagesPipeline(MediaPipeline):
         told: dict[str, Any] = {"response": response, "info": self.info, "item": item}
         path = self.file_path(request, **told)
         thumbs = {name: self.thumb_path(request, name, **told) for name in self.thumbs}
-        await self.info.crawl.blocking.run(self._put, response.body, path, thumbs)
+        await self.info.crawl.blocking.run(self._put, response, path, thumbs)
         return path
 
-    def _put(self, body: bytes, path: str, thumbs: dict[str, str]) -> None:
-        image, content = self._made(body)
+    def _put(self, response: Response, path: str, thumbs: dict[str, str]) -> None:
+        image, content = self._made(response.body)  # a large one is read back, here in the thread
         for name, place in thumbs.items():
             small = image.copy()
             small.thumbnail(self.thumbs[name], self._image.Resampling.LANCZOS)
@@ -102,11 +101,6 @@ class ImagesPipeline(MediaPipeline):
             ground.alpha_composite(image)
             image = ground
         return image.convert("RGB")
-
-
-def _name(request: Request, response: Response | None) -> str:
-    content = request.url.encode() if response is None else response.body
-    return hashlib.sha1(content, usedforsecurity=False).hexdigest()
 
 
 def _written(image: Any) -> bytes:

@@ -1,8 +1,10 @@
 """What files and images have in common: an item's URLs fetched through the crawl's own throttle, and kept.
 
 Each is a direct fetch, so it waits for its scopes' turn like a page, obeys robots.txt, is tried again and is bounded by
-``DOWNLOAD_MAXSIZE``. A URL is fetched once a crawl, whichever items name it; one that is on its shelf is not fetched
-again before it expires, and then asked for with ``If-None-Match`` and ``If-Modified-Since`` (RFC 9110, 13.1).
+``DOWNLOAD_MAXSIZE``. One that is large goes to a temporary file of its shelf while it comes, and is moved to its place
+when it is whole; a small one is in memory until it is written. A URL is fetched once a crawl, whichever items name it;
+one that is on its shelf is not fetched again before it expires, and then asked for with ``If-None-Match`` and
+``If-Modified-Since`` (RFC 9110, 13.1).
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ import trio
 from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, TrawlError
 from trawl.http import Request, Response, fingerprint
+from trawl.http.sink import FileResponse, body_bytes
 from trawl.items import item_fields
 from trawl.observe import Stats
+from trawl.pipelines.part import Part, md5_of, open_part, sha1_of
 from trawl.pipelines.shelf import Known, Shelf, open_shelf
 
-__all__ = ["FileError", "MediaCrawl", "MediaInfo", "MediaPipeline", "Result"]
+__all__ = ["FileError", "MediaCrawl", "MediaInfo", "MediaPipeline", "Result", "name_of"]
 
 MOST_KNOWN = 10_000
 """URLs of one crawl whose results are remembered; others are looked up on the shelf again."""
@@ -144,7 +148,10 @@ class MediaPipeline:
             FileError: It is not wanted.
         """
         path = self.file_path(request, response=response, info=self.info, item=item)
-        await self.info.crawl.blocking.run(self.shelf.put, path, response.body)
+        if isinstance(response, FileResponse) and isinstance(response.sink, Part):
+            await response.sink.keep(path)
+        else:
+            await self.info.crawl.blocking.run(self.shelf.put, path, response.body)
         return path
 
     def item_completed(self, results: Sequence[Result], item: Any, info: MediaInfo) -> Any:
@@ -213,28 +220,30 @@ class MediaPipeline:
         now = crawl.now_utc().timestamp()
         if known is not None and now - known.fetched_at < self.expires:
             return _told(known, "uptodate")
-        response = await crawl.fetch(self._asked(request, known))
-        if known is not None and response.status == 304:
-            await crawl.blocking.run(self.shelf.know, msgspec.structs.replace(known, fetched_at=now))
-            return _told(known, "uptodate")
-        if response.status != 200:
-            raise FileError(f"status {response.status}")
-        if not response.body:
-            raise FileError("it is empty")
-        path = await self.keep(request, response, item)
-        known = Known(
-            url=url,
-            path=path,
-            checksum=hashlib.md5(response.body, usedforsecurity=False).hexdigest(),
-            fetched_at=now,
-            etag=response.headers.get("ETag", ""),
-            last_modified=response.headers.get("Last-Modified", ""),
-        )
+        async with open_part(self.shelf, crawl.blocking) as part:
+            response = await crawl.fetch(self._asked(request, known, part))
+            if known is not None and response.status == 304:
+                await crawl.blocking.run(self.shelf.know, msgspec.structs.replace(known, fetched_at=now))
+                return _told(known, "uptodate")
+            if response.status != 200:
+                raise FileError(f"status {response.status}")
+            if not body_bytes(response):
+                raise FileError("it is empty")
+            path = await self.keep(request, response, item)
+            known = Known(
+                url=url,
+                path=path,
+                checksum=md5_of(response),
+                fetched_at=now,
+                etag=response.headers.get("ETag", ""),
+                last_modified=response.headers.get("Last-Modified", ""),
+            )
         await crawl.blocking.run(self.shelf.know, known)
         return _told(known, "cached" if "cached" in response.flags else "downloaded")
 
-    def _asked(self, request: Request, known: Known | None) -> Request:
+    def _asked(self, request: Request, known: Known | None, part: Part) -> Request:
         asked = request.replace(dont_filter=True)
+        asked.sink = part
         if not self.allows_redirects:
             asked.meta.setdefault("dont_redirect", True)
         if known is not None and known.etag:
@@ -242,6 +251,13 @@ class MediaPipeline:
         if known is not None and known.last_modified:
             asked.headers["If-Modified-Since"] = known.last_modified
         return asked
+
+
+def name_of(request: Request, response: Response | None) -> str:
+    """The SHA-1 of what came, in hexadecimal; without a response, of the URL, as Scrapy has it."""
+    if response is None:
+        return hashlib.sha1(request.url.encode(), usedforsecurity=False).hexdigest()
+    return sha1_of(response)
 
 
 def _told(known: Known, status: str) -> dict[str, str]:

@@ -5,11 +5,13 @@ Beside the files lies what is known of each URL: which file it gave, when, and b
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
 import tempfile
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
@@ -58,6 +60,23 @@ class Shelf(Protocol):
         """
         ...
 
+    def begin(self) -> tuple[BinaryIO, Path]:
+        """A new temporary file on this machine, to be adopted when it is whole, or removed.
+
+        Raises:
+            OSError: It can't be made.
+        """
+        ...
+
+    def adopt(self, path: str, temporary: Path) -> Path:
+        """Keep a file that :meth:`begin` made, whole or not at all; where it can be read, if not there any more.
+
+        Raises:
+            ValueError: The path leads out of the shelf.
+            OSError: It can't be kept; the temporary file is still there.
+        """
+        ...
+
 
 class FolderShelf:
     """A folder."""
@@ -92,6 +111,37 @@ class FolderShelf:
             os.unlink(beside)
             raise
 
+    def begin(self) -> tuple[BinaryIO, Path]:
+        """A temporary file in the folder itself: moving it to its place is one step then, and copies nothing."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return _temporary(self._folder)
+
+    def adopt(self, path: str, temporary: Path) -> Path:
+        """Move the file to its place."""
+        place = self._folder / checked(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.chmod(temporary, 0o644)  # a temporary file is its owner's alone
+        try:
+            os.replace(temporary, place)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._copy(temporary, place)
+        return place
+
+    def _copy(self, temporary: Path, place: Path) -> None:
+        """Move it to a place on another disk, which is mounted or linked in the folder."""
+        file, beside = _temporary(place.parent)
+        try:
+            with file, temporary.open("rb") as content:
+                shutil.copyfileobj(content, file)
+            os.chmod(beside, 0o644)
+            os.replace(beside, place)
+        except BaseException:
+            beside.unlink()
+            raise
+        temporary.unlink()
+
 
 class StoreShelf:
     """A store that fsspec knows."""
@@ -116,6 +166,15 @@ class StoreShelf:
     def put(self, path: str, content: bytes) -> None:
         """Put an object."""
         self._files.pipe_file(f"{self._root}/{checked(path)}", content)
+
+    def begin(self) -> tuple[BinaryIO, Path]:
+        """A temporary file where the system has its own."""
+        return _temporary(None)
+
+    def adopt(self, path: str, temporary: Path) -> Path:
+        """Put the file as an object, piece by piece; it stays where it was."""
+        self._files.put_file(str(temporary), f"{self._root}/{checked(path)}")
+        return temporary
 
 
 def open_shelf(uri: str, options: dict[str, Any], setting: str) -> Shelf:
@@ -155,6 +214,11 @@ def checked(path: str) -> str:
     if not parts or parts[0] == "/" or ".." in parts or ":" in parts[0] or "\0" in path:
         raise ValueError(f"{path!r} is no path below the store of files")
     return "/".join(parts)
+
+
+def _temporary(folder: Path | None) -> tuple[BinaryIO, Path]:
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
+    return open(handle, "wb"), Path(name)
 
 
 def _note(url: str) -> str:
