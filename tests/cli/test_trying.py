@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.fake_crawl import FakeEngine
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import asking, main
 from trawl.cli.fetch import told
@@ -121,6 +122,31 @@ def test_what_is_wrong_is_one_line(
     assert captured.out == ""
     assert said in captured.err
     assert len(captured.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("obeys", ["true", "false"])
+@pytest.mark.parametrize("words", [["fetch"], ["shell", "-c", "1"], ["parse", "--spider", "quotes.py"]])
+def test_a_host_that_can_not_be_connected_to_is_told_of_at_the_first_try(
+    words: list[str], obeys: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = ("-s", f"ROBOTSTXT_OBEY={obeys}", "-s", "DOWNLOAD_DELAY=0", "--log-level", "DEBUG")
+    command = [*words, "https://nowhere.example/", *settings]
+    assert main(command, crawl_with=crawl_on(a_web())) == 1
+    said = capfd.readouterr().err
+    assert "GET https://nowhere.example/: " in said
+    assert "no host of the simulated web is named 'nowhere.example'" in said
+    assert "asking again" not in said
+    assert "try 1 of it failed" not in said
+
+
+def test_who_sets_how_often_it_is_tried_is_believed(tmp_path: Path) -> None:
+    engine = FakeEngine()
+    main(["fetch", "https://a.example/"], crawl_with=engine)
+    assert engine.settings is not None
+    assert (engine.settings["ROBOTSTXT_RETRY_TIMES"], engine.settings["DOWNLOAD_CONNECT_TIMEOUT"]) == (0, 10.0)
+    (tmp_path / "pyproject.toml").write_text("[tool.trawl]\nROBOTSTXT_RETRY_TIMES = 1\n", "utf-8")
+    main(["fetch", "https://a.example/", "-s", "DOWNLOAD_CONNECT_TIMEOUT=20"], crawl_with=engine)
+    assert (engine.settings["ROBOTSTXT_RETRY_TIMES"], engine.settings["DOWNLOAD_CONNECT_TIMEOUT"]) == (1, 20.0)
 
 
 def test_a_status_that_is_an_error_is_printed_all_the_same(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from trio.testing import MockClock
 
 import trawl
+from trawl.errors import NameNotResolved
 from trawl.http import Request, Response
 from trawl.testing import Outage, SimulatedResponse, SimulatedWeb
 
@@ -160,3 +161,22 @@ async def test_rules_of_hosts_without_pending_requests_are_not_kept_for_ever(
     assert asked.count("waits.example") == 1
     assert len(run.items) == 21
     assert run.stats["robots_forbidden"] == 20
+
+
+async def test_who_waits_for_a_host_without_an_address_hears_of_that_error(autojump_clock: MockClock) -> None:
+    class Lost(Follows):
+        start_urls = ()
+
+        async def start(self) -> Any:
+            yield Request("http://nowhere.example/", errback=self.failed)
+
+        def failed(self, error: NameNotResolved) -> Any:
+            yield {"kind": type(error).__name__, "said": str(error), "is_a_name": bool(error.check(NameNotResolved))}
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    run = await web.crawl(Lost)
+    (item,) = run.items
+    assert item["kind"] == "NameNotResolved"
+    assert item["is_a_name"]
+    assert item["said"].startswith("GET http://nowhere.example/: robots.txt could not be read: no host")

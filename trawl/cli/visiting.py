@@ -14,7 +14,8 @@ from trawl.cli.load import load_spider
 from trawl.cli.logs import Logs
 from trawl.cli.run import check_arguments, log_layer
 from trawl.cli.targets import spider_arguments
-from trawl.errors import TrawlError
+from trawl.errors import ConnectFailed, ConnectTimeout, TrawlError
+from trawl.http import Request, Response
 from trawl.observe import ObserveSettings
 from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
 from trawl.spiders import Spider
@@ -23,6 +24,19 @@ __all__ = ["Prepared", "Visit", "Visitor", "prepared", "visitor"]
 
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
 """What is tried out leaves nothing behind."""
+
+
+def gives_up(request: Request, response: Response | None, error: Exception | None) -> bool | None:
+    """``RETRY_PREDICATE`` of who tries one page out: a host that can't be connected to is not tried again."""
+    return False if isinstance(error, ConnectFailed | ConnectTimeout) else None
+
+
+HASTY: Mapping[str, object] = {
+    "DOWNLOAD_CONNECT_TIMEOUT": 10.0,
+    "RETRY_PREDICATE": gives_up,
+    "ROBOTSTXT_RETRY_TIMES": 0,
+}
+"""Who waits at a terminal soon hears that there is no such host, or nobody there; whoever sets these says otherwise."""
 
 
 class Visitor(Spider):
@@ -84,7 +98,10 @@ def prepared(visit: Visit, logs: Logs) -> Prepared:
     arguments = spider_arguments(visit.arguments)
     spider = load_spider(visit.target) if visit.target else Visitor
     unkept = Layer("the command", UNKEPT)
-    layers = (*ambient(), of_spider(spider), visit.logged, assignments(visit.settings), unkept)
+    around = (*ambient(), of_spider(spider), visit.logged)
+    said = {name for layer in around for name in layer.values}
+    hasty = {name: value for name, value in HASTY.items() if name not in said}
+    layers = (*around, Layer("the command", hasty), assignments(visit.settings), unkept)
     settings = load(*layers)
     logs.apply(settings.of(ObserveSettings))
     check_arguments(spider, arguments)

@@ -88,7 +88,7 @@ class Dispatcher:
                 return
             state.turns += 1
             if isinstance(entry, Refused):
-                nursery.start_soon(self._flow.refuse, entry.entry, entry.reason)
+                nursery.start_soon(self._flow.refuse, entry.entry, entry.reason, self._gates.failure_of(entry.entry))
                 self._gone(entry.entry)
                 refused += 1
                 if refused % MOST_REFUSED == 0:  # no place limits them

@@ -30,7 +30,7 @@ from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State
 from trawl.engine.succession import Succession
 from trawl.engine.turn import Turn, current_turn
-from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, HttpError, IgnoreRequest, TrawlError
+from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
 from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
 from trawl.observe import Stats
@@ -147,12 +147,19 @@ class Flow:
             self._sending.give_back(turn)
             self._end(turn)
 
-    async def refuse(self, entry: Entry, reason: str) -> None:
-        """End an entry that may not go at all; it took no place."""
+    async def refuse(self, entry: Entry, reason: str, failure: DownloadError | None = None) -> None:
+        """End an entry that may not go at all; it took no place.
+
+        Args:
+            entry: What waited.
+            reason: Why it may not go.
+            failure: What its origin's robots.txt could not be had for.
+        """
         request = entry.request
         outcome = Outcome(request, then=Drop(reason))
         if reason == "robots_unreachable":
-            outcome = Outcome(request, error=ConnectFailed("robots.txt could not be read", url=request.url))
+            kind, why = type(failure or ConnectFailed("")), "" if failure is None else f": {failure.cause}"
+            outcome = Outcome(request, error=kind(f"robots.txt could not be read{why}", url=request.url))
         elif reason == "private_addresses_refused":
             self._stats.inc(reason)
             outcome = Outcome(request, error=AddressRefused("refused: its address is not public", url=request.url))
@@ -240,7 +247,7 @@ class Flow:
             else:
                 self._unheard(error)
                 outputs.failure = _failure_of(error)
-        if outputs.is_cut or not outlet.may_be_given():  # too many items: a later run gives the whole page
+        if outputs.is_cut:  # too many items: a later run gives the whole page
             turn.cancel_scope.cancel()
             await trio.lowlevel.checkpoint()
         await self._intake.finish(

@@ -10,7 +10,7 @@ origins' do not. What comes back (RFC 9309, 2.3.1) decides:
 * An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends what waits with an
   ``AddressRefused``.
 * An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more; then what waits ends
-  with a ``ConnectFailed``.
+  with the error of the last try.
 
 A verdict is forgotten after a while, as rules are: a later request asks afresh. The request for robots.txt passes the
 scopes like any other, ranks before pages, so that it works at concurrency 1, and passes its own gate.
@@ -58,17 +58,19 @@ class _Origin:
     Attributes:
         rules: The rules; None while they are asked for.
         verdict: Why everything of it ends, as a reason; None while nothing does.
+        failure: The error that the verdict rests on; None where there was an answer.
         expires_at: When rules or verdict are to be asked for afresh, on the run clock.
         failures: Failed requests for robots.txt in a row.
         failing_since: When the first of them failed.
         has_answered: Whether any whole answer ever came.
     """
 
-    __slots__ = ("expires_at", "failing_since", "failures", "has_answered", "rules", "verdict")
+    __slots__ = ("expires_at", "failing_since", "failure", "failures", "has_answered", "rules", "verdict")
 
     def __init__(self) -> None:
         self.rules: RobotsFile | None = None
         self.verdict: str | None = None
+        self.failure: DownloadError | None = None
         self.expires_at = 0.0
         self.failures = 0
         self.failing_since = 0.0
@@ -232,6 +234,11 @@ class RobotsGates:
             return "robots_forbidden"
         return None
 
+    def failure_of(self, entry: Entry) -> DownloadError | None:
+        """The error for which an entry's origin was given up."""
+        known = self._origins.get(entry.origin)
+        return None if known is None else known.failure
+
     def _recalled(self, origin: str, answers: Answers) -> bool:
         """Whether the answer that an earlier run has heard still holds; then its rules do."""
         answer = answers.fresh(origin, trio.current_time())
@@ -300,6 +307,7 @@ class RobotsGates:
     def _give_up(self, origin: str, known: _Origin, verdict: str, outcome: Outcome) -> None:
         logger.error("%s: its robots.txt could not be read (%s): what waits for it ends", origin, _cause(outcome))
         known.rules, known.verdict, known.failures = None, verdict, 0
+        known.failure = outcome.error if isinstance(outcome.error, DownloadError) else None
         known.expires_at = trio.current_time() + VERDICT_AGE
         self._open(origin)
 
