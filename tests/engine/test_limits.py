@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -190,65 +190,112 @@ def test_items_of_start_are_counted_too() -> None:
     assert [item["number"] for item in sim.items] == [0, 1, 2, 3]
 
 
-def test_with_a_job_pages_are_delivered_whole_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    class Three(Follows):
-        async def parse(self, response: Response, **kwargs: Any) -> Any:
-            for number in range(3):
-                await trio.sleep(0.01)
-                yield {"url": response.url, "number": number}
-            for request in response.follow_all(css="a"):
-                yield request
+Runs = Callable[..., trawl.CrawlResult]
 
-    async def run(settings: Mapping[str, object]) -> trawl.CrawlResult:
-        stored = {"JOB_DIR": str(tmp_path / "job"), "FEEDS": {str(feed): {"format": "jsonl"}}}
-        values = load(Layer("test", {**FREE, **stored, **settings}))
-        transport = site(30).transport()
-        return await crawl_with(Three, values, transport=transport, blocking=InlineBlocking(), seed=0)
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """Runs one job of a spider again and again, with a feed in ``out.jsonl`` unless ``feed`` is false."""
+
+    def run(spider: type[trawl.Spider], settings: Mapping[str, object], *, feed: bool = True) -> trawl.CrawlResult:
+        feeds = {str(tmp_path / "out.jsonl"): {"format": "jsonl"}} if feed else {}
+        values = load(Layer("test", {**FREE, "JOB_DIR": str(tmp_path / "job"), "FEEDS": feeds, **settings}))
+
+        async def main() -> trawl.CrawlResult:
+            transport = site(30).transport()
+            return await crawl_with(
+                spider, values, transport=transport, blocking=InlineBlocking(), seed=0, collect=True
+            )
+
+        return trio.run(main, clock=MockClock(autojump_threshold=0))
+
+    return run
+
+
+class Three(Follows):
+    async def parse(self, response: Response, **kwargs: Any) -> Any:
+        for number in range(3):
+            await trio.sleep(0.01)
+            yield {"url": response.url, "number": number}
+        for request in response.follow_all(css="a"):
+            yield request
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("most", [1, 4, 7, 10])
+def test_with_a_job_so_many_items_are_delivered_and_the_next_run_begins_with_the_rest(
+    tmp_path: Path, runs: Runs, most: int
+) -> None:
+    counts, feed = [0], tmp_path / "out.jsonl"
+    for settings in [{"CLOSESPIDER_ITEMCOUNT": most}] * 3 + [{"CLOSESPIDER_PAGECOUNT": 2}, {}]:
+        result = runs(Three, settings)
+        assert result.reason == next((name.lower() for name in settings), "finished")
+        assert len(set(lines(feed))) == len(lines(feed)) == result.stats["item_scraped_count"]
+        counts.append(len(lines(feed)))
+        assert len(result.items or []) == counts[-1] - counts[-2]
+    assert counts[:4] == [0, most, 2 * most, 3 * most]
+    assert counts[-1] == 90
+    assert result.stats["response_count"] == 30  # no page was sent again
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "json", "xml"])
+def test_with_a_job_every_feed_has_so_many_items_in_each_run(tmp_path: Path, runs: Runs, format: str) -> None:
+    other = tmp_path / f"other.{format}"
+    feeds = {str(tmp_path / "out.jsonl"): {"format": "jsonl"}, str(other): {"format": format}}
+    for n in range(1, 4):
+        runs(Three, {"CLOSESPIDER_ITEMCOUNT": 5, "FEEDS": feeds})
+        assert len(lines(tmp_path / "out.jsonl")) == 5 * n
+        assert len(re.findall(r"http://a\.example", other.read_text("utf-8"))) == 5 * n
+
+
+def test_with_a_job_and_no_feed_each_run_counts_and_collects_so_many(runs: Runs) -> None:
+    collected = [runs(Three, {"CLOSESPIDER_ITEMCOUNT": 7}, feed=False) for _ in range(3)]
+    assert [result.stats["item_scraped_count"] for result in collected] == [7, 14, 21]
+    found = [item for result in collected for item in result.items or []]
+    assert len({tuple(item.values()) for item in found}) == len(found) == 21
+
+
+def test_with_a_job_items_of_start_are_counted_too(tmp_path: Path, runs: Runs) -> None:
+    class Starts(Follows):
+        async def start(self) -> AsyncGenerator[Any, None]:
+            for number in range(10):
+                yield {"number": number}
 
     feed = tmp_path / "out.jsonl"
-    counts = [0]
-    for settings in [{"CLOSESPIDER_ITEMCOUNT": 10}] * 2 + [{"CLOSESPIDER_PAGECOUNT": 2}, {}]:
-        result = trio.run(run, settings, clock=MockClock(autojump_threshold=0))
-        assert result.reason == next((name.lower() for name in settings), "finished")
-        given = Counter(line for line in feed.read_text("utf-8").splitlines())
-        assert max(given.values()) == 1
-        counts.append(len(given))
-    new = [after - before for before, after in pairwise(counts)]
-    assert new == [9, 9, 6, 90 - 24]  # ten items are three pages and a third
+    assert runs(Starts, {"CLOSESPIDER_ITEMCOUNT": 4}).reason == "closespider_itemcount"
+    assert len(lines(feed)) == 4
+    assert runs(Starts, {"CLOSESPIDER_ITEMCOUNT": 20}).reason == "finished"
+    assert lines(feed) == [f'{{"number":{number}}}' for number in range(10)]
 
 
-def test_with_a_job_a_page_that_alone_has_too_many_items_is_cut_off_and_waits_c4(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_with_a_job_a_page_without_an_end_is_cut_off_and_waits_c4(
+    tmp_path: Path, runs: Runs, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("trawl.engine.limits.MOST_BEYOND", 5)
     asked: list[int] = []
 
     class Long(trawl.Spider):
         name = "long"
         start_urls: tuple[str, ...] = ("http://a.example/",)
-        most = 2000
 
         def parse(self, response: Response, **kwargs: Any) -> Any:
-            for number in range(self.most):
+            for number in range(2000):
                 asked.append(number)
                 yield {"number": number}
 
-    async def run(most: int, arguments: Mapping[str, object]) -> trawl.CrawlResult:
-        stored = {"JOB_DIR": str(tmp_path / "job"), "FEEDS": {str(feed): {"format": "jsonl"}}}
-        values = load(Layer("test", {**FREE, **stored, "CLOSESPIDER_ITEMCOUNT": most}))
-        transport = site(1).transport()
-        return await crawl_with(
-            Long, values, transport=transport, blocking=InlineBlocking(), seed=0, spider_args=arguments
-        )
-
-    feed = tmp_path / "out.jsonl"
-    assert trio.run(run, 3, {}, clock=MockClock(autojump_threshold=0)).reason == "closespider_itemcount"
-    assert asked == [0, 1, 2, 3]  # one too many ends it: there might be no end
-    assert feed.read_text("utf-8") == ""
-    assert "http://a.example/ gives more items than the 3 of CLOSESPIDER_ITEMCOUNT" in caplog.text
+    assert runs(Long, {"CLOSESPIDER_ITEMCOUNT": 3}).reason == "closespider_itemcount"
+    assert asked == list(range(3 + 5 + 1))
+    assert lines(tmp_path / "out.jsonl") == []
+    assert "http://a.example/ gives more than 5 items beyond the 3 of CLOSESPIDER_ITEMCOUNT" in caplog.text
     caplog.clear()
-    assert trio.run(run, 4, {"most": 4}, clock=MockClock(autojump_threshold=0)).reason == "closespider_itemcount"
-    assert feed.read_text("utf-8").count("\n") == 4
-    assert "gives more items" not in caplog.text
+    assert runs(Long, {"CLOSESPIDER_ITEMCOUNT": 1995}).reason == "closespider_itemcount"
+    assert len(lines(tmp_path / "out.jsonl")) == 1995
+    assert runs(Long, {}).reason == "finished"
+    assert lines(tmp_path / "out.jsonl") == [f'{{"number":{number}}}' for number in range(2000)]
+    assert "gives more" not in caplog.text
 
 
 def test_so_many_failed_callbacks_end_the_crawl() -> None:

@@ -232,3 +232,48 @@ async def test_feeds_that_a_later_run_is_not_given_are_told_of(
     assert outbox.is_empty
     assert "out.jsonl is none of this run" in caplog.text
     assert "1 items wait for a feed" in caplog.text
+
+
+async def test_items_beyond_a_limit_wait_for_the_next_run_whatever_ends_this_one(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path = tmp_path / "out.jsonl"
+    job = FakeJob()
+    values = FeedsSettings(feeds={str(path): {}})
+    feeds, outbox = await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
+    job.hold(*[to_stored({"n": n}) for n in range(4)])
+    outbox.acknowledged(4, withheld=3)
+    await job.commit()
+    let_go(feeds)
+    job = job.killed()
+    outbox = await outbox_of(job, {path: {}})
+    assert outbox.withheld == 3
+    collected: list[object] = []
+    outbox.release(2, collected)
+    outbox.close()
+    await outbox.write()
+    assert path.read_text("utf-8") == '{"n":0}\n{"n":1}\n{"n":2}\n'
+    assert collected == [{"n": 1}, {"n": 2}]
+    outbox = await outbox_of(job.killed(), {path: {}})
+    assert outbox.withheld == 1
+    outbox.release(1, None)
+    outbox.close()
+    await outbox.write()
+    assert path.read_text("utf-8").endswith('{"n":2}\n{"n":3}\n')
+
+
+async def test_items_that_wait_for_a_feed_stay_where_a_run_has_none(tmp_path: Path, autojump_clock: MockClock) -> None:
+    path = tmp_path / "out.jsonl"
+    job = FakeJob()
+    outbox = await outbox_of(job, {path: {}})
+    outbox.close()
+    await outbox.write()
+    job.hold(to_stored({"a": 1}))
+    await job.commit()
+    job = job.killed()
+    for feeds in ({}, {path: FeedMapping()}):
+        outbox = await outbox_of(job, feeds)
+        outbox.close()
+        await outbox.write()
+        job = job.killed()
+    assert path.read_text("utf-8") == '{"a":1}\n'

@@ -120,6 +120,31 @@ async def test_c1_c7_killed_at_any_step_nothing_is_lost_and_nothing_is_twice(
         assert result.stats["item_scraped_count"] == len(ITEMS), picture
 
 
+async def test_c1_killed_at_any_step_of_a_run_with_an_item_limit_nothing_beyond_it_is_lost(
+    tmp_path: Path, folder: Path, autojump_clock: MockClock
+) -> None:
+    runs = limited(folder, 4)
+    photographer = Photographer(folder, tmp_path / "album")
+    trio.lowlevel.add_instrument(photographer)
+    try:
+        assert (await runs.run()).reason == "closespider_itemcount"
+    finally:
+        trio.lowlevel.remove_instrument(photographer)
+    assert len(items_of(runs)) == 4
+    for picture in photographer.pictures[::3]:
+        put_back(picture, folder)
+        counted = (await limited(folder, 3).run()).stats["item_scraped_count"]
+        assert len(items_of(runs)) == counted, picture
+        result = await runs_in(folder).run()
+        assert items_of(runs) == ITEMS, picture
+        assert result.stats["item_scraped_count"] == len(ITEMS), picture
+
+
+def limited(folder: Path, most: int) -> Runs:
+    """Runs that end when so many items were delivered."""
+    return Runs(folder, web(), Everything, {**SETTINGS, "CLOSESPIDER_ITEMCOUNT": most})
+
+
 async def test_c1_killed_twice_all_the_same(tmp_path: Path, folder: Path, autojump_clock: MockClock) -> None:
     for first in (await pictures_of(runs_in(folder), tmp_path / "album"))[3::9]:
         put_back(first, folder)

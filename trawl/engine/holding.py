@@ -4,6 +4,9 @@ A callback's items pass the pipelines as it gives them, are encoded, and come in
 that acknowledges the request. Memory holds at most :data:`MOST_ITEMS` of one callback, or :data:`MOST_BYTES`; what is
 more is spilled to the job's disk, where it waits for the same transaction, and is forgotten if that never comes (C4).
 
+Where a limit is in force (``CLOSESPIDER_ITEMCOUNT``), the items beyond it come into the outbox like all others, and wait
+there: the next run delivers and counts them first, be there a feed or not.
+
 Items of ``start()`` belong to no request. They wait in memory until it has ended, and come into the outbox in the
 transaction that notes that. One that never ends gives its items away when they are too many; these come twice if the
 process is killed before it ends.
@@ -11,6 +14,7 @@ process is killed before it ends.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -23,6 +27,8 @@ from trawl.frontier import Frontier, JobStore, Record
 from trawl.observe import Stats
 
 __all__ = ["MOST_BYTES", "MOST_ITEMS", "Holder", "Holding", "ItemStore"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
 
 MOST_ITEMS = 1000
 """Items of one callback that are held in memory."""
@@ -48,8 +54,17 @@ class ItemStore(Protocol):
         """An item as it is stored; None for one that can't be written, which is logged and counted."""
         ...
 
-    def acknowledged(self, count: int) -> None:
-        """Say that ``count`` items come into the outbox."""
+    @property
+    def withheld(self) -> int:
+        """Items in the outbox that no run has delivered or counted yet, because they were beyond its limit."""
+        ...
+
+    def acknowledged(self, count: int, withheld: int = 0) -> None:
+        """Say that ``count`` items come into the outbox, the last ``withheld`` of them for a later run."""
+        ...
+
+    def release(self, count: int, collected: list[object] | None) -> None:
+        """Deliver ``count`` of those withheld, to ``collected`` too, if given, as plain dicts."""
         ...
 
     async def room(self) -> None:
@@ -67,7 +82,7 @@ class Holder:
         job: Whose outbox it is.
         stats: Counts ``item_scraped_count`` with the acknowledgement.
         collected: Keeps acknowledged items too, if given.
-        limit: Lets the items of a page through with its acknowledgement, all or none; None: all.
+        limit: Says how many items of a page are delivered when it is acknowledged; None: all.
     """
 
     def __init__(
@@ -87,6 +102,15 @@ class Holder:
         self.stats: Stats = stats
         self.collected: list[object] | None = collected
         self.limit: ItemLimit | None = limit
+
+    def begin(self) -> None:
+        """Deliver first what an earlier run has left over its limit, as far as this one's goes."""
+        withheld = self.store.withheld
+        count = withheld if self.limit is None else self.limit.take_some(withheld)
+        if count:
+            logger.info("job %s: %d items beyond the limit of an earlier run come first", self.job.directory, count)
+            self.stats.inc("item_scraped_count", count)
+            self.store.release(count, self.collected)
 
     def of(self, lease: Record | None) -> Holding:
         """What holds the items of a request's callback; of ``start()`` where there is no request."""
@@ -127,12 +151,10 @@ class Holding:
             The item as it goes on; None where it does not.
 
         Raises:
-            Full: All items that may be delivered were.
+            Full: The page has given so many that it must be one without an end.
         """
         holder = self._holder
         limit = holder.limit
-        if limit is not None:
-            limit.check()
         try:
             await holder.store.room()
         except FeedError:
@@ -140,29 +162,28 @@ class Holding:
         finished = await holder.outlet.put(item)
         if finished is None:
             return None
-        if limit is not None:
-            if self._lease is None:  # no acknowledgement will ask for them
-                limit.take()
-            else:
-                limit.check_page(self._count + 1, self._lease.request.url)
+        if limit is not None and self._lease is not None:
+            limit.check_page(self._count + 1, self._lease.request.url)
         self._hold(finished)
         if self._is_full:
             await self._spill()
         return finished
 
-    def may_be_given(self) -> bool:
-        """Whether the limit lets all that is held through; if so, it has. A page that is too much ends the crawl."""
-        limit = self._holder.limit
-        return limit is None or self._lease is None or limit.take_all(self._count)
-
     def given(self) -> Sequence[bytes]:
-        """The items that go with the acknowledgement, counted as scraped from here on: call it just before that."""
+        """The items that go with the acknowledgement, counted as scraped from here on: call it just before that.
+
+        Those beyond the limit go too, and are counted by the run that delivers them.
+        """
         holder = self._holder
         if self._count:
-            holder.stats.inc("item_scraped_count", self._count)
+            limit = holder.limit
+            count = self._count if limit is None else limit.take_some(self._count)
+            if count:
+                holder.stats.inc("item_scraped_count", count)
             if holder.collected is not None:
-                holder.collected += self._finished
-            holder.store.acknowledged(len(self._items) + self._spilled)
+                holder.collected += self._finished[:count]
+            stored = len(self._items) + self._spilled  # those that can't be written are not among them
+            holder.store.acknowledged(stored, min(stored, self._count - count))
         return self._items
 
     @property
@@ -174,7 +195,8 @@ class Holding:
         self._count += 1
         if holder.collected is not None:
             self._finished.append(item)
-        encoded = None if holder.store.is_empty else holder.store.encode(item)
+        is_gone = holder.store.is_empty and holder.limit is None
+        encoded = None if is_gone else holder.store.encode(item)
         if encoded is not None:
             self._items.append(encoded)
             self._bytes += len(encoded)

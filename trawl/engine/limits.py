@@ -4,9 +4,12 @@ Theory of operation. A count that is looked at after the fact overshoots by what
 before they are sent: no more requests are in flight than pages are missing, and a response takes its page before it
 gives its place back. If it turns out to be a redirect, or is to be tried again, the page is given back. Items are
 counted between the pipelines and the feeds, in the step that lets them through; a callback that comes with one item
-too many is cut off, and its page goes back to the frontier, so that a crawl that goes on later lacks nothing. With a
-job, where items wait for the end of their page, they are counted then, all or none; a page that alone has more than may
-be delivered is cut off before its end.
+too many is cut off, and its page goes back to the frontier, so that a crawl that goes on later lacks nothing.
+
+With a job, where items wait for the end of their page, they are counted then. All of them are stored with the page, and
+no more than are missing are delivered: the rest wait in the outbox, and are the first that the next run delivers, and
+counts. So no page need be given back; but one that has no end would not come to it, and is cut off after
+:data:`MOST_BEYOND` items more than are missing.
 
 Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's name.
 """
@@ -32,6 +35,10 @@ from trawl.throttling.pages import Pages
 __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
+
+
+MOST_BEYOND = 10_000
+"""Items that one page of a job may give beyond those that are missing; they are kept for the next run."""
 
 
 class Full(CloseSpider):
@@ -76,30 +83,28 @@ class ItemLimit:
         self._take(1)
 
     def check_page(self, count: int, url: str) -> None:
-        """Cut off a page that has given ``count`` items which wait for its end: more than may be delivered.
+        """Cut off a page that has given ``count`` items which wait for its end: far more than may be delivered.
 
         Raises:
             Full: It has. A callback without an end would not come to one otherwise.
         """
-        if count <= self._left:
+        if count <= self._left + MOST_BEYOND:
             return
-        if count > self._most:
-            logger.warning(
-                "%s gives more items than the %d of CLOSESPIDER_ITEMCOUNT, and a job delivers pages whole: it waits "
-                "for a run with a higher limit",
-                url,
-                self._most,
-            )
+        logger.warning(
+            "%s gives more than %d items beyond the %d of CLOSESPIDER_ITEMCOUNT, and a job stores pages whole: "
+            "it waits for a run with a higher limit",
+            url,
+            MOST_BEYOND,
+            self._most,
+        )
         raise Full("closespider_itemcount")
 
-    def take_all(self, count: int) -> bool:
-        """Let all items of a page through, or none: then there are too many, and the crawl ends."""
-        if count > self._left:
-            self._state.end("closespider_itemcount")
-            return False
-        if count:
-            self._take(count)
-        return True
+    def take_some(self, count: int) -> int:
+        """Let as many of ``count`` items through as are missing; how many these are."""
+        taken = int(min(count, self._left))
+        if taken:
+            self._take(taken)
+        return taken
 
     def _take(self, count: int) -> None:
         self._left -= count

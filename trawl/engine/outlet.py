@@ -129,10 +129,6 @@ class Outlet:
         """Where the items of one request go: here."""
         return self
 
-    def may_be_given(self) -> bool:
-        """Whether the limit lets the items of a callback through that has ended: they are."""
-        return True
-
     def given(self) -> Sequence[bytes]:
         """The items that are to go with an acknowledgement: none, they are gone already."""
         return ()

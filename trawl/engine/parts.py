@@ -125,6 +125,7 @@ class Parts:
     limits: CrawlLimits
     keeping: Keeping | None = None
     hits: Hits | None = None
+    holder: Holder | None = None
 
     def unsent(self) -> list[Entry]:
         """The pages that were to be answered without the wire and were not yet; they are no longer here."""
@@ -187,6 +188,7 @@ def assemble(plan: Plan) -> Parts:
         limits=core.limits,
         keeping=keeping,
         hits=core.hits,
+        holder=outlet if isinstance(outlet, Holder) else None,
     )
 
 

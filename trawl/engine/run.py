@@ -117,6 +117,8 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
         try:
             if parts.keeping is not None:
                 parts.keeping.restore()
+            if parts.holder is not None:
+                parts.holder.begin()
             for _ in range(2):  # Trio begins tasks in any order: after two turns every watcher has begun
                 await trio.lowlevel.checkpoint()
             await parts.throttle.begin(trio.current_time())

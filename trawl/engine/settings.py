@@ -43,7 +43,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             ge=0,
             title="items",
             description="The crawl ends when so many items have come out of the pipelines; not one more is delivered. "
-            "With a job pages are delivered whole, so that it may be a few less. 0: no limit.",
+            "With a job the rest of its pages' items wait for the next run. 0: no limit.",
         ),
     ] = 0
     closespider_pagecount: Annotated[

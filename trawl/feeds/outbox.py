@@ -14,6 +14,10 @@ before its position is recorded, so that it is true of a machine that lost its p
 Standard output, a pipe and a device can't be cut. There the items of a batch that was written and not recorded come
 twice after a kill, and never get lost.
 
+What is beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) comes into the outbox too, and is *withheld*: it is not
+copied. From which item on is kept with the first of them, in one transaction, so that the next run knows which items
+nobody has counted; it releases them first, as far as its own limit goes.
+
 Without a job none of this is in the way: :class:`trawl.feeds.Feeds` takes the items as they come.
 """
 
@@ -31,7 +35,7 @@ from trawl.errors import FeedError, JobError
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored import from_stored, to_stored
 from trawl.feeds.writer import Counts, Feeds, open_feeds
-from trawl.frontier import JobStore, Section
+from trawl.frontier import JobStore, OutboxItem, Section
 
 __all__ = ["COPY_INTERVAL", "MOST_BEHIND", "Outbox", "open_outbox"]
 
@@ -64,6 +68,9 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 MARKS: Section[dict[str, Mark]] = Section("feeds", dict[str, Mark])
 """What a job keeps of its feeds, by the places that they go to: absolute, so that ``-o`` may be spelled otherwise."""
 
+WITHHELD: Section[int] = Section("withheld", int)
+"""What a job keeps of the items beyond a limit: the position of the last item before them."""
+
 
 class Outbox:
     """Encodes items for the outbox, and copies what is in it to the feeds.
@@ -73,9 +80,12 @@ class Outbox:
         feeds: Open, and cut back to where they were recorded.
         blocking: How blocking work is done.
         stats: Where ``feed_item_errors`` is counted.
+        is_idle: The job has feeds, and none of them is given in this run: what waits for them stays.
     """
 
-    def __init__(self, job: JobStore, feeds: Feeds, blocking: Blocking, stats: Counts | None = None) -> None:
+    def __init__(
+        self, job: JobStore, feeds: Feeds, blocking: Blocking, stats: Counts | None = None, *, is_idle: bool = False
+    ) -> None:
         self._job = job
         self._feeds = feeds
         self._blocking = blocking
@@ -84,13 +94,18 @@ class Outbox:
         self._filtered = [feed.picker for feed in feeds.all if feed.picker.accepts is not None]
         self._copied = job.outbox_start
         self._expected = job.outbox_end
+        before = WITHHELD.read(job)  # where it can't be read, all are delivered
+        self._until = self._expected if before is None else min(self._expected, max(before, self._copied))
+        self._released = (self._until, self._until)
+        self._collected: list[object] | None = None
+        self._is_idle = is_idle
         self._most = _BATCH
         self._is_closed = False
         self._error: FeedError | None = None
         self._some = trio.Event()
         self._urgent = trio.Event()
         self._room = trio.Event()
-        if self._expected > self._copied:
+        if self._until > self._copied:
             self._some.set()
 
     @property
@@ -119,9 +134,17 @@ class Outbox:
                 answers[picker.place] = answer
         return answers
 
-    def acknowledged(self, count: int) -> None:
-        """Say that ``count`` items came into the outbox with an acknowledgement."""
+    @property
+    def withheld(self) -> int:
+        """Items in the outbox that were beyond the limit of an earlier run, or of this one; 0 if none can be copied."""
+        return 0 if self._is_idle else self._expected - self._until
+
+    def acknowledged(self, count: int, withheld: int = 0) -> None:
+        """Say that ``count`` items came into the outbox with an acknowledgement, the last of them for a later run."""
         self._expected += count
+        self._until += count - withheld
+        if self._until < self._expected:
+            WITHHELD.keep(self._job, self._until)
         self._some.set()
         if self.is_behind:
             self._urgent.set()
@@ -129,7 +152,18 @@ class Outbox:
     @property
     def is_behind(self) -> bool:
         """Whether so much waits for the feeds that :meth:`room` would wait."""
-        return self._expected - self._copied > MOST_BEHIND
+        return self._until - self._copied > MOST_BEHIND and not self._is_idle
+
+    def release(self, count: int, collected: list[object] | None) -> None:
+        """Copy ``count`` of those withheld after all, and put them into ``collected`` too, if given, as plain dicts."""
+        self._released = (self._until, self._until + count)
+        self._collected = collected
+        self._until += count
+        if self._until < self._expected:
+            WITHHELD.keep(self._job, self._until)
+        else:
+            self._job.keep(WITHHELD.name, None)
+        self._some.set()
 
     async def room(self) -> None:
         """Return when the feeds are not too far behind. A checkpoint only if they are.
@@ -186,15 +220,16 @@ class Outbox:
             self._urgent = trio.Event()
 
     async def _copy(self) -> None:
-        while self._copied < self._expected:
-            items = await self._job.outbox_after(self._copied, self._most)
+        while self._copied < self._until and not self._is_idle:
+            most = min(self._most, self._until - self._copied)
+            items = await self._job.outbox_after(self._copied, most)
             if not items:  # acknowledged, and not in the database yet
                 await self._job.commit()
-                items = await self._job.outbox_after(self._copied, self._most)
+                items = await self._job.outbox_after(self._copied, most)
                 if not items:
                     return
             for one in items:
-                self._add(one.item)
+                self._add(one)
             for feed in self._feeds.all:
                 await feed.flush(self._blocking)
             for feed in self._feeds.all:
@@ -207,9 +242,11 @@ class Outbox:
             self._room.set()
             self._room = trio.Event()
 
-    def _add(self, item: bytes) -> None:
+    def _add(self, item: OutboxItem) -> None:
         try:
-            stored = from_stored(item)
+            stored = from_stored(item.item)
+            if self._collected is not None and self._released[0] < item.position <= self._released[1]:
+                self._collected.append(stored.fields)
             for feed in self._feeds.all:
                 feed.add_stored(stored)
         except (TypeError, ValueError) as error:
@@ -265,7 +302,7 @@ async def open_outbox(
         is_durable=True,
     )
     _tell(job, feeds, marks)
-    return feeds, Outbox(job, feeds, blocking, stats)
+    return feeds, Outbox(job, feeds, blocking, stats, is_idle=feeds.is_empty and bool(marks))
 
 
 def _tell(job: JobStore, feeds: Feeds, marks: Mapping[str, Mark]) -> None:
