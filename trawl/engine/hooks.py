@@ -26,6 +26,7 @@ from typing import Any, cast
 import attrs
 
 from trawl.engine.callbacks import Callback, call
+from trawl.engine.start_hooks import START_METHODS, StartHook, start_hooks
 from trawl.errors import SettingsError
 from trawl.http import Response
 from trawl.middleware.loading import instance, named
@@ -40,11 +41,8 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 Hook = Callable[[Response | None, AsyncIterator[Any]], AsyncGenerator[Any, None]]
 """What is put around callbacks. The response is None for the outputs of an errback whose request had no response."""
 
-StartHook = Callable[[AsyncIterator[Any]], AsyncGenerator[Any, None]]
-"""What is put around ``start()``: the ``process_start`` of a hook that has one."""
-
 SETTING = "SPIDER_MIDDLEWARES"
-_METHODS = ("process_spider_input", "process_spider_output", "process_spider_exception", "process_start")
+_METHODS = ("process_spider_input", "process_spider_output", "process_spider_exception", *START_METHODS)
 _SCRAPYS = "scrapy.spidermiddlewares."
 REFERER = _SCRAPYS + "referer.RefererMiddleware"
 
@@ -74,7 +72,7 @@ class Hooks:
             SettingsError: An entry leads to nothing, can't be made, or is no hook.
         """
         outputs: list[Hook] = []
-        start: list[StartHook] = []
+        made: list[Any] = []
         wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
         for _, entry in reversed(wanted):
             if isinstance(entry, str) and entry.startswith(_SCRAPYS):
@@ -83,9 +81,9 @@ class Hooks:
             found = instance(entry, SETTING, crawl)
             if found is None:
                 continue
-            if (around := getattr(found, "process_start", None)) is not None:
-                start.append(around)
+            made.append(found)
             outputs.append(_hook(found, entry, crawl.spider))
+        start = start_hooks(made, crawl.spider)
         if last is not None:
             outputs.append(last)
             start.append(last.process_start)

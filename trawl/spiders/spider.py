@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, Self
 
 from trawl.errors import UsageError
@@ -145,10 +145,14 @@ class Spider(Generic[ItemT]):
         A generator without end runs in constant memory. A spider that has a method ``start_requests()`` (a plain
         iterable, Scrapy's older form) and no ``start`` of its own is started from that.
         """
+        for request in self._first():
+            yield request
+
+    def _first(self) -> Iterator[Any]:
+        """What the default :meth:`start` gives: what ``start_requests()`` does, or else a request a start URL."""
         older = getattr(self, "start_requests", None)
         if older is not None:
-            for request in older():
-                yield request
+            yield from older()
             return
         for url in self.start_urls:
             yield Request(url)
