@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from tests.feeds.fakes import READERS
 from trawl.frontier.facts import STATISTICS
@@ -32,6 +33,9 @@ class Linked(trawl.Spider):
         yield {"url": response.url, "text": "one <of> many,\\n" * 20}
         yield from response.follow_all(css="a")
 """
+SETTLED = 0.01
+"""Seconds without work for the site after which all that a dead process has sent was read."""
+
 SETTINGS = (
     "ROBOTSTXT_OBEY=false",
     "CONCURRENT_REQUESTS_PER_DOMAIN=8",
@@ -132,6 +136,7 @@ async def crawled_through_kills(folder: Path, pages: int, kills: int, feed: str,
             for more in range(kills, 0, -1):
                 most = max(1, (pages - len(site.asked)) // (more + 1))  # so that each of them finds it at work
                 assert await killed(await crawling(folder, site, feed), site, rng, most)
+                await trio.testing.wait_all_tasks_blocked(SETTLED)  # what it sent before is counted
                 pending = [json.loads(line)["url"].removeprefix(site.url) for line in export_pending(folder / "job")]
                 lost.update([path for path in pending if path in site.asked])
             assert await (await crawling(folder, site, feed)).wait() == 0
