@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from contextlib import aclosing, closing
-from types import TracebackType
+from types import GeneratorType, TracebackType
 from typing import Any, Protocol, cast
 
 import trio
@@ -85,6 +85,9 @@ class _Shield:
 
 async def consume(result: object, taker: Taker, shields: Shields) -> None:
     """Give ``taker`` every output of what a callback returned. Cancelling closes the callback's generator."""
+    if type(result) is GeneratorType:  # as most are; the questions below take longer than to ask for an output
+        await _consume(result, taker, shields)
+        return
     if inspect.isawaitable(result):
         result = await result
     if result is None:
@@ -97,7 +100,11 @@ async def consume(result: object, taker: Taker, shields: Shields) -> None:
         return
     if not isinstance(result, list | tuple | Iterator):
         result = [result]
-    with closing(cast("Any", result)) if hasattr(result, "close") else _Open(result) as outputs:
+    await _consume(result, taker, shields)
+
+
+async def _consume(result: Any, taker: Taker, shields: Shields) -> None:
+    with closing(result) if hasattr(result, "close") else _Open(result) as outputs:
         for output in outputs:
             if not taker.take_nowait(output):
                 await _take(output, taker, shields)

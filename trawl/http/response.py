@@ -13,7 +13,7 @@ from trawl.http.follow import LinkTarget, base_url_of, followable, link_of
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import join_url
-from trawl.selectors import Selector, SelectorList, select
+from trawl.selectors import Selector, SelectorList, found, select
 
 if TYPE_CHECKING:
     from trawl.http.content import Decoded
@@ -239,9 +239,9 @@ class Response:
         """
         if sum(given is not None for given in (urls, css, xpath)) != 1:
             raise ValueError("follow_all takes exactly one of urls, css and xpath")
-        targets: Iterable[LinkTarget]
+        targets: Iterable[Any]
         if css is not None:
-            targets = self.css(css)
+            targets = found(self.selector, css)
         elif xpath is not None:
             targets = self.xpath(xpath)
         else:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 from cssselect import SelectorError
+from lxml import etree
 from parsel import Selector, SelectorList
 from parsel.csstranslator import HTMLTranslator
 
 from trawl.selectors.crowds import without_crowds
 
-__all__ = ["Selector", "SelectorList", "SelectorType", "css_to_xpath", "select"]
+__all__ = ["Selector", "SelectorList", "SelectorType", "css_to_xpath", "found", "select"]
 
 SelectorType = Literal["html", "xml", "json", "text"]
 """How a text is read: as browsers read HTML, as XML that is repaired, as JSON (JMESPath), or not at all."""
@@ -42,3 +44,20 @@ def css_to_xpath(query: str) -> str:
         return str(HTMLTranslator().css_to_xpath(query))
     except SelectorError as error:
         raise ValueError(f"{query!r} is not CSS: {error}") from error
+
+
+def found(selector: Selector, css: str) -> list[Any]:
+    """Return what a CSS query finds as elements of lxml and texts: to find them takes less than a selector for each.
+
+    Raises:
+        ValueError: ``css`` is not CSS, or the page is JSON.
+    """
+    if selector.type != "html" or "|" in css:  # a namespace: the selector knows its prefix
+        return [each.root for each in selector.css(css)]
+    results = _finder(css)(selector.root)
+    return results if isinstance(results, list) else [results]
+
+
+@lru_cache(maxsize=256)  # as many as parsel keeps
+def _finder(css: str) -> etree.XPath:
+    return etree.XPath(css_to_xpath(css), smart_strings=False)

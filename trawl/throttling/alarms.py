@@ -92,9 +92,13 @@ class Alarms:
     Args:
         settings: What is configured.
         most: The cap on requests in flight in all; ``inf`` for none.
+
+    Attributes:
+        has_watches: Some scope is watched.
     """
 
     def __init__(self, settings: ThrottlingSettings, *, most: float) -> None:
+        self.has_watches: bool = False
         self._settings = settings
         self._most = most
         self._given: dict[str, None] = {}
@@ -159,9 +163,9 @@ class Alarms:
                 count, most,
             )  # fmt: skip
 
-    def items(self, policy: ScopePolicy, count: int) -> None:
-        """Count items that came from a scope's responses."""
-        if policy.watch is not None:
+    def items(self, policy: ScopePolicy | None, count: int) -> None:
+        """Count items that came from a scope's responses; no policy: it has no scope of its own."""
+        if policy is not None and policy.watch is not None:
             policy.watch.items += count
 
     def look(self, scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float) -> None:
@@ -171,6 +175,7 @@ class Alarms:
         watch: Watch | None = policy.watch
         if watch is None:
             watch = policy.watch = Watch()
+            self.has_watches = True
             watch.begin(policy, now)
         watch.looks += 1
         watch.pending += bool(scope.lanes)

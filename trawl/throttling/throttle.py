@@ -364,9 +364,9 @@ class Throttle:
 
     def items(self, request: Request, count: int, now: float) -> None:
         """Note how many items a response gave (H16)."""
-        scope = self._table.get(self.charging.scope_of_host(host_scope(request.url))) if count else None
-        if scope is not None:
-            self.alarms.items(scope.policy, count)
+        if count and self.alarms.has_watches:
+            scope = self._table.get(self.charging.scope_of_host(host_scope(request.url)))
+            self.alarms.items(None if scope is None else scope.policy, count)
 
     def set(self, scope_id: str, *, now: float, **limits: Any) -> None:
         """Change a scope's configuration while the crawl runs (I12): the keys of ``THROTTLING_SCOPES``.
