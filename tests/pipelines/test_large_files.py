@@ -288,27 +288,32 @@ def test_the_cache_does_not_keep_what_went_to_a_file(tmp_path: Path) -> None:
     assert "httpcache/store" not in result.stats
 
 
-def test_detectors_of_refusals_and_refreshes_do_not_read_it_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may read a body back whole."""
+
+    def refuse(response: FileResponse) -> bytes:
+        raise AssertionError("it was read back")
+
+    monkeypatch.setattr(FileResponse, "body", property(refuse, FileResponse.__dict__["body"].fset))
+
+
+def test_detectors_of_refusals_and_refreshes_do_not_read_it_back(tmp_path: Path, unread: None) -> None:
     asked: list[str] = []
 
     def detector(response: Response) -> bool:
         asked.append(response.url)
         return False
 
-    def no(self: FileResponse) -> bytes:
-        raise AssertionError("it was read back")
-
-    monkeypatch.setattr(FileResponse, "body", property(no, FileResponse.__dict__["body"].fset))
     settings = {"SOFT_BLOCK_DETECTOR": detector, "METAREFRESH_ENABLED": True, "AUTOTHROTTLE_ENABLED": True}
     result = simulated(tmp_path, Server(), AUTOTHROTTLE_DEBUG=True, **settings)
     assert len(result.items[0]["files"]) == 1
     assert asked == ["http://a.example/robots.txt"]
+    assert "throttling_errors" not in result.stats
     assert result.stats["response_bytes"] >= len(LARGE)
 
 
-def test_an_archive_of_the_traffic_has_it_from_the_file(tmp_path: Path) -> None:
+def test_an_archive_of_the_traffic_has_it_from_the_file(tmp_path: Path, unread: None) -> None:
     simulated(tmp_path / "store", Server(), WARC_FILE=str(tmp_path / "x.warc.gz"))
     again = SimulatedWeb.from_warc(tmp_path / "x-00001.warc.gz")
     given = {"ITEM_PIPELINES": {FilesPipeline: 1}, "FILES_STORE": str(tmp_path / "again")}

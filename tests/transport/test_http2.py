@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from functools import partial
 
 import pytest
 import trio
@@ -11,8 +12,9 @@ from trio.testing import MockClock
 from tests.net.badserver import Authority, clock, is_fine, serving
 from tests.net.h2server import Exchange, serving_h2
 from tests.net.proxies import proxying
+from tests.transport.sinks import NotingSink
 from trawl.errors import BodyTooLarge, DownloadTimeout, ReadTimeout, ResponseBroken, SettingsError
-from trawl.http import Outcome, Request
+from trawl.http import FileResponse, Outcome, Request
 from trawl.transport import ChosenTransport, HttpxTransport, TransportSettings
 
 __all__ = ["clock"]
@@ -281,5 +283,26 @@ async def test_cancelling_one_leaves_the_others_alone(clock: MockClock) -> None:
         assert found[0].error is None
         assert (await ask(wire, Request(f"{server.url}1"))).error is None
         assert server.connected == 1
+        await wire.aclose()
+        await server.all_gone()
+
+
+async def test_a_large_body_goes_to_the_sink_of_its_request(clock: MockClock) -> None:
+    body = b"0123456789" * 100_000
+
+    async def packed(exchange: Exchange) -> None:
+        await exchange.answer(gzip.compress(body), "200", ("content-encoding", "gzip"))
+
+    authority = Authority()
+    async with serving_h2(packed, authority.server()) as server:
+        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        request = Request(server.url, meta={"download_maxsize": 0})
+        for limit, is_whole in ((100.0, True), (5.0, False)):
+            request.meta["download_timeout"] = limit
+            request.sink = sink = NotingSink(partial(trio.sleep, 2))  # three writes
+            outcome = await ask(wire, request)
+            assert isinstance(outcome.response, FileResponse) is is_whole
+            assert isinstance(outcome.error, DownloadTimeout) is not is_whole
+            assert sink.content == (body if is_whole else b"")
         await wire.aclose()
         await server.all_gone()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import trio
@@ -13,9 +13,10 @@ from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untype
 
 import trawl
 from tests.feeds.fakes import STARTED_UTC, left_in
+from tests.transport.sinks import NotingSink
 from trawl.blocking import InlineBlocking
 from trawl.errors import SettingsError, UsageError
-from trawl.http import Outcome, Request, Response
+from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 from trawl.transport.warc import Archive, Exchange, WarcFiles, open_archive
 
@@ -175,6 +176,21 @@ async def test_a_send_that_is_cancelled_while_it_is_written_down_is_written_at_t
         await archive.aclose()
     assert wire.is_closed
     assert len(records(tmp_path / "x-00001.warc")) == 2
+
+
+def test_what_went_to_a_file_is_copied_from_there_and_left_out_when_it_is_gone(tmp_path: Path) -> None:
+    class Gone(NotingSink):
+        def open(self) -> BinaryIO:
+            raise ValueError("the body is there no more")
+
+    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    url = "http://a.example/"
+    for sink in (NotingSink(content=b"first"), Gone(content=b"gone"), NotingSink(content=b"last")):
+        files.write([Exchange(Request(url), FileResponse(url, 200, sink=sink), STARTED_UTC)])
+    files.close()
+    written = records(tmp_path / "x-00001.warc")
+    assert [content for kind, _, content in written if kind == "response"] == ["first", "last"]
+    assert b"Content-Length: 5\r\n" in (tmp_path / "x-00001.warc").read_bytes()
 
 
 async def test_a_disk_that_is_full_ends_the_archive_and_not_the_crawl(
