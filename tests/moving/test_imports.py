@@ -7,8 +7,9 @@ from importlib import import_module
 
 import pytest
 
-import trawl
+import trawl.exceptions
 from trawl.moving import ELSEWHERE, MOVED, changes, place, why_absent
+from trawl.moving.places import TWISTED
 from trawl.settings import definitions
 
 SETTINGS = {definition.name for definition in definitions()}
@@ -48,6 +49,10 @@ def told(source: str) -> list[str]:
         ),
         ("from scrapy.settings import BaseSettings", "from trawl.spiders import CustomSettings as BaseSettings"),
         (
+            "from twisted.internet.error import DNSLookupError, TimeoutError",
+            "from trawl.exceptions import NameNotResolved as DNSLookupError, DownloadTimeout as TimeoutError",
+        ),
+        (
             "from scrapy.exceptions import DropItem, CannotResolveHostError as C",
             "from trawl.exceptions import DropItem, NameNotResolved as C",
         ),
@@ -72,6 +77,8 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
         ("from scrapy.exceptions import DontCloseSpider", "an endless start()"),
         ("from scrapy.cmdline import execute", "trawl.cli.main"),
         ("from scrapy.nothing import nothing", "the guide 'Coming from Scrapy'"),
+        ("from twisted.internet.defer import inlineCallbacks", "trawl runs on Trio, without Twisted"),
+        ("import twisted.internet.reactor", "trawl runs on Trio, without Twisted"),
         ("import scrapy.utils.log", "the log is set up by itself"),
         ("from trawl.utils.project import get_project_settings", "leave it out"),
         ("from trawl.exceptions import StopDownload", "download_maxsize"),
@@ -110,6 +117,11 @@ def test_what_may_not_be_imported_is_looked_at_where_that_is_asked_for() -> None
 def test_where_a_name_is_said_to_be_it_is(name: str) -> None:
     home, ours = MOVED[name]
     assert hasattr(import_module(home), ours)
+
+
+@pytest.mark.parametrize("name", TWISTED.values())
+def test_so_is_what_stands_for_an_error_of_twisteds(name: str) -> None:
+    assert issubclass(getattr(trawl.exceptions, name), trawl.exceptions.DownloadError)
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

@@ -1,4 +1,4 @@
-"""The import lines of a file that are Scrapy's, or look for what Scrapy has: how each is written for trawl.
+"""The import lines of a file that are Scrapy's or Twisted's, or look for what Scrapy has: how each is written for trawl.
 
 A file is read, not run. Lines inside ``try`` and ``if`` are looked at only where asked for: a file that can do without
 Scrapy may say so.
@@ -10,12 +10,13 @@ import ast
 
 import attrs
 
-from trawl.moving.places import Place, place
+from trawl.moving.places import Place, place, place_of_twisteds
 from trawl.moving.table import ELSEWHERE, GUIDE, why_absent
 
 __all__ = ["Change", "changes"]
 
-_ROOTS = ("scrapy", "trawl")
+_ROOTS = ("scrapy", "trawl", "twisted")
+_NO_TWISTED = "trawl runs on Trio, without Twisted: callbacks may be async and await what is Trio's"
 
 
 @attrs.frozen(order=True)
@@ -57,7 +58,7 @@ def changes(source: str, *, is_whole: bool = False) -> list[Change]:
 
 def _change(node: ast.AST) -> Change | None:
     if isinstance(node, ast.Import):
-        wanted = [alias for alias in node.names if alias.name.partition(".")[0] == "scrapy"]
+        wanted = [alias for alias in node.names if alias.name.partition(".")[0] in ("scrapy", "twisted")]
         if not wanted:
             return None
         kept = [_as(alias.name, alias.asname) for alias in node.names if alias not in wanted]
@@ -74,7 +75,9 @@ def _change(node: ast.AST) -> Change | None:
 
 def _imported(alias: ast.alias) -> tuple[str, str]:
     """The line for ``import scrapy.MODULE``, and what to use if it is not here."""
-    module = alias.name.partition(".")[2]
+    root, _, module = alias.name.partition(".")
+    if root == "twisted":
+        return "", _NO_TWISTED
     if module and place(module, "") is None:
         return "", _absent(module)
     if not alias.asname:
@@ -87,20 +90,27 @@ def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
     found: dict[str, list[str]] = {}
     words: list[str] = []
     is_right = root == "trawl"
+    place_in = place_of_twisteds if root == "twisted" else place
     for alias in node.names:
-        where: Place | None = place(module, "" if alias.name == "*" else alias.name)
+        where: Place | None = place_in(module, "" if alias.name == "*" else alias.name)
         if where is None:
-            if root == "scrapy" or _is_scrapys(module, alias.name):
-                words.append(_absent(f"{module}.{alias.name}".strip(".")))
-                is_right = False
+            words.append(_words(root, module, alias.name))
             continue
         home, name = where
         is_right = is_right and (home, name or "*") == (node.module, alias.name)
         found.setdefault(home, []).append(_as(name or "*", alias.asname or (alias.name if alias.name != name else "")))
-    if is_right:
+    words = [said for said in words if said]
+    if is_right and not words:
         return None
     lines = tuple(f"from {home} import {', '.join(names)}" for home, names in found.items())
     return Change(node.lineno, ast.unparse(node), lines, tuple(dict.fromkeys(words)))
+
+
+def _words(root: str, module: str, name: str) -> str:
+    """What is said of a name that is not here; "" for a misspelled one of trawl's."""
+    if root == "twisted":
+        return _NO_TWISTED
+    return _absent(f"{module}.{name}".strip(".")) if root == "scrapy" or _is_scrapys(module, name) else ""
 
 
 def _is_scrapys(module: str, name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-__all__ = ["MOVED", "Place", "place"]
+__all__ = ["MOVED", "TWISTED", "Place", "place", "place_of_twisteds"]
 
 Place = tuple[str, str]
 """A module, and a name in it."""
@@ -51,6 +51,26 @@ MOVED: Mapping[str, Place] = {
     "utils.url.canonicalize_url": ("trawl.http", "canonicalize_url"),
 }
 """Dotted names without ``scrapy.`` that are elsewhere here, and where."""
+
+TWISTED: Mapping[str, str] = {
+    "internet.error.ConnectError": "ConnectFailed",
+    "internet.error.ConnectionDone": "ResponseBroken",
+    "internet.error.ConnectionLost": "ResponseBroken",
+    "internet.error.ConnectionRefusedError": "ConnectFailed",
+    "internet.error.DNSLookupError": "NameNotResolved",
+    "internet.error.TCPTimedOutError": "ConnectTimeout",
+    "internet.error.TimeoutError": "DownloadTimeout",
+    "web.client.ResponseFailed": "ResponseBroken",
+    "web._newclient.ResponseFailed": "ResponseBroken",
+    "web._newclient.ResponseNeverReceived": "ResponseBroken",
+}
+"""Twisted's errors, which errbacks of Scrapy's ask for, without ``twisted.``: the name in ``trawl.exceptions``."""
+
+
+def place_of_twisteds(module: str, name: str) -> Place | None:
+    """Where a name of Twisted's is found here, as :func:`place` says it."""
+    ours = TWISTED.get(f"{module}.{name}")
+    return None if ours is None else ("trawl.exceptions", ours)
 
 
 def place(module: str, name: str) -> Place | None:
