@@ -1,4 +1,4 @@
-"""The import lines of a file that are Scrapy's or Twisted's, or look for what Scrapy has: how each is written for trawl.
+"""The import lines of a file that are Scrapy's or Twisted's, or look for what Scrapy has: what to write.
 
 A file is read, not run. Lines inside ``try`` and ``if`` are looked at only where asked for: a file that can do without
 Scrapy may say so.
