@@ -71,4 +71,7 @@ class VirtualClock(trio.abc.Clock):
 async def sleep_until(at: float) -> None:
     """Sleep until the instant ``at`` on whatever clock this runs. A checkpoint."""
     clock = trio.lowlevel.current_clock()
-    await (clock.sleep_until(at) if isinstance(clock, VirtualClock) else trio.sleep_until(at))
+    if isinstance(clock, VirtualClock):
+        await clock.sleep_until(at)
+    else:
+        await trio.sleep_until(at)
