@@ -63,7 +63,7 @@ class Reason:
     def text(self, now: float) -> str:
         """This reason in one line, with the seconds left at ``now``."""
         if not self.limit:
-            return f"{self.scope} may go"
+            return f"{self.scope} may go".lstrip()
         left = "" if self.until == math.inf else f" {_seconds(self.until - now)} s"
         words = _WORDS.get(self.limit, self.limit)
         source = "" if self.source in ("", words) else f" ({self.source})"
