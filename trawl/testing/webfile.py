@@ -225,7 +225,13 @@ def _outage(table: OutageTable) -> Outage:
     )
 
 
-_NOT_OF_THE_WIRE = (DownloadError, errors.AddressRefused, errors.SoftBlocked, errors.TooManyRedirects)
+_NOT_OF_THE_WIRE = (
+    DownloadError,
+    errors.AddressRefused,
+    errors.BodyNotWritten,
+    errors.SoftBlocked,
+    errors.TooManyRedirects,
+)
 
 
 def _failure(name: str | None) -> type[DownloadError] | None:
