@@ -21,7 +21,7 @@ from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
 from trawl.frontier.job import Job, open_job
 from trawl.frontier.looking import export_pending, look_at
-from trawl.frontier.schema import SCHEMA_VERSION
+from trawl.frontier.schema import SCHEMA_VERSION, connect_to_read
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request
 
@@ -205,7 +205,10 @@ async def test_a_full_disk_ends_the_writing_and_loses_nothing_that_was_acknowled
     await frontier.release([second])  # an ending crawl gives back what it has, and closes
     await frontier.aclose()
     await job.aclose()
+    assert look_at(tmp_path).last_words == "the disk is full. Nothing is lost: make room and start it again"
     async with opened(tmp_path) as again:
+        assert again.last_words == "the disk is full. Nothing is lost: make room and start it again"
+        assert look_at(tmp_path).last_words == ""  # it can be written again
         frontier = await frontier_of(again)
         (lease,) = await frontier.lease_many(LANE, 9)
         assert lease.request.url == second.request.url
@@ -435,4 +438,34 @@ async def test_a_new_job_is_for_its_owner_only(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir(0o755)
     async with opened(shared):
-        assert shared.stat().st_mode & 0o777 == 0o755  # a directory that is there is left as it is
+        assert shared.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions as Unix has them")
+async def test_a_job_that_others_may_read_is_warned_of_and_left_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path / "job"):
+        pass
+    assert "chmod" not in caplog.text
+    (tmp_path / "job").chmod(0o755)
+    async with opened(tmp_path / "job"):
+        assert (tmp_path / "job").stat().st_mode & 0o777 == 0o755
+    assert f"`chmod 700 {tmp_path / 'job'}` keeps them out" in caplog.text
+
+
+async def test_who_looks_at_a_job_at_rest_leaves_no_file_behind(tmp_path: Path) -> None:
+    async with opened(tmp_path) as job:
+        await (await frontier_of(job)).push_many([record("1")])
+    before = everything_in(tmp_path)
+    assert list(before) == ["job.db"]
+    assert look_at(tmp_path).pending == 1
+    assert len(list(export_pending(tmp_path))) == 1
+    assert everything_in(tmp_path) == before
+
+
+async def test_who_looks_at_a_job_can_not_change_it(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        pass
+    with closing(connect_to_read(tmp_path)) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM kept")

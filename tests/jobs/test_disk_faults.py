@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from trio.testing import MockClock
 
 import trawl.frontier.job
 from tests.jobs.site import Runs, all_urls, site
+from trawl.cli import main
 from trawl.errors import JobError
 from trawl.frontier.looking import export_pending
 from trawl.frontier.schema import connect
@@ -20,7 +22,11 @@ FAST = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0, "DOWNLOAD_DELA
 
 
 async def test_c1_a_disk_that_fills_up_ends_the_crawl_and_with_room_it_goes_on(
-    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def small(directory: Path, **options: Any) -> tuple[sqlite3.Connection, bool]:
         connection, is_new = connect(directory, **options)
@@ -36,7 +42,13 @@ async def test_c1_a_disk_that_fills_up_ends_the_crawl_and_with_room_it_goes_on(
     sent = runs.sent.total()
     pending = {json.loads(line)["url"] for line in export_pending(runs.directory)}
     assert 0 < sent < 150
-    assert (await runs.run()).reason == "finished"
+    assert main(["job", str(runs.directory)]) == 0
+    assert "state    stopped: the disk is full. Nothing is lost" in capsys.readouterr().out
+    with caplog.at_level(logging.INFO):
+        assert (await runs.run()).reason == "finished"
+    assert "the last run ended: the disk is full." in caplog.text
+    assert main(["job", str(runs.directory)]) == 0
+    assert "state    finished" in capsys.readouterr().out
     assert runs.urls == all_urls(150)
     again = {url for url, times in runs.sent.items() if times > 1}
     assert again <= pending

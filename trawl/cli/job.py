@@ -79,6 +79,8 @@ def _state(report: JobReport) -> str:
         return "new"
     if facts.is_finished(report.pending):
         return "finished"
+    if report.last_words:
+        return f"stopped: {report.last_words}"
     return f"stopped: {facts.reason}" if facts.reason else "killed, or the machine was"
 
 

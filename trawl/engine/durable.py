@@ -84,14 +84,14 @@ async def open_durable(
         opened, outbox = await open_outbox(
             feeds, blocking, job, spider_name=spider.name, started_utc=note.begun_utc, stats=stats
         )
-        _tell(job, note, frontier)
+        _tell(job, note, frontier, job.last_words)
         async with opened:
             yield Durable(job, note, frontier, opened, outbox)
     finally:
         await job.aclose()  # noqa: ASYNC102 - it shields itself
 
 
-def _tell(job: JobStore, note: Note, frontier: Frontier) -> None:
+def _tell(job: JobStore, note: Note, frontier: Frontier, last_words: str) -> None:
     """Say in one line how far the job is."""
     if job.is_new:
         logger.info("job %s: new", job.directory)
@@ -103,6 +103,6 @@ def _tell(job: JobStore, note: Note, frontier: Frontier) -> None:
             job.directory,
         )
         return
-    how = note.last_reason or "killed"
+    how = last_words or note.last_reason or "killed"
     words = "job %s: run %d, %d requests pending; the last run ended: %s"
     logger.info(words, job.directory, note.runs + 1, pending, how)

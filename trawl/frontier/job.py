@@ -12,8 +12,12 @@ and is never newer or older than the acknowledgements it belongs to.
 
 from __future__ import annotations
 
+import logging
+import os
 import sqlite3
+import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +35,10 @@ from trawl.frontier.trouble import job_error
 
 __all__ = ["Job", "open_job"]
 
+logger: logging.Logger = logging.getLogger("trawl.frontier")
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
 
 class Job:
     """An open job; :func:`open_job` makes it. It is the :class:`~trawl.frontier.JobStore` of a crawl.
@@ -38,6 +46,7 @@ class Job:
     Attributes:
         directory: Where it is.
         is_new: It has just been made: nothing was kept or stored before.
+        last_words: Why the last process could not write to it; "" where it could.
         commits: Its transactions, shared with the frontier.
         outbox: Its items that are on their way to the feeds.
     """
@@ -45,6 +54,7 @@ class Job:
     def __init__(self, directory: Path, opened: _Opened, blocking: Blocking) -> None:
         self.directory: Path = directory
         self.is_new: bool = opened.is_new
+        self.last_words: str = opened.lock.last_words
         self.outbox: Outbox = Outbox(opened.outbox_start, opened.outbox_end)
         self.commits: Commits = Commits(opened.connection, blocking, directory, self._beside)
         self._connection = opened.connection
@@ -150,6 +160,8 @@ class Job:
             finally:
                 self._is_open = False
                 await self._blocking.run(self._connection.close)  # noqa: ASYNC102 - shielded
+                if self.commits.failure is not None:
+                    self._lock.say(str(self.commits.failure).removeprefix(f"job {self.directory}: "))
                 self._lock.release()
 
     def abandon(self) -> None:
@@ -218,6 +230,7 @@ class _Opened:
                 self.connection, self.is_new = connect(directory, busy_seconds=busy_seconds)
                 try:
                     self._read()
+                    self.lock.forget()
                 except BaseException:
                     self.connection.close()
                     raise
@@ -244,17 +257,39 @@ def _make(directory: Path) -> None:
     """Have the directory there, and nothing in it that is not a job's."""
     try:
         directory.mkdir(0o700, parents=True, exist_ok=True)  # requests hold cookies, tokens and passwords
-        strangers = [path.name for path in directory.iterdir() if path.name != LOCK_NAME]
+        names = [path.name for path in directory.iterdir()]
     except FileExistsError as error:
         raise UsageError(f"job {directory}: it is no directory") from error
     except NotADirectoryError as error:
         raise UsageError(f"job {directory}: a part of its path is no directory") from error
     except OSError as error:
         raise job_error(directory, error) from error
+    strangers = [name for name in names if name != LOCK_NAME]
     if strangers and DATABASE_NAME not in strangers:
         raise UsageError(
             f"job {directory}: there is something else in it ({min(strangers)}): give a new or empty directory"
         )
+
+
+    _close(directory, is_empty=not names)
+
+
+def _close(directory: Path, *, is_empty: bool) -> None:
+    """Keep others out of a directory that was made beforehand; one that is in use is its owner's to close."""
+    with suppress(OSError):
+        status = directory.stat()
+        mode = stat.S_IMODE(status.st_mode)
+        if not mode & _OTHERS:
+            return
+        if is_empty and status.st_uid == os.geteuid():
+            directory.chmod(mode & ~_OTHERS)
+        else:
+            logger.warning(
+                "job %s: others on this machine may read it, with the cookies and passwords in it: "
+                "`chmod 700 %s` keeps them out",
+                directory,
+                directory,
+            )
 
 
 def _nothing(given: object) -> None:

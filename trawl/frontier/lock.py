@@ -1,18 +1,26 @@
-"""One process a job: a lock that dies with its owner."""
+"""One process a job: a lock that dies with its owner.
+
+The lock's file names its owner, and behind that, why the last one could not write to the job: on a full disk there is
+no other place for that. The file has its block on the disk since it was made, so a few words more in it need none.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from trawl.errors import JobError
 from trawl.frontier.trouble import job_error
 
-__all__ = ["LOCK_NAME", "JobLock", "owner_of"]
+__all__ = ["LOCK_NAME", "JobLock", "last_words_of", "owner_of"]
 
 LOCK_NAME = "lock"
 """The file in a job's directory that is locked. It stays there, unlocked, when nobody has the job."""
+
+_PID_BYTES = 20
+_WORDS_BYTES = 400
 
 
 class JobLock:
@@ -25,13 +33,17 @@ class JobLock:
     Args:
         directory: The job's directory, which is there.
 
+    Attributes:
+        last_words: Why the last process could not write to the job; "" where it could, or could not say so.
+
     Raises:
         JobError: Another process has the job, or the lock's file can't be written.
     """
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "last_words")
 
     def __init__(self, directory: Path) -> None:
+        self.last_words: str = ""
         path = directory / LOCK_NAME
         try:
             self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -42,6 +54,18 @@ class JobLock:
         except BaseException:
             self.release()
             raise
+
+    def forget(self) -> None:
+        """The job can be written again: forget the last words of the process before this."""
+        if self._descriptor is not None and self.last_words:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, _PID_BYTES)
+
+    def say(self, words: str) -> None:
+        """Leave ``words`` for the next process: why this one could not write to the job. As well as it can."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.pwrite(self._descriptor, f"{words}\n".encode()[:_WORDS_BYTES], _PID_BYTES)
 
     def release(self) -> None:
         """Give the job free; once is enough."""
@@ -60,10 +84,22 @@ class JobLock:
         except OSError as error:
             raise job_error(directory, error) from error
         try:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+            self.last_words = _words_in(self._descriptor)
+            os.pwrite(self._descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
         except OSError as error:
             raise job_error(directory, error) from error
+
+
+def last_words_of(directory: Path) -> str:
+    """Why the last process could not write to the job; "" where it could, or could not say so."""
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return _words_in(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def owner_of(directory: Path) -> int | None:
@@ -88,5 +124,9 @@ def owner_of(directory: Path) -> int | None:
 
 
 def _pid_in(descriptor: int) -> int | None:
-    written = os.pread(descriptor, 20, 0).strip()
+    written = os.pread(descriptor, _PID_BYTES, 0).strip()
     return int(written) if written.isdigit() else None
+
+
+def _words_in(descriptor: int) -> str:
+    return os.pread(descriptor, _WORDS_BYTES, _PID_BYTES).decode("utf-8", "replace").strip()

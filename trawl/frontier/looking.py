@@ -20,7 +20,7 @@ import msgspec
 
 from trawl.errors import JobError
 from trawl.frontier.exact import portable
-from trawl.frontier.lock import JobLock, owner_of
+from trawl.frontier.lock import JobLock, last_words_of, owner_of
 from trawl.frontier.records import StoredRecord, pack, unpack
 from trawl.frontier.schema import connect, connect_to_read
 from trawl.frontier.sqlite import LEASES
@@ -72,6 +72,7 @@ class JobReport:
     Attributes:
         directory: Where it is.
         owner: The process that is at work on it; 0 where it is not told; None: nobody is.
+        last_words: Why the last process could not write to it; "" where it could.
         pending: Requests that have not ended, leased ones included.
         leased: Of these, how many are leased; they come back when nobody is at work on it.
         oldest_lease: The one that was leased first; None: none is.
@@ -84,6 +85,7 @@ class JobReport:
 
     directory: Path
     owner: int | None
+    last_words: str
     pending: int
     leased: int
     oldest_lease: OldestLease | None
@@ -115,6 +117,7 @@ def look_at(directory: str | PathLike[str]) -> JobReport:
         return JobReport(
             directory=path,
             owner=owner_of(path),
+            last_words=last_words_of(path),
             pending=sum(count for _, count in lanes),
             leased=leased,
             oldest_lease=oldest,

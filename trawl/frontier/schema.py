@@ -86,8 +86,9 @@ def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sql
 def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """The job's database, open for reading beside the process that may be at work on it.
 
-    SQLite makes files beside a database to read it. Where that is not allowed, on a disk that is read-only say, and no
-    log says that a process has it, it is taken for one that nobody changes.
+    SQLite makes files beside a database to read it, and only who may write to that takes them away again: so a job at
+    rest, which has no log, is opened for writing, and nothing is written. Where files can't be made, on a disk that is
+    read-only say, it is taken for one that nobody changes.
 
     Raises:
         sqlite3.Error: It can't be opened or read.
@@ -97,9 +98,11 @@ def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> s
     path = directory / DATABASE_NAME
     if not path.is_file():
         raise UsageError(f"job {directory}: there is no job in this directory")
-    is_at_rest = not os.access(directory, os.W_OK, effective_ids=True) and not _log_of(directory).exists()
+    mode = "ro"
+    if not _log_of(directory).exists():
+        mode = "rw" if os.access(directory, os.W_OK, effective_ids=True) else "ro&immutable=1"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}",
+        f"{path.absolute().as_uri()}?mode={mode}",
         timeout=busy_seconds,
         isolation_level=None,
         check_same_thread=False,
@@ -107,6 +110,7 @@ def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> s
     )
     try:
         _configure(connection)
+        connection.execute("PRAGMA query_only = ON")
         _check(connection, directory)
     except BaseException:
         connection.close()
