@@ -129,6 +129,7 @@ def job(
         "trawl settings",
         "trawl settings quotes.py",
         "trawl settings --get DOWNLOAD_DELAY -s DOWNLOAD_DELAY=2",
+        "trawl settings --move shop/settings.py >> pyproject.toml",
     ),
 )
 def settings(
@@ -138,9 +139,16 @@ def settings(
     ] = None,
     get: Annotated[str | None, typer.Option(metavar="NAME", help="Print the value of this setting only.")] = None,
     setting: SettingOption = [],  # noqa: B006
+    move: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.py", help="Print what Scrapy's settings.py says as pyproject.toml is to say it."),
+    ] = None,
 ) -> None:
     """Show every setting, its value here, and where the value came from."""
-    from trawl.cli.show import settings_command  # noqa: PLC0415
+    from trawl.cli.show import move_command, settings_command  # noqa: PLC0415
+
+    if move is not None:
+        raise typer.Exit(move_command(move))
 
     raise typer.Exit(settings_command(spider, get, setting))
 

@@ -20,7 +20,7 @@ from trawl.moving import GUIDE, hint, hint_of_file
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
 
-__all__ = ["load_spider", "load_spiders"]
+__all__ = ["load_module", "load_spider", "load_spiders"]
 
 
 def load_spider(target: str) -> type[Spider]:
@@ -49,6 +49,15 @@ def load_spiders(target: str) -> list[type[Spider]]:
     if class_name or not found:
         return [_spider_in(module, place, class_name)]
     return list({name: spider for name, spider in found.items() if spider.name}.values() or found.values())
+
+
+def load_module(path: str) -> ModuleType:
+    """The Python file of this path, imported.
+
+    Raises:
+        SpiderLoadError: There is no such file, or it fails.
+    """
+    return _from_file(Path(path))
 
 
 def _loaded(target: str) -> tuple[ModuleType, str, str]:

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import attrs
 import trio
@@ -21,6 +22,7 @@ from trawl.cli.minutes import log_watcher
 from trawl.cli.panel import can_show, panel_watcher
 from trawl.cli.summary import scopes_table, summary_table
 from trawl.cli.targets import STANDARD_OUTPUT, feeds_layer, spider_arguments
+from trawl.cli.unmoved import warn_of_unmoved
 from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.frames import own_frames
@@ -100,6 +102,7 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
         spider = load_spider(order.target)
         settings = load(*ambient(), of_spider(spider), *typed)
         logs.apply(settings.of(ObserveSettings), is_quiet=order.is_quiet)
+        warn_of_unmoved(Path.cwd())
         check_arguments(spider, arguments)
         return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
 

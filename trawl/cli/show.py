@@ -12,14 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from trawl.cli.exits import FAILED, OK, USAGE
-from trawl.cli.load import load_spider
+from trawl.cli.load import load_module, load_spider
 from trawl.cli.run import stderr_console
 from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import clipped, printable
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
+from trawl.settings.to_toml import to_toml
 
-__all__ = ["print_all", "print_one", "settings_command", "spelled"]
+__all__ = ["move_command", "print_all", "print_one", "settings_command", "spelled"]
 
 _VALUE_CHARACTERS = 70
 
@@ -43,6 +44,21 @@ def settings_command(spider: str | None, name: str | None, settings: Sequence[st
     except TrawlError as error:
         stderr_console().print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
         return USAGE if isinstance(error, UsageError) else FAILED
+    return OK
+
+
+def move_command(path: str) -> int:
+    """Print what Scrapy's ``settings.py`` says as ``pyproject.toml`` is to say it; the exit status.
+
+    Args:
+        path: The file; it is run, as Scrapy does.
+    """
+    try:
+        module = load_module(path)
+    except TrawlError as error:
+        stderr_console().print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
+        return USAGE if isinstance(error, UsageError) else FAILED
+    print(to_toml({name: value for name, value in vars(module).items() if name.isupper()}), end="")
     return OK
 
 

@@ -1,0 +1,116 @@
+"""Scrapy's settings.py as TOML: what it says is what it said, and what can't be said stands in a comment."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trawl.cli import main
+from trawl.settings import Layer, load
+from trawl.settings.to_toml import to_toml
+
+
+class Pipeline:
+    """Named by a setting."""
+
+
+def read(values: dict[str, object]) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads(to_toml(values))["tool"]["trawl"]
+    return table
+
+
+def test_what_it_says_is_what_it_said() -> None:
+    values: dict[str, object] = {
+        "USER_AGENT": 'a "quoted" \\ name\n\x7fé',
+        "ROBOTSTXT_OBEY": False,
+        "DOWNLOAD_DELAY": 0.5,
+        "RETRY_TIMES": 3,
+        "RETRY_HTTP_CODES": [500, 502],
+        "FEEDS": {"out/%(name)s.json": {"format": "json", "overwrite": True, "fields": ["a", "b"]}},
+        "ITEM_PIPELINES": {"shop.pipelines.Price": 300},
+    }
+    assert read(values) == values
+    load(Layer("x", read(values)))
+
+
+def test_a_name_of_the_users_own_is_declared_apart() -> None:
+    table = read({"DOWNLOAD_DELAY": 1, "MONGO_URI": "mongodb://", "SIZES": ({1, 2}, ()), "HERE": Path("/a")})
+    assert table == {"DOWNLOAD_DELAY": 1, "own": {"MONGO_URI": "mongodb://", "SIZES": [[1, 2], []], "HERE": "/a"}}
+    values = {name: value for name, value in table.items() if name != "own"}
+    assert load(Layer("x", values, own=table["own"]))["MONGO_URI"] == "mongodb://"
+
+
+def test_what_has_no_effect_is_a_comment_that_says_why() -> None:
+    text = to_toml({"BOT_NAME": "shop", "JOBDIR": "jobs/a", "EXTENSIONS": {"a.B": 1}})
+    assert "# BOT_NAME: there are no projects; USER_AGENT says who crawls" in text.splitlines()
+    assert "# EXTENSIONS: " in text
+    assert read({"BOT_NAME": "shop", "JOBDIR": "jobs/a"}) == {"JOBDIR": "jobs/a"}
+
+
+def test_none_is_left_out_and_told() -> None:
+    feeds = {"a.json": {"format": "json", "fields": None}}
+    values: dict[str, object] = {
+        "DNS_RESOLVER": None,
+        "DOWNLOADER_MIDDLEWARES": {"a.B": None, "c.D": 5},
+        "FEEDS": feeds,
+    }
+    assert read(values) == {"DOWNLOADER_MIDDLEWARES": {"c.D": 5}, "FEEDS": {"a.json": {"format": "json"}}}
+    text = to_toml(values)
+    for told in ("# DNS_RESOLVER = None: ", "# DOWNLOADER_MIDDLEWARES: a.B = None", "# FEEDS: a.json, fields = None"):
+        assert told in text
+
+
+def test_what_does_not_fit_or_toml_can_not_say_is_a_comment() -> None:
+    values: dict[str, object] = {"DOWNLOAD_DELAY": "fast", "ODD": object(), "RETRY_TIMES": 1}
+    assert read(values) == {"RETRY_TIMES": 1, "own": {}}
+    text = to_toml(values)
+    assert "# DOWNLOAD_DELAY = 'fast'\n# is left out: DOWNLOAD_DELAY must be a number" in text
+    assert "# is left out: TOML has nothing for object" in text
+
+
+def test_a_class_is_written_as_its_path() -> None:
+    table = read({"ITEM_PIPELINES": {Pipeline: 1}})
+    assert table == {"ITEM_PIPELINES": {f"{__name__}.Pipeline": 1}}
+
+
+def test_the_command_prints_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "settings.py"
+    path.write_text("import os\nfrom pathlib import Path\nDOWNLOAD_DELAY = 2\n_x = 1\nMINE = str(3)\n", "utf-8")
+    assert main(["settings", "--move", str(path)]) == 0
+    assert capfd.readouterr().out == '[tool.trawl]\nDOWNLOAD_DELAY = 2\n\n[tool.trawl.own]\nMINE = "3"\n'
+    path.write_text("x = 1 / 0\n", "utf-8")
+    assert main(["settings", "--move", str(path)]) == 1
+    assert capfd.readouterr().err == "trawl: settings.py, line 1: ZeroDivisionError: division by zero\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Scrapy project with one spider that sends nothing."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = shop.settings\n", "utf-8")
+    (tmp_path / "shop" / "settings.py").write_text("DOWNLOAD_DELAY = 2\n", "utf-8")
+    spider = "import trawl\nclass One(trawl.Spider):\n    name = 'one'\n"
+    (tmp_path / "shop" / "only_one.py").write_text(spider, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_project_whose_settings_were_not_moved_is_told_so(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["crawl", "shop/only_one.py", "--quiet"]) == 0
+    assert "shop/settings.py is not read: " in (said := capfd.readouterr().err)
+    assert "`trawl settings --move shop/settings.py` prints what to write" in said
+    (project / "pyproject.toml").write_text("[tool.trawl]\nDOWNLOAD_DELAY = 2\n", "utf-8")
+    assert main(["crawl", "shop/only_one.py", "--quiet"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("config", ["[settings]\ndefault = other.settings\n", "[deploy]\n", "settings\n"])
+def test_one_that_has_no_settings_file_is_left_alone(
+    project: Path, config: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project / "scrapy.cfg").write_text(config, "utf-8")
+    assert main(["crawl", "shop/only_one.py", "--quiet"]) == 0
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,109 @@
+"""Scrapy's ``settings.py`` as the text of ``pyproject.toml``: for who moves a project over, once.
+
+Each name goes where it means what it did: to ``[tool.trawl]``, or to ``[tool.trawl.own]`` if neither trawl nor Scrapy
+has it. What has no effect here, what does not fit and what TOML can't say stands in a comment, with the reason: nothing
+of the file is lost without a word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+
+from trawl.errors import TrawlError
+from trawl.settings.foreign import TRANSLATED, translated, why_ignored
+from trawl.settings.load import Layer, load
+from trawl.settings.sections import known
+
+__all__ = ["to_toml"]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+_NONE = "TOML has no None (custom_settings can say it)"
+
+
+def to_toml(values: Mapping[str, object]) -> str:
+    """The text that says in ``pyproject.toml`` what ``values`` say in ``settings.py``.
+
+    Args:
+        values: Upper-case names to values.
+    """
+    settings: list[str] = []
+    own: list[str] = []
+    for name, value in values.items():
+        is_known = name in known() or name in TRANSLATED
+        if reason := why_ignored(name) if not is_known else "":
+            settings.append(f"# {name}: {reason}")
+            continue
+        (settings if is_known else own).extend(_lines(name, value, is_known=is_known))
+    return "\n".join(["[tool.trawl]", *settings, *(["", "[tool.trawl.own]", *own] if own else [])]) + "\n"
+
+
+def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
+    """A line that sets ``name``, or a comment that says why there is none; a line of comment for each part left out."""
+    kept, left = _without_none(value)
+    yield from (f"# {name}: {part} = None is left out: {_NONE}" for part in left)
+    if value is None:
+        yield f"# {name} = None: {_NONE}, leave it unset"
+        return
+    try:
+        if is_known:
+            load(Layer("settings.py", translated({name: kept})))
+        yield f"{name} = {_value(kept)}"
+    except (TrawlError, TypeError) as error:
+        yield f"# {name} = {' '.join(repr(value).split())}"
+        yield f"# is left out: {error}"
+
+
+def _without_none(value: object) -> tuple[object, list[str]]:
+    """A mapping, and those in it, without the keys whose value is None; and where these were."""
+    if not isinstance(value, Mapping):
+        return value, []
+    kept: dict[object, object] = {}
+    left: list[str] = []
+    for key, part in value.items():
+        if part is None:
+            left.append(_path(key))
+            continue
+        kept[key], inner = _without_none(part)
+        left += [f"{_path(key)}, {each}" for each in inner]
+    return kept, left
+
+
+def _value(value: object) -> str:
+    """A value as TOML 1.0 writes it.
+
+    Raises:
+        TypeError: TOML has nothing for it.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, PurePath) or _is_named(value):
+        return _value(_path(value))
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(_path(key))} = {_value(part)}" for key, part in value.items())
+        return f"{{ {', '.join(pairs)} }}" if value else "{}"
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+        return f"[{', '.join(map(_value, parts))}]"
+    raise TypeError(f"TOML has nothing for {type(value).__name__}")
+
+
+def _is_named(value: object) -> bool:
+    return isinstance(value, type) or callable(value)
+
+
+def _path(value: object) -> str:
+    """A class or function by its import path; anything else as a text."""
+    if _is_named(value):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    return str(value)
+
+
+def _key(text: str) -> str:
+    return text if _BARE.match(text) else json.dumps(text, ensure_ascii=False)
