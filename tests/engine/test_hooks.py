@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl.errors import NotConfigured, SettingsError
+from trawl.errors import CloseSpider, NotConfigured, SettingsError
 from trawl.http import Request, Response
 from trawl.testing import SimulatedWeb, Simulation, simulate
 
@@ -219,6 +219,34 @@ def test_scrapys_classes_run_with_generators_of_both_kinds() -> None:
     assert {item["by"] for item in sim.items} == {"scrapys"}
     assert made.seen == ["input numbers"] * 2
     assert {item["by"] for item in crawled({Async: 1}).items} == {"async"}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_a_callback_gave_before_it_failed_goes_through_scrapys_plain_generators(answers: bool) -> None:
+    class Passing:
+        def process_spider_output(self, response: Response, result: Iterable[Any]) -> Iterator[Any]:
+            yield from result
+
+        def process_spider_exception(self, response: Response, exception: Exception) -> Any:
+            return [{"caught": str(exception)}] if answers else None
+
+    class Fails(Numbers):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"n": 1}
+            yield {"n": 2}
+            raise ValueError("then this")
+
+    class Closes(Numbers):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"n": 1}
+            raise CloseSpider("enough")
+
+    sim = crawled({Passing: 1}, Fails)
+    assert sim.items == [{"n": 1}, {"n": 2}, *([{"caught": "then this"}] if answers else [])]
+    assert sim.stats.get("spider_exceptions/ValueError", 0) == (0 if answers else 1)
+    if not answers:
+        sim = crawled({Passing: 1}, Closes)
+        assert (sim.items, sim.reason) == ([{"n": 1}], "enough")
 
 
 def test_scrapys_classes_answer_what_callbacks_raise() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import typer
 
 from trawl.cli.checks import check_spider
 from trawl.cli.exits import FAILED, OK, USAGE
+from trawl.cli.listing import spiders_in
 from trawl.cli.load import load_spiders
 from trawl.errors import SettingsError, SpiderLoadError, WrittenForScrapy
 from trawl.observe import printable
@@ -26,7 +28,7 @@ def check_command(targets: Sequence[str]) -> int:
     spiders = 0
     wrong: list[str] = []
     status = FAILED
-    for target in targets:
+    for target in (each for target in targets for each in _files(target)):
         try:
             found = load_spiders(target)
         except SpiderLoadError as error:
@@ -41,6 +43,14 @@ def check_command(targets: Sequence[str]) -> int:
     if not wrong:
         typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
     return status if wrong else OK
+
+
+def _files(target: str) -> list[str]:
+    """The files with spiders in a folder; none for an ``__init__.py`` without one, which ``spiders/*.py`` names too."""
+    place = Path(target)
+    if place.is_dir():
+        return sorted({found.target.rpartition(":")[0] for found in spiders_in(place)}) or [target]
+    return [] if place.name == "__init__.py" and place.is_file() and not any(spiders_in(place)) else [target]
 
 
 def _around(spider: type[Spider]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -118,8 +118,9 @@ async def started_by(hooks: Iterable[StartHook], started: Any) -> AsyncGenerator
 def scrapy_hook(found: object, spider: object) -> Hook:
     """An object with Scrapy's methods as a hook.
 
-    ``process_spider_output`` may be a generator or an async generator; a plain generator gets the outputs as a list, so
-    the callback has ended by then. ``process_spider_exception`` sees what the callback, or a hook next to it, raised.
+    ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
+    callback has ended; if that raised, the error comes after what it gave before. ``process_spider_exception`` sees
+    what the callback, or a hook next to it, raised.
 
     Args:
         found: The object.
@@ -143,7 +144,7 @@ def scrapy_hook(found: object, spider: object) -> Hook:
                     async for output in own:
                         yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
             else:
-                for output in passed(response, [output async for output in outputs]) or ():
+                for output in passed(response, await _taken(outputs)) or ():
                     yield output
         except Exception as error:
             instead = None if failed is None else await awaited(failed(response, error))  # noqa: ASYNC120
@@ -153,6 +154,24 @@ def scrapy_hook(found: object, spider: object) -> Hook:
                 yield output
 
     return hook
+
+
+async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
+    """All that ``outputs`` gives, to be looked at without waiting; an error of theirs is raised in its place."""
+    given: list[Any] = []
+    failure: Exception | None = None
+    try:
+        async for output in outputs:
+            given.append(output)
+    except Exception as error:
+        failure = error
+
+    def replayed() -> Iterator[Any]:
+        yield from given
+        if failure is not None:
+            raise failure
+
+    return replayed()
 
 
 async def _hooked(

@@ -260,3 +260,21 @@ def test_imports_of_scrapys_that_are_left_are_told_where_scrapy_is_installed(
     body = "from scrapy import DropItem\nclass A(trawl.Spider):\n    name = 'a'\n"
     assert checked(tmp_path, body) == ['1: change "from scrapy import DropItem" to "from trawl import DropItem"']
     del sys.modules["scrapy"]
+
+
+def test_the_command_checks_all_files_with_spiders_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second"):
+        Path("shop").mkdir(exist_ok=True)
+        Path(f"shop/my_{name}.py").write_text(f"import trawl\nclass A(trawl.Spider):\n    name = {name!r}\n", "utf-8")
+    Path("shop/__init__.py").touch()
+    Path("shop/items.py").write_text("import no_such_thing\n", "utf-8")
+    assert main(["check", "shop"]) == 0
+    assert capsys.readouterr().out == "2 spiders: nothing wrong\n"
+    assert main(["check", "shop/__init__.py", "shop/my_first.py"]) == 0
+    assert capsys.readouterr().out == "1 spider: nothing wrong\n"
+    Path("empty").mkdir()
+    assert main(["check", "empty"]) == 1
+    assert "empty" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from typing import Any
 
 from trawl.cli.checks.finding import Finding
 from trawl.cli.checks.source import SpiderSource
-from trawl.errors import UsageError
+from trawl.errors import PartLoadError, UsageError
 from trawl.scheduler import Admission, SchedulerSettings
 from trawl.settings import Layer, load, of_spider
 from trawl.settings.check import nearest
@@ -43,7 +43,8 @@ def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
     try:
         given = of_spider(spider)
     except Exception as error:  # update_settings() is the user's own
-        yield Finding(*source.place(attribute), f"{attribute}: {error}")
+        own = error.__cause__ if isinstance(error, PartLoadError) else error
+        yield Finding(*source.place(attribute), f"{attribute}: {own}")
         return
     wrong = 0
     for name, value in given.values.items():
