@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from PIL import Image
 
 import trawl
@@ -126,6 +127,22 @@ async def test_a_body_that_stays_cut_off_leaves_nothing(tmp_path: Path) -> None:
     async with serving(breaks) as server:
         _, found = await crawled(server, tmp_path)
     assert found == []
+    assert left_in(tmp_path) == []
+
+
+async def test_a_crawl_that_is_cancelled_in_the_middle_of_a_file_leaves_nothing(tmp_path: Path) -> None:
+    async def stalls(connection: Connection) -> None:
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + LARGE)
+        await connection.until_gone()
+
+    async with serving(stalls) as server, trio.open_nursery() as nursery:
+        nursery.start_soon(crawled, server, tmp_path)
+        with trio.fail_after(10):
+            while not left_in(tmp_path):  # noqa: ASYNC110
+                await trio.sleep(0.001)
+        [name] = left_in(tmp_path)
+        assert name.endswith(".part")
+        nursery.cancel_scope.cancel()
     assert left_in(tmp_path) == []
 
 

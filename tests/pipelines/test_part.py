@@ -25,7 +25,7 @@ from trawl.pipelines import FilesPipeline
 from trawl.pipelines.part import Part, open_part, sha1_of
 from trawl.pipelines.shelf import FolderShelf, Shelf, open_shelf
 
-BODY = b"0123456789" * 80_000
+BODY = b"0123456789" * 40_000
 
 
 @pytest.fixture(params=["folder", "store"])

@@ -23,8 +23,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, TrawlError
-from trawl.http import Request, Response, fingerprint
-from trawl.http.sink import FileResponse, body_bytes
+from trawl.http import FileResponse, Request, Response, body_bytes, fingerprint
 from trawl.items import item_fields
 from trawl.observe import Stats
 from trawl.pipelines.part import Part, md5_of, open_part, sha1_of

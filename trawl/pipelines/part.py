@@ -18,8 +18,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import BodyNotWritten
-from trawl.http import Response
-from trawl.http.sink import FileResponse
+from trawl.http import FileResponse, Response
 from trawl.pipelines.shelf import Shelf
 
 __all__ = ["CLOSE_GRACE", "Part", "md5_of", "open_part", "sha1_of"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Coroutine, MutableMapping
 from typing import Any, Protocol
 
 import trio
 
 from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
-from trawl.http import Headers, Outcome, Request, Response
+from trawl.http import BodySink, Headers, Outcome, Request, Response
 from trawl.transport.limits import Limits
 from trawl.transport.settings import TransportSettings
 from trawl.transport.spilling import Spill, sink_for
@@ -69,16 +69,17 @@ class Reading:
         self._length = int(length) if length.isdecimal() else None
         self._body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
 
-    async def response(self) -> Response:
-        """Read the body and make the response.
+    def response(self) -> Coroutine[Any, Any, Response]:
+        """Read the body and make the response, when awaited.
 
         Raises:
             DownloadError: It is larger than it may be, or broken.
             Exception: One of ``broken``.
         """
         sink = sink_for(self._request, self._answer.status) if self._has_body else None
-        if sink is None:
-            return await self._whole(None)
+        return self._whole(None) if sink is None else self._spilled(sink)
+
+    async def _spilled(self, sink: BodySink) -> Response:
         async with Spill(sink) as spill:
             return await self._whole(spill)
 

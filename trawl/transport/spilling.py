@@ -16,8 +16,7 @@ from typing import Self
 
 import trio
 
-from trawl.http import Request, Response
-from trawl.http.sink import BodySink, FileResponse
+from trawl.http import BodySink, FileResponse, Request, Response
 from trawl.transport.decoding import Body
 
 __all__ = ["MEMORY_BYTES", "Spill", "sink_for", "spilled"]
