@@ -7,7 +7,7 @@ import io
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from inspect import iscoroutinefunction, signature
@@ -17,10 +17,12 @@ from urllib.parse import urlsplit
 
 import attrs
 import trio
+import typer
 from trio.testing import MockClock
 
 import trawl
 from tests.docs.commands import Commands
+from trawl.cli.app import app
 from trawl.settings import SECTIONS, Layer, assignments, definitions, load
 from trawl.testing import SimulatedWeb, load_web, simulate
 
@@ -31,6 +33,9 @@ SAVED = re.compile(r"\b(?:[Ss]ave this as|at the end of)\s`(?P<name>[\w./-]+)`[^
 FILE = re.compile(r"`(?P<name>[\w/-]+\.(?:py|toml))`")
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b")
 SECONDS_OF_PYTEST = re.compile(r"\bin \d+\.\d+s\b")
+OF_A_PLUGIN = {"parcel"}
+"""Commands that a package of the user's adds: examples/plugin, which has its own test."""
+
 TROUBLE = ("spider_exceptions", "throttling_errors", "scope_errors", "middleware_exceptions", "item_error_count")
 
 
@@ -183,6 +188,7 @@ class Page:
             words = shlex.split(line, comments=True)
             if words[:1] != ["trawl"]:
                 continue
+            understood(words)
             given = [words[at + 1] for at, word in enumerate(words) if word in ("-s", "--set")]
             for assignment in given:  # one at a time: `trawl simulate` takes a name twice
                 load(assignments([assignment]))
@@ -220,6 +226,22 @@ def shown(text: str, folder: Path) -> str:
     text = text.replace(str(folder), "/home/you")
     text = SECONDS_OF_PYTEST.sub("in 0.01s", DATE.sub("2026-01-01 12:00:00", text))
     return re.sub("─+", "─", text)
+
+
+def understood(words: Sequence[str]) -> None:
+    """Refuse a command line of ``trawl`` with a word or an option that there is not; it is read, and not run."""
+    if words[1] in OF_A_PLUGIN:
+        return
+    ends = [at for at, word in enumerate(words) if word in (">", ">>", "|", "&")]
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    try:
+        with group.make_context("trawl", [words[1]]) as context:
+            name, command, rest = group.resolve_command(context, list(words[1 : min(ends, default=len(words))]))
+            assert command is not None
+            command.make_context(name, rest, parent=context)
+    except Exception as error:
+        raise AssertionError(f"{shlex.join(words)}: {error}") from error
 
 
 def _is_spider(value: object) -> bool:

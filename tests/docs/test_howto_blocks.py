@@ -65,6 +65,8 @@ def test_h14_the_documented_starting_points_of_autothrottle() -> None:
         "```python\nTHROTTLING_SCOPES = {'a.example': {'dely': 1}}\n```",
         "```python\nprint(1)\n```\n\n```text\n2\n```",
         "```sh\ntrawl crawl x.py -s DOWNLOAD_DELAY=-1\n```",
+        "```sh\ntrawl crawl x.py --no-such-option\n```",
+        "```sh\ntrawl crowl x.py\n```",
         "```toml\n[tool.trawl]\nDOWNLOAD_DELAY = 'much'\n```",
         "```python\ndef test_it(simulated_web):\n    assert False\n```",
     ],
