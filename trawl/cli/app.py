@@ -162,7 +162,8 @@ def settings(
 )
 def check(
     spiders: Annotated[
-        list[str], typer.Argument(metavar="SPIDER...", help="FILE.py, MODULE or folder, all spiders in it; or one with :CLASS.")
+        list[str],
+        typer.Argument(metavar="SPIDER...", help="FILE.py, MODULE or folder, all spiders in it; or one with :CLASS."),
     ],
 ) -> None:
     """Say what is wrong with spiders before they crawl: names, settings, URLs, annotations. Sends nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import typer
@@ -28,7 +29,7 @@ def check_command(targets: Sequence[str]) -> int:
     spiders = 0
     wrong: list[str] = []
     status = FAILED
-    for target in (each for target in targets for each in _files(target)):
+    for target in chain.from_iterable(map(_files, targets)):
         try:
             found = load_spiders(target)
         except SpiderLoadError as error:
