@@ -19,6 +19,7 @@ OTHERS = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs"
 NOT_RUN = {
     "python3.11 -m venv .venv": "makes a Python, to be filled from an index of packages",
     ".venv/bin/pip install .": "installs from an index of packages",
+    "pip install pytest": "installs from an index of packages",
     ".venv/bin/pip install nox": "installs from an index of packages",
     ". .venv/bin/activate": "there is no such environment to enter",
     ".venv/bin/nox -s tests": "runs the tests, this one among them",
