@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -131,10 +131,12 @@ class SpiderError(Event):
     Attributes:
         request: The request that it was called for.
         error: What it raised.
+        response: What it was given; None if it was an errback, and there was no response.
     """
 
     request: Request
     error: BaseException
+    response: Response | None = None
 
 
 @attrs.frozen
@@ -271,6 +273,17 @@ class EventStream(Generic[EventT]):
         return self._unread.popleft()
 
 
+@attrs.frozen
+class _Listener:
+    """Hears events at once.
+
+    Attributes:
+        put: Called with each.
+    """
+
+    put: Callable[[Any], None]
+
+
 class Events:
     """The readers of one crawl's events.
 
@@ -282,7 +295,7 @@ class Events:
     __slots__ = ("_left", "_streams", "is_over", "wanted")
 
     def __init__(self) -> None:
-        self.wanted: dict[type[Event], list[EventStream[Any]]] = {}
+        self.wanted: dict[type[Event], list[EventStream[Any] | _Listener]] = {}
         self.is_over: bool = False
         self._streams: list[EventStream[Any]] = []
         self._left = trio.Event()
@@ -307,6 +320,10 @@ class Events:
         self._streams.append(stream)
         for kind in kinds:
             self.wanted.setdefault(kind, []).append(stream)
+
+    def listen(self, kind: type[Event], hear: Callable[[Any], None]) -> None:
+        """Have ``hear`` called with each event of ``kind``, at once and where it happens; it raises nothing."""
+        self.wanted.setdefault(kind, []).append(_Listener(hear))
 
     def remove(self, stream: EventStream[Any]) -> None:
         """Tell it none any more."""

@@ -44,9 +44,9 @@ def test_a_name_of_the_users_own_is_declared_apart() -> None:
 
 
 def test_what_has_no_effect_is_a_comment_that_says_why() -> None:
-    text = to_toml({"BOT_NAME": "shop", "JOBDIR": "jobs/a", "EXTENSIONS": {"a.B": 1}})
+    text = to_toml({"BOT_NAME": "shop", "JOBDIR": "jobs/a", "SCHEDULER": "a.B"})
     assert "# BOT_NAME: there are no projects; USER_AGENT says who crawls" in text.splitlines()
-    assert "# EXTENSIONS: " in text
+    assert "# SCHEDULER: " in text
     assert read({"BOT_NAME": "shop", "JOBDIR": "jobs/a"}) == {"JOBDIR": "jobs/a"}
 
 

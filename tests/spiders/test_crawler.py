@@ -69,7 +69,7 @@ def test_before_the_crawl_runs_there_is_no_engine() -> None:
         crawler.engine.close_spider(None)
 
 
-@pytest.mark.parametrize("signal", [object(), None, signals.item_scraped])
+@pytest.mark.parametrize("signal", [object(), None, signals.spider_idle])
 def test_a_signal_that_is_not_sent_is_refused_with_what_takes_its_place(signal: object) -> None:
     with pytest.raises(UsageError, match=r"a watcher \(WATCHERS\) reads crawl\.events"):
         Crawler({}, Stats(), Plain).signals.connect(print, signal=signal)
@@ -129,7 +129,7 @@ def test_middleware_and_pipelines_hear_that_the_spider_is_opened_and_closed(
     assert simulate(Telling, WEB).reason == "finished"
     told = Telling.told
     assert told[0] == ("opened", Telling.name)
-    assert told[-3:] == [True, ("closed", "finished", ["spider"]), "end"]
+    assert told[-3:] == [True, ("closed", "finished", ["sender", "signal", "spider"]), "end"]
     assert "what is connected to spider_opened failed" in caplog.text
 
 

@@ -21,7 +21,8 @@ from trawl.middleware import Session, Sessions
 from trawl.observe import Stats
 from trawl.scheduler import Chooser
 from trawl.spiders import Spider
-from trawl.spiders.crawler import CrawlerEngine, CrawlerSignals
+from trawl.spiders.crawler import CrawlerEngine
+from trawl.spiders.signalling import CrawlerSignals
 from trawl.throttling import AddressOf, Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import normal_id
 
@@ -125,7 +126,7 @@ class Crawl:
 
     @property
     def signals(self) -> CrawlerSignals:
-        """What they connect to in ``from_crawler``: ``spider_opened`` and ``spider_closed``."""
+        """What they connect to in ``from_crawler``."""
         return self.spider.crawler.signals
 
     @property

@@ -298,7 +298,7 @@ class Flow:
                 self._stats.inc("spider_exceptions")
                 self._stats.inc(f"spider_exceptions/{type(leaf).__name__}")
                 self._limits.failed()
-                self._events.tell(SpiderError(request, leaf))
+                self._events.tell(SpiderError(request, leaf, outputs.source))
                 outputs.failure = f"its callback failed: {leaf!r}"
                 logger.error("%r: the callback failed", request, exc_info=leaf)
 

@@ -70,6 +70,11 @@ class Outputs:
         self.failure: str | None = None
         self.is_cut: bool = False
 
+    @property
+    def source(self) -> Response | None:
+        """The response that the callback was given."""
+        return self._source
+
     def take_nowait(self, output: object) -> bool:
         """Take one output if that needs no waiting; False when it does.
 

@@ -25,6 +25,7 @@ import attrs
 import trio
 
 from trawl.engine.crawl import Crawl
+from trawl.engine.extensions import own_extensions
 from trawl.engine.outlet import Writer
 from trawl.engine.parts import Parts, Plan, assemble
 from trawl.engine.watches import limit_watchers, own_watchers
@@ -64,6 +65,9 @@ async def run_plan(plan: Plan) -> Ended:
     """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
     parts = assemble(plan)
     own = own_watchers(plan.engine.watchers, parts.crawl)
+    own_extensions(plan.engine.extensions, parts.crawl)
+    if (crawler := getattr(plan.spider, "crawler", None)) is not None:
+        crawler.signals.bind(plan.events, plan.spider)
     watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits), *own]
     plan.spider.bind(parts.crawl)
     writing = _Writing(parts)
@@ -100,6 +104,7 @@ async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
         try:
             async with parts.processor.opened(plan.spider):
                 with parts.crawl.cancel_scope:
+                    await _signal(plan.spider, "engine_started")
                     await _signal(plan.spider, "spider_opened")
                     await _crawl(plan, parts)
                     parts.state.end("start_error" if parts.reading.has_failed else "finished")
@@ -192,6 +197,7 @@ async def _closed(spider: Spider, reason: str) -> None:
     result = spider.closed(reason)
     if inspect.isawaitable(result):
         await result
+    await _signal(spider, "engine_stopped")
 
 
 async def _closing(what: str, close: Callable[[], Awaitable[None]], crawl: Crawl | None = None) -> None:

@@ -82,6 +82,13 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     memusage_check_interval_seconds: Annotated[
         float, Meta(gt=0, title="s", description="How often the memory is measured, where one of its limits is set.")
     ] = 60.0
+    extensions: Annotated[
+        dict[Any, float | None],
+        Meta(
+            description="Classes that connect to signals in their `from_crawler`, as Scrapy's extensions do, or their"
+            " import paths, with a number: they are made in that order; null takes one out."
+        ),
+    ] = msgspec.field(default_factory=dict)
     watchers: Annotated[
         dict[Any, float | None],
         Meta(

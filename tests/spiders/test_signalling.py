@@ -1,0 +1,199 @@
+"""Scrapy's signals, sent where their events are told, to whatever connects to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import trawl
+from trawl import signals
+from trawl.errors import CloseSpider, DropItem, NotConfigured, SettingsError, UsageError
+from trawl.http import Request, Response
+from trawl.observe import Stats
+from trawl.spiders import Crawler
+from trawl.spiders.signalling import AT_ENDS, TOLD, Failure
+from trawl.testing import SimulatedWeb, Simulation, simulate
+
+HOST = "http://a.example"
+FREE = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0}
+
+
+class Shop(trawl.Spider):
+    name = "shop"
+    start_urls = (f"{HOST}/1",)
+    told: list[tuple[Any, ...]] = []
+
+    def parse(self, response: Response, **kwargs: Any) -> Iterator[Any]:
+        yield {"n": 1}
+        yield {"n": 2}
+        yield {"n": 3}
+        yield response.request
+        raise ValueError("after all")
+
+
+class Picky:
+    def process_item(self, item: Any) -> Any:
+        if item["n"] == 2:
+            raise DropItem("no twos")
+        if item["n"] == 3:
+            raise KeyError("price")
+        return item
+
+
+class Log:
+    """An extension that hears all there is."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Log:
+        made = cls()
+        made.told = []
+        crawler.spider.told = made.told
+        for name in sorted((AT_ENDS | TOLD.keys()) - {"response_downloaded"}):
+            crawler.signals.connect(getattr(made, name), signal=getattr(signals, name))
+        return made
+
+    told: list[tuple[Any, ...]]
+
+    def engine_started(self) -> None:
+        self.told.append(("engine_started",))
+
+    def spider_opened(self, spider: Any) -> None:
+        self.told.append(("spider_opened", spider.name))
+
+    def spider_closed(self, spider: Any, reason: str) -> None:
+        self.told.append(("spider_closed", reason))
+
+    def engine_stopped(self, **given: Any) -> None:
+        self.told.append(("engine_stopped", given["signal"]))
+
+    def request_scheduled(self, request: Request, spider: Any) -> None:
+        self.told.append(("request_scheduled", request.url))
+
+    def request_dropped(self, request: Request) -> None:
+        self.told.append(("request_dropped", request.url))
+
+    def request_reached_downloader(self, request: Request) -> None:
+        self.told.append(("request_reached_downloader", request.url))
+
+    def response_received(self, response: Response, request: Request, spider: Any) -> None:
+        self.told.append(("response_received", response.status, request.url, spider.name))
+
+    def item_scraped(self, item: Any, response: Response, spider: Any) -> None:
+        self.told.append(("item_scraped", item["n"], response.url))
+
+    def item_dropped(self, item: Any, exception: Exception, spider: Any) -> None:
+        self.told.append(("item_dropped", item["n"], str(exception), isinstance(exception, DropItem)))
+
+    def item_error(self, item: Any, failure: Failure) -> None:
+        self.told.append(("item_error", item["n"], failure.type.__name__))
+
+    def spider_error(self, failure: Failure, response: Response, spider: Any) -> None:
+        self.told.append(("spider_error", failure.getErrorMessage(), response.url, failure.check(KeyError, ValueError)))
+
+
+def crawled(extensions: dict[Any, float | None], spider: type[trawl.Spider] = Shop, **settings: Any) -> Simulation:
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    return simulate(spider, web, {**FREE, "EXTENSIONS": extensions, **settings})
+
+
+def test_an_extension_hears_each_signal_where_it_happens() -> None:
+    kept: list[Any] = []
+
+    class Kept(Shop):
+        def closed(self, reason: str) -> None:
+            kept.append(self.told)
+
+    crawled({Log: 500}, Kept, ITEM_PIPELINES={Picky: 1})
+    assert kept == [
+        [
+            ("engine_started",),
+            ("spider_opened", "shop"),
+            ("request_scheduled", f"{HOST}/1"),
+            ("request_reached_downloader", f"{HOST}/1"),
+            ("response_received", 200, f"{HOST}/1", "shop"),
+            ("item_scraped", 1, f"{HOST}/1"),
+            ("item_dropped", 2, "no twos", True),
+            ("item_error", 3, "KeyError"),
+            ("spider_error", "after all", f"{HOST}/1", ValueError),
+            ("request_dropped", f"{HOST}/1"),
+            ("spider_closed", "finished"),
+            ("engine_stopped", "engine_stopped"),
+        ]
+    ]
+
+
+def test_a_receiver_may_end_the_crawl_and_one_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Ending(Shop):
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Any:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(spider.enough, signal=signals.item_scraped)
+            crawler.signals.connect(spider.failing, signal=signals.item_scraped)
+            crawler.signals.connect(spider.never, signal=signals.item_scraped)
+            crawler.signals.disconnect(spider.never, signal=signals.item_scraped)
+            return spider
+
+        def enough(self, item: Any) -> None:
+            self.crawler.engine.close_spider(self, "enough")
+
+        def failing(self) -> None:
+            raise RuntimeError("not this one")
+
+        def never(self) -> None:
+            raise AssertionError
+
+    sim = crawled({}, Ending)
+    assert sim.reason == "enough"
+    assert "what is connected to item_scraped failed" in caplog.text
+    assert "AssertionError" not in caplog.text
+
+
+def test_one_that_is_connected_later_hears_from_then_on() -> None:
+    class Later(Shop):
+        heard: list[int] = []
+
+        def parse(self, response: Response, **kwargs: Any) -> Iterator[Any]:
+            yield {"n": 1}
+            self.crawler.signals.connect(self.hear, signals.item_scraped)
+            yield {"n": 2}
+            raise CloseSpider("done")
+
+        def hear(self, item: Any) -> None:
+            self.heard.append(item["n"])
+
+    crawled({}, Later)
+    assert Later.heard == [2]
+
+
+def test_an_async_receiver_of_what_nobody_waits_for_is_refused() -> None:
+    async def later(item: Any) -> None:
+        """Never called."""
+
+    with pytest.raises(UsageError, match=r"item_scraped is no async function.*crawl\.events\(ItemScraped\)"):
+        Crawler({}, Stats(), Shop).signals.connect(later, signals.item_scraped)
+
+
+def test_scrapys_own_extensions_are_passed_over_and_one_may_be_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    class Off:
+        @classmethod
+        def from_crawler(cls, crawler: Any) -> Off:
+            raise NotConfigured("not today")
+
+    caplog.set_level("INFO")
+    names = {"scrapy.extensions.telnet.TelnetConsole": None, "scrapy.extensions.closespider.CloseSpider": 1}
+    crawled({**names, Off: 2, "no.such.Thing": None})
+    assert "scrapy.extensions.closespider.CloseSpider has no effect: CLOSESPIDER_ITEMCOUNT" in caplog.text
+    assert "Telnet" not in caplog.text
+    assert "Off is left out: not today" in caplog.text
+    with pytest.raises(SettingsError, match=r"EXTENSIONS names 'no\.such\.Thing'"):
+        crawled({"no.such.Thing": 1})
+
+
+def test_a_failure_is_what_twisteds_users_know() -> None:
+    failure = Failure(KeyError("price"))
+    assert (failure.type, failure.value.args) == (KeyError, ("price",))
+    assert failure.check(ValueError) is None
+    assert "KeyError: 'price'" in failure.getTraceback()

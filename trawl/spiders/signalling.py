@@ -1,0 +1,173 @@
+"""Scrapy's signals, for code that connects to them: each is sent where its event is told, or the crawl begins and ends.
+
+Theory of operation. A receiver of ``spider_opened``, ``engine_started`` and those of the end may be ``async``, and is
+waited for. All others are called where their event happens, at once and in place, as Scrapy calls them, so they may not
+wait: who wants to wait reads the event in a watcher. A crawl that nobody connects to makes no event for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from trawl.errors import DropItem, UsageError
+from trawl.events import (
+    Event,
+    Events,
+    ItemDropped,
+    ItemFailed,
+    ItemScraped,
+    RequestDropped,
+    RequestScheduled,
+    RequestSent,
+    ResponseReceived,
+    SpiderError,
+)
+
+__all__ = ["AT_ENDS", "TOLD", "CrawlerSignals", "Failure"]
+
+AT_ENDS: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
+"""The signals that are sent as the crawl begins and as it ends."""
+
+logger: logging.Logger = logging.getLogger("trawl.spiders")
+
+
+@attrs.frozen
+class Failure:
+    """An error as receivers of ``spider_error`` and ``item_error`` know it from Twisted.
+
+    Attributes:
+        value: The error.
+    """
+
+    value: BaseException
+
+    def check(self, *kinds: type[BaseException]) -> type[BaseException] | None:
+        """The first of ``kinds`` that it is, or None."""
+        return next((kind for kind in kinds if isinstance(self.value, kind)), None)
+
+    @property
+    def type(self) -> Any:
+        """Its class."""
+        return self.value.__class__
+
+    def getErrorMessage(self) -> str:
+        """What it says."""
+        return str(self.value)
+
+    def getTraceback(self) -> str:
+        """Where it comes from, as Python prints it."""
+        return "".join(traceback.format_exception(self.value))
+
+
+TOLD: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, object]]]] = {
+    "item_dropped": (
+        ItemDropped,
+        lambda event: {"item": event.item, "exception": DropItem(event.reason), "response": None},
+    ),
+    "item_error": (
+        ItemFailed,
+        lambda event: {"item": event.item, "failure": Failure(event.error), "response": None},
+    ),
+    "item_scraped": (ItemScraped, lambda event: {"item": event.item, "response": event.response}),
+    "request_dropped": (RequestDropped, lambda event: {"request": event.request}),
+    "request_reached_downloader": (RequestSent, lambda event: {"request": event.request}),
+    "request_scheduled": (RequestScheduled, lambda event: {"request": event.request}),
+    **dict.fromkeys(
+        ("response_downloaded", "response_received"),
+        (ResponseReceived, lambda event: {"request": event.response.request, "response": event.response}),
+    ),
+    "spider_error": (
+        SpiderError,
+        lambda event: {"failure": Failure(event.error), "response": event.response},
+    ),
+}
+"""The signals that are sent where an event is told: which, and what receivers are given besides ``spider``."""
+
+
+class CrawlerSignals:
+    """Scrapy's signals as ``from_crawler`` connects to them: those of :data:`AT_ENDS` and of :data:`TOLD`."""
+
+    __slots__ = ("_events", "_receivers", "_spider")
+
+    def __init__(self) -> None:
+        self._receivers: list[tuple[str, Callable[..., Any]]] = []
+        self._events: Events | None = None
+        self._spider: object = None
+
+    def connect(self, receiver: Callable[..., Any], signal: object = None, **options: object) -> None:
+        """Have ``receiver`` called when a signal is sent, with as many of the signal's arguments as it takes.
+
+        Args:
+            receiver: What it raises is logged. It may be ``async`` for the signals of :data:`AT_ENDS`.
+            signal: One of ``trawl.signals``: ``signals.spider_opened``, ``signals.item_scraped``, ...
+            options: Scrapy's others, which are not looked at.
+
+        Raises:
+            UsageError: It is a signal that is not sent here, or the receiver is ``async`` where nobody waits for it;
+                the sentence says what to write instead.
+        """
+        if not isinstance(signal, str) or signal not in AT_ENDS | TOLD.keys():
+            known = ", ".join(sorted(AT_ENDS | TOLD.keys()))
+            raise UsageError(
+                f"there is no signal {signal}: there are {known}; for others a watcher (WATCHERS) reads"
+                " crawl.events(ItemScraped, ...); the guide 'Watch a crawl' has the whole list"
+            )
+        if signal in TOLD and inspect.iscoroutinefunction(receiver):
+            raise UsageError(
+                f"a receiver of {signal} is no async function, because nobody waits for it: a watcher (WATCHERS) that"
+                f" reads crawl.events({TOLD[signal][0].__name__}) may await what it likes"
+            )
+        self._receivers.append((signal, receiver))
+        if self._events is not None and signal in TOLD:
+            self._listen(self._events, signal, receiver)
+
+    def disconnect(self, receiver: Callable[..., Any], signal: object = None) -> None:
+        """Call ``receiver`` no more for ``signal``."""
+        self._receivers = [pair for pair in self._receivers if pair != (signal, receiver)]
+
+    def bind(self, events: Events, spider: object) -> None:
+        """Name the crawl's events and its spider, before the first event is told."""
+        self._events, self._spider = events, spider
+        for signal, receiver in self._receivers:
+            if signal in TOLD:
+                self._listen(events, signal, receiver)
+
+    async def send(self, signal: str, **given: object) -> None:
+        """Call those that are connected to a signal of :data:`AT_ENDS`, in order. A checkpoint only where one is."""
+        for wanted, receiver in list(self._receivers):
+            if wanted != signal:
+                continue
+            try:
+                result = receiver(**_taken(receiver, {"signal": signal, "sender": self, **given}))
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:
+                logger.exception("what is connected to %s failed: %r", signal, receiver)
+
+    def _listen(self, events: Events, signal: str, receiver: Callable[..., Any]) -> None:
+        kind, arguments = TOLD[signal]
+
+        def hear(event: Event) -> None:
+            if (signal, receiver) not in self._receivers:
+                return
+            given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self}
+            try:
+                receiver(**_taken(receiver, given))
+            except Exception:
+                logger.exception("what is connected to %s failed: %r", signal, receiver)
+
+        events.listen(kind, hear)
+
+
+def _taken(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mapping[str, object]:
+    """Those of ``given`` that a function takes by name."""
+    parameters = inspect.signature(receiver).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return given
+    return {name: value for name, value in given.items() if name in parameters}
