@@ -114,11 +114,12 @@ def test_b15_at_the_maximum_the_concurrency_halves_and_is_regained_first() -> No
     assert most_at_once(sim, 52.0, 72.0) == 4  # at 44.5
     assert most_at_once(sim, 76.0, 96.0) == 2  # at 72.5
     assert most_at_once(sim, 98.0, 130.0) == 1  # at 96.5
-    assert [send.finished for send in sim.sends if send.status == 503][-1] == 138.5
-    grown = [most_at_once(sim, 198.5 + 60.0 * number, 258.5 + 60.0 * number) for number in range(-1, 3)]
+    last = max(send.finished for send in sim.sends if send.status == 503)
+    assert last in {138.5, 139.5}  # at 51.5 a refusal comes as the quiet of the one before ends: either may be first
+    grown = [most_at_once(sim, last + 60.0 * number, last + 60.0 * (number + 1)) for number in range(4)]
     assert grown == [1, 2, 4, 8]
     backed_off = [stretch.start for stretch in sim.stretches if stretch.kind == "backoff"]
-    assert 318.5 < max(backed_off) <= 378.5  # the delay comes back a window after the last slot
+    assert last + 180.0 < max(backed_off) <= last + 240.0  # the delay comes back a window after the last slot
 
 
 def test_b15_a_factor_of_its_own_rounds_down_and_never_under_1() -> None:

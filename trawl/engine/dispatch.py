@@ -8,6 +8,8 @@ it.
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
 from trawl.engine.flow import Flow
@@ -55,6 +57,7 @@ class Dispatcher:
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
         state = self._state
+        self._reading.grant = partial(self._grant, nursery)
         while state.goes_on():
             with trio.CancelScope() as alarm:
                 while state.goes_on() and not alarm.cancel_called:
@@ -92,7 +95,7 @@ class Dispatcher:
                 self._gone(entry.entry)
                 refused += 1
                 if refused % MOST_REFUSED == 0:  # no place limits them
-                    await trio.lowlevel.checkpoint()
+                    await trio.lowlevel.cancel_shielded_checkpoint()
                 continue
             turn = Turn(entry)
             if entry.waiter is not None:

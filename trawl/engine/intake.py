@@ -65,13 +65,17 @@ class Intake:
 
     async def push(
         self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None
-    ) -> None:
-        """Take in the requests found at ``depth`` links from the start, on ``source``, and store those that are new."""
+    ) -> bool:
+        """Take in the requests found at ``depth`` links from the start, on ``source``, and store those that are new.
+
+        Whether one of them may go before what could go until now.
+        """
         records = await self.admit(requests, depth=depth, is_start=is_start, source=source)
-        if records:
-            self._state.opened(len(records))
-            await self._frontier.push_many(records)
-            self._stored(records)
+        if not records:
+            return False
+        self._state.opened(len(records))
+        await self._frontier.push_many(records)
+        return self._stored(records)
 
     async def finish(
         self,
@@ -201,9 +205,11 @@ class Intake:
             return "dupefilter_filtered"
         return await self._record(request, mark) or "scope_errors"
 
-    def _stored(self, records: Sequence[Record]) -> None:
-        if self._heads.pushed(records):  # where the frontier waited for a disk, the dispatcher has looked before
+    def _stored(self, records: Sequence[Record]) -> bool:
+        may_go = self._heads.pushed(records)
+        if may_go:  # where the frontier waited for a disk, the dispatcher has looked before
             self._state.pulse.beat()
+        return may_go
 
     async def _record(self, request: Request, mark: bytes | None, source: Response | None = None) -> Record | None:
         try:

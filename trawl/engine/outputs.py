@@ -28,7 +28,7 @@ again when a kill has the callback run anew, for nothing tells that they were. B
 class Store(Protocol):
     """Stores requests that a callback has given before it has ended."""
 
-    async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> None:
+    async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> object:
         """Take in requests found at ``depth``, on ``source``."""
         ...
 

@@ -21,11 +21,6 @@ class Pulse:
         self._event = trio.Event()
         self._waiting: trio.CancelScope | None = None
 
-    @property
-    def is_due(self) -> bool:
-        """Whether a beat has come that nobody has taken up yet."""
-        return self._event.is_set()
-
     def beat(self) -> None:
         """Say that something changed."""
         self._event.set()

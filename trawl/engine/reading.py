@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import trio
@@ -55,6 +55,7 @@ class Reading:
 
     Attributes:
         has_failed: ``start()`` raised.
+        grant: Starts what may go; the dispatcher's, where nothing in it waits.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Reading:
         self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
         self._scope = trio.CancelScope()
         self.has_failed: bool = False
+        self.grant: Callable[[], Awaitable[None]] | None = None
 
     def allow(self, pending: int, places: float) -> None:
         """Let as many be read as there are free ``places``, unless ``pending`` are too many already."""
@@ -131,9 +133,8 @@ class Reading:
                     if not self._permits:
                         self._may_read = trio.Event()
                     if self._intake.never_waits:  # nothing is awaited: a scope of the user's can't cancel it
-                        await self._intake.push([output], depth=0, is_start=True)
-                        if self._state.pulse.is_due:
-                            await _after_the_dispatcher()
+                        if await self._intake.push([output], depth=0, is_start=True) and self.grant is not None:
+                            await self.grant()  # what may go is sent before more is read
                         continue
                 await self._take(output, outputs)
         if self._beginning is not None:
@@ -156,12 +157,6 @@ class Reading:
                 return
         self.has_failed = True
         logger.error("%r: start() failed: what it gave before goes on", self._spider, exc_info=failure)
-
-
-async def _after_the_dispatcher() -> None:
-    """Let what may go be sent before more is read: woken now, the dispatcher runs in Trio's next turn, in any order."""
-    await trio.lowlevel.cancel_shielded_checkpoint()
-    await trio.lowlevel.cancel_shielded_checkpoint()
 
 
 def _asynchronous(started: Any) -> Any:
