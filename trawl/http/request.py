@@ -48,6 +48,16 @@ class _Changes(RequestOptions, total=False):
     callback: Callback | None
 
 
+_Cookies = dict[str, Any] | list[Mapping[str, Any]]
+
+
+class _Rare(TypedDict, total=False):
+    """What few requests have: a slot for each would be the memory of every one that is pending."""
+
+    cookies: _Cookies
+    sink: BodySink
+
+
 class Request:
     """One thing to ask of a server. Treat it as a value: :meth:`replace` makes a changed one.
 
@@ -60,15 +70,13 @@ class Request:
         priority: Higher goes first.
         dont_filter: Not looked up among the requests already seen.
         depth: Links followed from a start request to this one; filled in by the crawl.
-        sink: Where a large body of a successful response goes in place of memory; None: it stays in memory. What a job
-            stores of a request is without it: it is for direct fetches.
     """
 
     __slots__ = (
         "_cb_kwargs",
-        "_cookies",
         "_headers",
         "_meta",
+        "_rare",
         "body",
         "callback",
         "depth",
@@ -76,7 +84,6 @@ class Request:
         "errback",
         "method",
         "priority",
-        "sink",
         "url",
     )
 
@@ -130,11 +137,10 @@ class Request:
         self.priority: int = priority
         self.dont_filter: bool = dont_filter
         self.depth: int = 0
-        self.sink: BodySink | None = None
         self._headers = None if headers is None else Headers(headers)
         self._meta = dict(meta) if meta else None
         self._cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
-        self._cookies = _copied(cookies) if cookies else None
+        self._rare: _Rare | None = {"cookies": _copied(cookies)} if cookies else None
 
     @classmethod
     def json(cls, url: str, payload: Any, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Self:
@@ -240,15 +246,35 @@ class Request:
         return self._cb_kwargs
 
     @property
-    def cookies(self) -> dict[str, Any] | list[Mapping[str, Any]]:
+    def cookies(self) -> _Cookies:
         """The cookies given with the request: names and values, or one mapping a cookie."""
-        if self._cookies is None:
-            self._cookies = {}
-        return self._cookies
+        if self._rare is None:
+            self._rare = {}
+        return self._rare.setdefault("cookies", {})
+
+    @property
+    def sink(self) -> BodySink | None:
+        """Where a large body of a successful response goes in place of memory; None: it stays in memory.
+
+        What a job stores of a request is without it: it is for direct fetches.
+        """
+        return None if self._rare is None else self._rare.get("sink")
+
+    @sink.setter
+    def sink(self, sink: BodySink | None) -> None:
+        if sink is not None:
+            if self._rare is None:
+                self._rare = {}
+            self._rare["sink"] = sink
+        elif self._rare is not None:
+            self._rare.pop("sink", None)
 
     def extras(self) -> Extras:
         """The headers, cookies, meta and cb_kwargs themselves; makes none, as reading them would."""
-        return self._headers, self._cookies, self._meta, self._cb_kwargs
+        return self._headers, self._given_cookies(), self._meta, self._cb_kwargs
+
+    def _given_cookies(self) -> _Cookies | None:
+        return None if self._rare is None else self._rare.get("cookies")
 
     def replace(self, **changes: Unpack[_Changes]) -> Self:
         """Return a request like this one but for ``changes``; headers, meta and cb_kwargs are copies.
@@ -265,7 +291,7 @@ class Request:
             "method": self.method,
             "headers": self._headers,
             "body": self.body,
-            "cookies": self._cookies,
+            "cookies": self._given_cookies(),
             "meta": self._meta,
             "cb_kwargs": self._cb_kwargs,
             "priority": self.priority,
@@ -331,5 +357,5 @@ def _to_bytes(body: object) -> bytes:
     raise TypeError(f"a body is bytes or str, not {type(body).__name__}: {body!r}")
 
 
-def _copied(cookies: Cookies) -> dict[str, Any] | list[Mapping[str, Any]]:
+def _copied(cookies: Cookies) -> _Cookies:
     return dict(cookies) if isinstance(cookies, Mapping) else list(cookies)
