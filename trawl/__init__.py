@@ -88,6 +88,7 @@ _HOMES = {
 }
 _PARTS = frozenset(
     {
+        "crawler",
         "errors",
         "exceptions",
         "feeds",

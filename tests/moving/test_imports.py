@@ -40,6 +40,7 @@ def told(source: str) -> list[str]:
         ("from scrapy.loader import ItemLoader", "from trawl.loader import ItemLoader"),
         ("from scrapy.loader.processors import TakeFirst", "from itemloaders.processors import TakeFirst"),
         ("from scrapy.selector import Selector", "from trawl.selector import Selector"),
+        ("from scrapy.crawler import CrawlerProcess", "from trawl.crawler import CrawlerProcess"),
         ("from scrapy.exceptions import DropItem", "from trawl.exceptions import DropItem"),
         ("from scrapy.pipelines.images import ImagesPipeline", "from trawl.pipelines.images import ImagesPipeline"),
         ("from scrapy.spidermiddlewares.httperror import HttpError", "from trawl.exceptions import HttpError"),
@@ -144,5 +145,5 @@ def test_what_is_not_here_is_really_not() -> None:
 def test_a_name_of_scrapys_that_is_asked_of_the_package_says_what_to_use() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'utils': take it from"):
         _ = trawl.__getattribute__("utils")
-    assert not hasattr(trawl, "crawler")
+    assert not hasattr(trawl, "statscollectors")
     assert why_absent("no.such") == ""

@@ -13,7 +13,6 @@ Place = tuple[str, str]
 _PROCESSORS = "itemloaders.processors"
 
 MOVED: Mapping[str, Place] = {
-    "crawler.Crawler": ("trawl.spiders", "Crawler"),
     "exceptions.CannotResolveHostError": ("trawl.exceptions", "NameNotResolved"),
     "exceptions.DownloadCancelledError": ("trawl.exceptions", "BodyTooLarge"),
     "exceptions.DownloadConnectionRefusedError": ("trawl.exceptions", "ConnectFailed"),
