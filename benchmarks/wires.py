@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import trio
 
 from trawl.http import Outcome, Request, Response
+from trawl.transport import OnSent
 
 __all__ = ["NullTransport"]
 
@@ -17,7 +16,7 @@ class NullTransport:
     def __init__(self, latency: float = 0.0) -> None:
         self._latency = latency
 
-    async def send(self, request: Request, on_sent: Callable[[], None]) -> Outcome:
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         """Answer. A checkpoint."""
         on_sent()
         if self._latency:

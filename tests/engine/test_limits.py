@@ -21,7 +21,7 @@ from trawl.frontier import MemoryFrontier
 from trawl.http import Outcome, Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedResponse, SimulatedWeb, Uniform, simulate
-from trawl.transport import Transport
+from trawl.transport import OnSent, Transport
 
 FREE: Mapping[str, object] = {
     "DOWNLOAD_DELAY": 0.0,
@@ -312,7 +312,7 @@ def test_so_many_failed_callbacks_end_the_crawl() -> None:
 class Cache:
     """A transport that has everything already."""
 
-    async def send(self, request: Request, on_sent: Callable[[], None]) -> Outcome:
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         await trio.lowlevel.checkpoint()
         return Outcome(request, Response(request.url, body=b"kept", request=request), is_cached=True)
 

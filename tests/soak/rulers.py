@@ -56,8 +56,8 @@ class Ruler:
         """It gives the place back."""
         self._inside -= 1
 
-    def sent(self, entered_at: float, now: float) -> None:
-        """A request that entered some time ago goes to the wire."""
+    def sent(self, now: float) -> None:
+        """A request goes to the wire."""
         self.sends += 1
         if now - self._last < self._delay - NEARLY:
             self._passed(f"{now - self._last:.6f} s after the last at {now:.3f}, delay {self._delay:g}")
@@ -67,11 +67,11 @@ class Ruler:
         self._slots.append(now)
         if self._quota < math.inf:
             self._spend(now)
-        if self._held_since < entered_at and now < self._held_until - NEARLY:
+        if self._held_since < now - NEARLY and now < self._held_until - NEARLY:
             self._passed(f"sent at {now:.3f}, asked to wait until {self._held_until:.3f}")
 
     def hold(self, now: float, seconds: float) -> None:
-        """A server asked to be left alone for so long; who entered before may still come."""
+        """A server asked to be left alone for so long; what is sent in the same instant may have been sent before."""
         if now + seconds > self._held_until:
             self._held_since, self._held_until = now, now + seconds
 

@@ -26,7 +26,7 @@ from trawl.testing.guard import guarded
 from trawl.testing.sends import Row
 from trawl.testing.watchdog import Watchdog
 from trawl.testing.wire import WALL_START_UTC, SimulatedTransport
-from trawl.transport import Transport, TransportSettings
+from trawl.transport import OnSent, Transport, TransportSettings
 
 __all__ = ["Report", "soak"]
 
@@ -93,18 +93,19 @@ class Watched:
         self.rulers = {id: Ruler(id, config) for id, config in world.scopes.items()}
         self.all = Ruler("all", {"concurrency": PLACES})
 
-    async def send(self, request: Request, on_sent: Callable[[], None]) -> Outcome:
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         """Send, with a ruler for each scope, and one for all."""
         rulers = [self.rulers[scope] for scope in self.scopes_of(request)]
-        entered_at = trio.current_time()
         self.check(request)
 
-        def sent() -> None:
+        def sent() -> bool | None:
+            if is_held := on_sent():
+                return is_held
             now = trio.current_time()
             self.sends += 1
             for ruler in (*rulers, self.all):
-                ruler.sent(entered_at, now)
-            on_sent()
+                ruler.sent(now)
+            return None
 
         for ruler in (*rulers, self.all):
             ruler.enter()

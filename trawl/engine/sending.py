@@ -1,6 +1,8 @@
 """The innermost fetch: one turn, one send, and what the throttle learns of it.
 
-From the grant to the wire there is no await but the connection's own. When the body has been read, the throttle hears
+From the grant to the wire there is no await but the connection's own. A scope that a refusal has closed while the
+connection was made is still obeyed (D01, B03): the request is not sent, gives its places back, and waits for another
+turn, while the connection is left to whoever comes next. When the body has been read, the throttle hears
 the outcome first and the places are given back second, in one step without a send between, so that the request which
 takes the place already obeys the backoff; both come before any callback, so that a callback may wait for a direct
 fetch at concurrency 1.
@@ -20,7 +22,7 @@ from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import AddressRefused
 from trawl.events import Events, RequestSent, ResponseParsed, ResponseReceived
-from trawl.http import Outcome, Request, Response, Times, body_bytes
+from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.observe import Stats
 from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
@@ -91,6 +93,10 @@ class Sending:
             self._count(turn, outcome)
             return outcome
         outcome = await self._transport.send(request, partial(self._sent, turn))
+        if turn.entry.sent_at is None and outcome.response is None and outcome.error is None:
+            outcome.then = Replace(turn.entry.request, reason="held")
+            self.give_back(turn)
+            return outcome
         if outcome.response is not None:
             self._limits.answered(turn)
         self._time(turn, outcome)
@@ -120,8 +126,14 @@ class Sending:
         else:
             self._state.pulse.beat_before(self._chooser.next_event(now))
 
-    def _sent(self, turn: Turn) -> None:
+    def _sent(self, turn: Turn) -> bool:
+        """Note that a request goes to the wire; True: it must not, a scope of it was closed since its grant."""
         now = trio.current_time()
+        entry = turn.entry
+        if entry.granted_at < now and entry.lane is not None:
+            for scope in entry.lane.scopes:
+                if scope.held_until > now:
+                    return True
         self._chooser.sent(turn.entry, now)
         self._stats.inc("request_count")
         if self._recorder is not None:
@@ -130,6 +142,7 @@ class Sending:
             entry = turn.entry
             self._events.tell(RequestSent(entry.request, [scope for scope, _ in entry.scopes]))
         self._state.pulse.beat_before(self._chooser.next_event(now))  # from a send, spacing counts
+        return False
 
     def parsed(self, turn: Turn, response: Response | None, now: float) -> None:
         """Note that the callback, or the errback, of a turn has ended at ``now``."""

@@ -27,7 +27,7 @@ class Replace:
     Attributes:
         request: What is to be sent next (a redirect's target, or the same request again).
         delay: Not before this many seconds from now; holds up nobody else.
-        reason: Why, as counted: ``"redirect"``, ``"retry"``, ``"backoff"``.
+        reason: Why, as counted: ``"redirect"``, ``"retry"``, ``"backoff"``, ``"held"``.
         is_new_target: Whether the target is looked up among the seen requests (a redirect's is, a retry's is not).
     """
 

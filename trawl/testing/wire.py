@@ -129,7 +129,7 @@ class SimulatedTransport:
         self._wall_start_utc = wall_start_utc or WALL_START_UTC
         self._sites: dict[str, _Site] = {}
 
-    async def send(self, request: Request, on_sent: Callable[[], None]) -> Outcome:
+    async def send(self, request: Request, on_sent: Callable[[], bool | None]) -> Outcome:
         """Send ``request`` over the simulated web. What its servers do wrong is an error in the outcome. A checkpoint.
 
         Raises:
@@ -143,7 +143,7 @@ class SimulatedTransport:
                 self.on_bug(error)
             raise
 
-    async def _sent(self, request: Request, on_sent: Callable[[], None]) -> Outcome:
+    async def _sent(self, request: Request, on_sent: Callable[[], bool | None]) -> Outcome:
         now = trio.current_time()
         if self.begun_at is None:
             self.begun_at = now
@@ -157,6 +157,9 @@ class SimulatedTransport:
             if failed is not None:
                 return failed
         row = self._report(exchange, on_sent)
+        if row is None:
+            await trio.lowlevel.checkpoint()
+            return Outcome(request, started_at=now, ended_at=trio.current_time())
         try:
             return await self._answered(exchange)
         finally:
@@ -207,16 +210,19 @@ class SimulatedTransport:
             await trio.lowlevel.checkpoint()
         return None if failure is None else exchange.failed(failure, cause, trio.current_time())
 
-    def _report(self, exchange: _Exchange, on_sent: Callable[[], None]) -> Row:
-        """Note the send, and say so."""
+    def _report(self, exchange: _Exchange, on_sent: Callable[[], bool | None]) -> Row | None:
+        """Note the send, and say so; None: it must not be, and its connection is left to another."""
         exchange.sent_at = now = trio.current_time()
         exchange.row = row = Row(exchange.request.url, exchange.request.method, now)
-        self.ledger.rows.append(row)
         self.ledger.sending = row
         try:
-            on_sent()
+            is_held = on_sent()
         finally:
             self.ledger.sending = None
+        if is_held:
+            exchange.site.keep(exchange.origin, now)
+            return None
+        self.ledger.rows.append(row)
         return row
 
     async def _answered(self, exchange: _Exchange) -> Outcome:

@@ -12,15 +12,20 @@ from trawl.http import Outcome, Request
 
 __all__ = ["OnSent", "Transport"]
 
-OnSent = Callable[[], None]
-"""Called once, synchronously, at the moment the request goes to the wire (after connecting)."""
+OnSent = Callable[[], bool | None]
+"""Called once, synchronously, at the moment the request goes to the wire (after connecting).
+
+Where it answers True the request must not go after all: a server has said "slow down" while the connection was made
+(D01, B03). The transport then keeps the connection for whoever comes next, if it can, and returns an outcome with
+neither response, error nor ``sent_at``. The engine asks again later.
+"""
 
 
 class Transport(Protocol):
     """Sends requests over some wire."""
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once and read the whole response.
+        """Send ``request`` once and read the whole response; or not at all, where ``on_sent`` says so.
 
         What the network does wrong is an outcome with an error from :mod:`trawl.errors`, never an exception. Redirects
         are not followed. The body has been read (and decompressed) within its limits when this returns: a large one of

@@ -10,7 +10,11 @@ import trio
 from trawl.http import Outcome
 from trawl.transport.base import OnSent
 
-__all__ = ["Instants"]
+__all__ = ["HeldError", "Instants"]
+
+
+class HeldError(Exception):
+    """The request must not go to the wire now (:data:`~trawl.transport.base.OnSent`)."""
 
 
 class Instants:
@@ -46,7 +50,11 @@ class Instants:
         return self.is_through or self.has_sent
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
-        """Called by httpcore as things happen."""
+        """Called by httpcore as things happen.
+
+        Raises:
+            HeldError: It is about to be sent, and must not be.
+        """
         where, _, what = event.partition(".")
         outcome = self._outcome
         if what == "connect_tcp.started":
@@ -72,10 +80,12 @@ class Instants:
             self._close()
 
     def _sent(self) -> None:
-        self.has_sent, outcome = True, self._outcome
+        outcome = self._outcome
+        if outcome.sent_at is None and self._on_sent():
+            raise HeldError
+        self.has_sent = True
         if outcome.sent_at is not None:  # it goes again
             return
         outcome.sent_at = trio.current_time()
         if not self.is_new:
             outcome.started_at = outcome.sent_at
-        self._on_sent()

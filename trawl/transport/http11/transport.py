@@ -101,7 +101,7 @@ class Http11Transport:
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
-    async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent, watch: Watch) -> Response:
+    async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent, watch: Watch) -> Response | None:
         await trio.lowlevel.checkpoint_if_cancelled()
         url = request.url
         end = url.find("/", 8)  # behind "https://"
@@ -119,7 +119,9 @@ class Http11Transport:
             try:
                 if outcome.sent_at is None:
                     outcome.sent_at = outcome.started_at if is_reused else trio.current_time()
-                    on_sent()
+                    if on_sent():
+                        await self._unsent(site, connection, outcome)
+                        return None
                 body = request.body
                 data = message.head + body if body and not message.expects else message.head
                 sent = connection.ask_nowait(data, is_head=request.method == "HEAD")
@@ -163,6 +165,12 @@ class Http11Transport:
             else:
                 watch.sending(trio.current_time())
                 await connection.send(body)
+
+    async def _unsent(self, site: Site, connection: Connection, outcome: Outcome) -> None:
+        """Leave the connection to another request. A checkpoint."""
+        outcome.sent_at = None
+        self._pool.give(site, connection, trio.current_time())
+        await trio.lowlevel.cancel_shielded_checkpoint()  # the connection is the pool's now: nothing here may close it
 
     def _put_back(self, site: Site, connection: Connection, message: Message) -> None:
         if message.is_last or not connection.is_reusable:

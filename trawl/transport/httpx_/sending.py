@@ -28,7 +28,7 @@ from trawl.transport.http11.tls import client_context
 from trawl.transport.httpx_.backend import Backend
 from trawl.transport.httpx_.failures import BODY_BROKEN, LEFT, Circumstances, is_foreign, mapped
 from trawl.transport.httpx_.pools import Pools, Route
-from trawl.transport.instants import Instants
+from trawl.transport.instants import HeldError, Instants
 from trawl.transport.local_end import LocalEnd
 from trawl.transport.proxy import Proxy
 from trawl.transport.reading import Reading
@@ -100,7 +100,7 @@ class HttpxTransport:
         """Close every connection. Safe to call twice; does not wait for the peers."""
         await self._pools.aclose()
 
-    async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent) -> Response:
+    async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent) -> Response | None:
         await trio.lowlevel.checkpoint()
         scheme = scheme_of(request.url)
         if scheme not in {"http", "https"}:
@@ -113,6 +113,8 @@ class HttpxTransport:
             instants = Instants(outcome, on_sent)
             try:
                 return await self._converse(pool, self._message(request, target, proxy, instants), outcome)
+            except HeldError:  # httpcore has closed the connection, unless others share it
+                return None
             except Exception as error:
                 if isinstance(error, DownloadError) or not is_foreign(error):
                     raise
