@@ -355,3 +355,12 @@ async def test_the_end_of_a_feed_is_logged(tmp_path: Path, caplog: pytest.LogCap
     with caplog.at_level(logging.INFO, "trawl.feeds"):
         await write_all(await opened(tmp_path / "out.csv"), [{"n": "1"}])
     assert caplog.messages == [f"feed {tmp_path / 'out.csv'}: 1 items written as csv"]
+
+
+async def test_feeds_whose_crawl_is_cancelled_as_it_begins_are_closed(tmp_path: Path) -> None:
+    feeds = await opened(tmp_path / "out.jsonl")
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async with feeds:
+            await trio.sleep_forever()
+    await write_all(await opened(tmp_path / "out.jsonl"), [{"n": "1"}])  # refused, were it open
