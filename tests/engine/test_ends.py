@@ -84,6 +84,28 @@ async def test_a_shutdown_waits_no_longer_than_its_limit(autojump_clock: MockClo
     assert run.elapsed == pytest.approx(13, abs=0.1)
 
 
+class Unhurried:
+    """A pipeline that takes ten seconds."""
+
+    async def process_item(self, item: object, spider: trawl.Spider) -> object:
+        await trio.sleep(10)
+        return item
+
+
+async def test_a_delay_that_ends_after_a_shutdown_does_not_cut_off_what_is_in_the_pipelines(
+    autojump_clock: MockClock,
+) -> None:
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(5)
+        crawl.shutdown()
+
+    delayed = {**FREE, "DOWNLOAD_DELAY": 15.0, "RANDOMIZE_DOWNLOAD_DELAY": False, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+    run = await crawled(Slow, {**delayed, "ITEM_PIPELINES": {Unhurried: 1}}, watcher=stop)
+    assert run.reason == "shutdown"
+    assert [item["url"] for item in run.items or ()] == ["http://a.example/1"]
+    assert run.elapsed == pytest.approx(20, abs=0.1)
+
+
 async def test_a_second_stop_cancels_at_once(autojump_clock: MockClock) -> None:
     async def stop(crawl: Crawl) -> None:
         await trio.sleep(11)

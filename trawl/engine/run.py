@@ -136,10 +136,10 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
                 parts.reading.stop()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
             parts.direct.give_up()
-            with trio.CancelScope() as alarm:
-                while state.turns or state.is_reading:
+            while state.turns or state.is_reading:
+                with trio.CancelScope() as alarm:  # one for each wait: who gives a place back may still set it off
                     await state.pulse.wait(math.inf, alarm)
-                    parts.direct.give_up()  # one that was on the wire may have been redirected meanwhile
+                parts.direct.give_up()  # one that was on the wire may have been redirected meanwhile
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             parts.shields.cancel()
