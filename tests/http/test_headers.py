@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,20 @@ def test_what_is_not_there_is_none_or_the_default() -> None:
         headers["X"]
     with pytest.raises(KeyError):
         del headers["X"]
+
+
+def test_a_name_may_be_given_as_bytes() -> None:
+    fields: dict[Any, Any] = {b"X-One": "1", "X-Two": ["2", "3"]}
+    headers: Any = Headers(fields)
+    assert (headers[b"x-one"], headers.get(b"X-One"), headers.getlist(b"x-two")) == ("1", "1", ["2", "3"])
+    assert b"x-one" in headers
+    assert b"\xff" not in headers
+    assert (headers.get(b"none", "y"), headers.getlist(b"none")) == ("y", [])
+    assert headers.setdefault(b"X-One", "other") == "1"
+    with pytest.raises(KeyError):
+        headers[b"none"]
+    del headers[b"X-One"]
+    assert list(headers) == ["X-Two"]
 
 
 def test_a_field_that_came_twice_is_joined_and_listed() -> None:

@@ -81,3 +81,10 @@ def test_a_copy_is_an_item_of_its_own() -> None:
 def test_an_item_is_shown_and_written_as_its_fields() -> None:
     assert repr(Quote(text="a")) == "Quote({'text': 'a'})"
     assert json.dumps(Quote(text="a")) == '{"text": "a"}'
+
+
+def test_an_item_is_copied_with_or_without_its_values() -> None:
+    quote = Quote(text=["a"])
+    deep, plain = quote.deepcopy(), quote.copy()
+    quote["text"].append("b")
+    assert (type(deep), deep, plain) == (Quote, {"text": ["a"]}, {"text": ["a", "b"]})

@@ -40,7 +40,8 @@ class Headers(MutableMapping[str, str]):
     one by one, which ``Set-Cookie`` needs. Names are kept as they were written first. A field set to None is not there,
     and :meth:`setdefault` leaves it so: a request can refuse a default header.
 
-    Text is Latin-1, the bytes of the wire one to one; a value with other characters is sent as UTF-8.
+    Text is Latin-1, the bytes of the wire one to one; a value with other characters is sent as UTF-8. A name may be
+    given as bytes; values are always text.
 
     Raises:
         ValueError: on making or setting, when a name is no token or a value holds a control character (RFC 9110, 5.5).
@@ -90,6 +91,8 @@ class Headers(MutableMapping[str, str]):
     def __getitem__(self, name: str) -> str:
         field = self._fields.get(name.lower())
         if field is None or len(field) == 1:
+            if (text := _text_of(name)) is not name:
+                return self[text]
             raise KeyError(name)
         return field[1] if len(field) == 2 else ", ".join(field[1:])
 
@@ -103,13 +106,15 @@ class Headers(MutableMapping[str, str]):
         """Return the value of ``name``, or ``default``."""
         field = self._fields.get(name.lower())
         if field is None or len(field) == 1:
-            return default
+            return default if (text := _text_of(name)) is name else self.get(text, default)
         return field[1] if len(field) == 2 else ", ".join(field[1:])
 
     def getlist(self, name: str) -> list[str]:
         """Return every value of ``name``, in order; empty if there is none."""
         field = self._fields.get(name.lower())
-        return [] if field is None else field[1:]
+        if field is None:
+            return [] if (text := _text_of(name)) is name else self.getlist(text)
+        return field[1:]
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set ``name`` to one value, to several (a list or tuple), or to None: never sent."""
@@ -121,7 +126,7 @@ class Headers(MutableMapping[str, str]):
 
     def setdefault(self, name: str, default: Any = None) -> Any:
         """Set ``name`` unless it is set, or set to None; return its value then (None if it has none)."""
-        if name.lower() not in self._fields:
+        if _text_of(name).lower() not in self._fields:
             self[name] = default
         return self.get(name)
 
@@ -157,10 +162,11 @@ class Headers(MutableMapping[str, str]):
         return not names.isdisjoint(self._fields)
 
     def __delitem__(self, name: str) -> None:
-        del self._fields[name.lower()]
+        del self._fields[_text_of(name).lower()]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and len(self._fields.get(name.lower(), ())) > 1
+        written = _text_of(name)
+        return isinstance(written, str) and len(self._fields.get(written.lower(), ())) > 1
 
     def __iter__(self) -> Iterator[str]:
         return iter([field[0] for field in self._fields.values() if len(field) > 1])
@@ -201,7 +207,7 @@ class Headers(MutableMapping[str, str]):
         return {key: field[1:] for key, field in self._fields.items() if len(field) > 1}
 
     def _put(self, name: str | bytes, value: Any, *, is_added: bool) -> None:
-        written = name if isinstance(name, str) else name.decode("latin-1")
+        written: str = _text_of(name)
         if not _TOKEN.fullmatch(written):
             raise ValueError(f"{written!r} is not a header name")
         values = value if isinstance(value, list | tuple) else (value,)
@@ -218,6 +224,10 @@ class SharedHeaders(Headers):
     """Fields that many requests have in common, held once: a request that is asked for its headers takes a copy."""
 
     __slots__ = ()
+
+
+def _text_of(name: Any) -> Any:
+    return name.decode("latin-1") if isinstance(name, bytes) else name
 
 
 def _to_text(name: str, value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, ClassVar, NoReturn, Self
 
 __all__ = ["Field", "Item"]
@@ -67,6 +68,10 @@ class Item(dict[str, Any]):
     def copy(self) -> Self:
         """Return an item with the same fields; values are not copied."""
         return type(self)(self)
+
+    def deepcopy(self) -> Self:
+        """Return an item with the same fields, and copies of their values."""
+        return deepcopy(self)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in type(self).fields:

@@ -278,3 +278,32 @@ def test_the_command_checks_all_files_with_spiders_of_a_folder(
     Path("empty").mkdir()
     assert main(["check", "empty"]) == 1
     assert "empty" in capsys.readouterr().out
+
+
+TEXTS = "header values are text, not bytes: leave decode() out"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("x = response.headers['A'].decode()", TEXTS),
+        ("x = response.headers.get('A', '').decode('utf-8')", TEXTS),
+        ("x = response.request.headers.getlist('A')[0].decode()", TEXTS),
+        ("x = response.body.decode() + response.headers['A']", None),
+        ("x = response.body_as_unicode()", "there is no body_as_unicode(): use response.text"),
+        ("x = trawl.Selector(response=response)", "Selector takes no response: use response.selector"),
+        ("x = trawl.Selector(text='x')", None),
+        ("yield trawl.Request('http://a', flags=['x'])", "Request has no flags: leave it out"),
+        ("yield trawl.FormRequest('http://a', encoding='utf-8')", "FormRequest has no encoding: leave it out"),
+        (
+            "yield trawl.Request('http://a', self.parse, 'POST')",
+            "Request takes a URL and a callback by their place: give what follows by its name",
+        ),
+        ("x = urllib.request.Request('http://a', b'x', {})", None),
+    ],
+)
+def test_scrapys_ways_that_fail_when_a_page_comes_are_told_before(
+    tmp_path: Path, line: str, expected: str | None
+) -> None:
+    body = f"class A(trawl.Spider):\n    name = 'a'\n    def parse(self, response):\n        {line}\n"
+    assert checked(tmp_path, body) == ([] if expected is None else [f"4: {expected}"])

@@ -6,6 +6,7 @@ from trawl.cli.checks.annotations import check_annotations
 from trawl.cli.checks.attributes import check_attributes
 from trawl.cli.checks.callbacks import callbacks_of, check_callbacks
 from trawl.cli.checks.finding import Finding
+from trawl.cli.checks.habits import check_habits
 from trawl.cli.checks.imports import check_imports
 from trawl.cli.checks.source import SpiderSource
 from trawl.spiders import Spider
@@ -18,6 +19,7 @@ def check_spider(spider: type[Spider]) -> list[Finding]:
     source = SpiderSource(spider)
     found = [
         *check_imports(source),
+        *check_habits(source),
         *check_attributes(spider, source),
         *check_callbacks(spider, source),
         *check_annotations(spider, source, callbacks_of(spider, source)),
