@@ -7,6 +7,7 @@ same link at once must not both push it. A claim whose request is not pushed aft
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import trio
@@ -24,6 +25,9 @@ __all__ = ["Intake", "Prepare", "not_before", "page_entry"]
 
 logger: logging.Logger = logging.getLogger("trawl.intake")
 
+
+FOUND_TO = 0.001
+"""Seconds: requests that are found within so many share one instant, and its memory."""
 
 Prepare = Callable[[Request, Response | None], None]
 """What is done to a request when it is let in, given the page that it was found on, if there is one."""
@@ -60,6 +64,7 @@ class Intake:
         self._origin_of = origin_of
         self._is_durable = is_durable
         self._abandoned: list[Record] = []
+        self._found_at = -math.inf
         self._prepare = prepare
         self.never_waits: bool = isinstance(frontier, MemoryFrontier) and throttle.charging.never_waits
 
@@ -232,6 +237,10 @@ class Intake:
         else:
             share = next(amount for amount in amounts if amount is not None)  # the larger goes first (F07)
             record = Record(request, scopes, origin, mark, until, share, amounts)
+        now = trio.current_time()
+        if now - self._found_at > FOUND_TO:
+            self._found_at = now
+        record.found_at = self._found_at
         if not self._is_durable or self.can_be_stored(record):
             return record
         self._stats.inc("unstorable_requests")

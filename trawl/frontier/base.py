@@ -56,6 +56,9 @@ SortKey: TypeAlias = "tuple[int, float, int]"
 """What orders a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
 
 
+_PLAIN: tuple[float, float, Amounts] = (0.0, 0.0, ())
+
+
 class Record:
     """A pending request with what was decided when it was admitted.
 
@@ -69,23 +72,12 @@ class Record:
         amounts: The amounts it names of scopes with a quota; empty where it names none. Requests of different amounts
             are in different lanes, so that one that fits passes one that does not (F11).
         order: Given by the frontier when it is pushed or replaced: later is larger.
-        found_at: The instant on the run clock, in seconds, at which it was first stored, with a job at the earliest the
-            beginning of this run. The frontier sets it; None before.
+        found_at: The instant on the run clock, in seconds, at which it was taken in, with a job at the earliest the
+            beginning of this run; None: it takes the place of another.
         stored: The frontier's own: the record as it writes it.
     """
 
-    __slots__ = (
-        "amounts",
-        "fingerprint",
-        "found_at",
-        "not_before",
-        "order",
-        "origin",
-        "request",
-        "scopes",
-        "share",
-        "stored",
-    )
+    __slots__ = ("_special", "fingerprint", "found_at", "order", "origin", "request", "scopes", "stored")
 
     def __init__(
         self,
@@ -101,12 +93,38 @@ class Record:
         self.scopes: Scopes = scopes
         self.origin: str = origin
         self.fingerprint: bytes | None = fingerprint
-        self.not_before: float = not_before
-        self.share: float = share
-        self.amounts: Amounts = amounts
         self.order: int = 0
         self.found_at: float | None = None
         self.stored: object = None
+        # What few records have, in one place that the others share: each slot is memory of every pending request.
+        self._special = (not_before, share, amounts) if not_before or share or amounts else _PLAIN
+
+    @property
+    def not_before(self) -> float:
+        """See above."""
+        return self._special[0]
+
+    @not_before.setter
+    def not_before(self, not_before: float) -> None:
+        self._special = (not_before, *self._special[1:])
+
+    @property
+    def share(self) -> float:
+        """See above."""
+        return self._special[1]
+
+    @share.setter
+    def share(self, share: float) -> None:
+        self._special = (self._special[0], share, self._special[2])
+
+    @property
+    def amounts(self) -> Amounts:
+        """See above."""
+        return self._special[2]
+
+    @amounts.setter
+    def amounts(self, amounts: Amounts) -> None:
+        self._special = (*self._special[:2], amounts)
 
     def lane_key(self) -> LaneKey:
         """The lane it belongs to; amounts that no quota counts stay out."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import count
 
-import trio
-
 from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey
 from trawl.frontier.line import Line
 from trawl.http import Request
@@ -62,10 +60,8 @@ class MemoryFrontier:
 
     async def push_many(self, records: Sequence[Record]) -> None:
         """Store ``records`` in this order."""
-        now = trio.current_time() if records else 0.0
         for record in records:
             record.order = self._sign * self._next_order()
-            record.found_at = now
             self._store(record)
 
     async def lease_many(self, lane: LaneKey, most: int) -> list[Record]:
