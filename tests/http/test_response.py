@@ -119,3 +119,11 @@ def test_replace_changes_only_what_it_is_told() -> None:
     other.flags.append("x")
     assert (response.headers["A"], response.flags) == ("1", ["cached"])
     assert told(response.copy()) == told(response)
+
+
+@pytest.mark.parametrize("kind", [{}, {"Content-Type": "text/html"}, {"Content-Type": "text/plain; charset=utf-8"}])
+def test_json_is_queried_whatever_it_is_said_to_be(kind: dict[str, str]) -> None:
+    response = Response("http://a.example/", headers=kind, body=b' {"a": {"b": [1, "x"]}}')
+    assert response.jmespath("a.b[1]").get() == "x"
+    assert response.jmespath("a.c").get() is None
+    assert Response("http://a.example/", headers=kind, body=b"<p>a</p>").jmespath("a").get() is None

@@ -172,8 +172,11 @@ class Response:
         return self.selector.xpath(query, **variables)
 
     def jmespath(self, query: str, **options: Any) -> SelectorList[Selector]:
-        """Return what a JMESPath query finds in a page of JSON."""
-        return self.selector.jmespath(query, **options)
+        """Return what a JMESPath query finds in a page of JSON, whatever its ``Content-Type`` says it is."""
+        selector = self.selector
+        if selector.type != "json" and self.body.lstrip()[:1] in (b"{", b"["):
+            selector = select(self.text, "json")
+        return selector.jmespath(query, **options)
 
     def json(self) -> Any:
         """Return the body read as JSON.
