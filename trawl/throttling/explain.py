@@ -103,7 +103,7 @@ class ScopeReport:
     delay: float = 0.0
     concurrency: float = math.inf
     limited: Mapping[str, float] = attrs.field(factory=dict)
-    times: Times = Times()
+    times: Times = attrs.field(factory=Times)
     triggers: int = 0
     steps: int = 0
     hints: int = 0
