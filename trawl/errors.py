@@ -149,7 +149,15 @@ class PartLoadError(TrawlError):
 
 
 class WrittenForScrapy(SpiderLoadError, UsageError):
-    """The spider's imports are Scrapy's; the sentence says what to write in place of each."""
+    """The spider's imports are Scrapy's; the sentence says what to write in place of each.
+
+    Attributes:
+        places: The same in parts: the file, the line and what to write there.
+    """
+
+    def __init__(self, sentence: str, places: tuple[tuple[str, int, str], ...] = ()) -> None:
+        super().__init__(sentence)
+        self.places: tuple[tuple[str, int, str], ...] = places
 
 
 class DownloadError(TrawlError):

@@ -59,7 +59,7 @@ def of_the_user(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         if said := hint(error):
-            raise WrittenForScrapy(f"{what}: {said}") from error
+            raise WrittenForScrapy(f"{what}: {said}", said.places) from error
         if where := place_of(error):
             raise PartLoadError(f"{what}: {where}: {told(error)}") from error
         raise

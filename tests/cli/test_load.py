@@ -218,11 +218,19 @@ def test_a_misspelled_name_of_trawls_is_no_matter_of_scrapys(tmp_path: Path) -> 
     assert told.startswith("mytypo.py, line 1: ImportError: cannot import name 'Sipder'")
 
 
-@pytest.mark.parametrize("words", [["crawl", "myscrapys.py"], ["check", "myscrapys.py"]])
 def test_the_command_says_so_in_one_line_with_the_status_of_wrong_usage(
-    tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "myscrapys.py", SCRAPYS)
-    assert main(words) == 2
-    captured = capfd.readouterr()
-    assert (captured.out + captured.err).removeprefix("trawl: ") == f"{MOVED}\n"
+    assert main(["crawl", "myscrapys.py"]) == 2
+    assert capfd.readouterr() == ("", f"trawl: {MOVED}\n")
+
+
+def test_the_check_says_so_a_line_each(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "myscrapys.py", SCRAPYS)
+    assert main(["check", "myscrapys.py"]) == 2
+    assert capfd.readouterr().out.splitlines() == [
+        'myscrapys.py:1: change "import scrapy" to "import trawl as scrapy"',
+        'myscrapys.py:2: change "from scrapy.linkextractors import LinkExtractor" to'
+        ' "from trawl.linkextractors import LinkExtractor"',
+    ]

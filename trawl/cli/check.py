@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from trawl.cli.checks import check_spider
+from trawl.cli.checks.finding import Finding
 from trawl.cli.exits import FAILED, OK, USAGE
 from trawl.cli.listing import spiders_in
 from trawl.cli.load import load_spiders
@@ -33,8 +34,11 @@ def check_command(targets: Sequence[str]) -> int:
         try:
             found = load_spiders(target)
         except SpiderLoadError as error:
-            status = USAGE if isinstance(error, WrittenForScrapy) else status
-            wrong.append(str(error))
+            if isinstance(error, WrittenForScrapy):
+                status = USAGE
+                wrong += [str(Finding(*place)) for place in error.places]
+            if not getattr(error, "places", ()):
+                wrong.append(str(error))
             continue
         spiders += len(found)
         for spider in found:

@@ -150,7 +150,7 @@ def _told(name: str) -> Iterator[None]:
         raise SpiderLoadError(f"{file}, line {error.lineno}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         if said := hint(error):
-            raise WrittenForScrapy(said) from error
+            raise WrittenForScrapy(str(said), said.places) from error
         lines = own_frames(error)
         # The innermost line of the spider's own file says more than where beside it, or in a library, it ended.
         last = next((line for line in reversed(lines) if Path(line.filename).name == Path(name).name), None)
@@ -198,8 +198,10 @@ def _refuse_scrapys(module: ModuleType, *values: object) -> None:
     """Raise if one of ``values`` is a spider of Scrapy's that this module defines."""
     for value in values:
         if isinstance(value, type) and value.__module__ == module.__name__ and _is_scrapys(value):
-            said = hint_of_file(module.__file__ or "") or f"derive it from trawl.Spider ({GUIDE})"
-            raise WrittenForScrapy(f"{value.__name__} is a spider of Scrapy's, not of trawl's: {said}")
+            said = hint_of_file(module.__file__ or "")
+            told = said or f"derive it from trawl.Spider ({GUIDE})"
+            places = said.places if said else ()
+            raise WrittenForScrapy(f"{value.__name__} is a spider of Scrapy's, not of trawl's: {told}", places)
 
 
 def _is_scrapys(kind: type) -> bool:

@@ -1,8 +1,8 @@
 """What takes the place of Scrapy's modules and names, for who moves a project over: told where their import fails."""
 
-from trawl.moving.hints import hint, hint_of_file
+from trawl.moving.hints import Hint, hint, hint_of_file
 from trawl.moving.imports import Change, changes
 from trawl.moving.places import MOVED, place
 from trawl.moving.table import ELSEWHERE, GUIDE, why_absent
 
-__all__ = ["ELSEWHERE", "GUIDE", "MOVED", "Change", "changes", "hint", "hint_of_file", "place", "why_absent"]
+__all__ = ["ELSEWHERE", "GUIDE", "MOVED", "Change", "Hint", "changes", "hint", "hint_of_file", "place", "why_absent"]
