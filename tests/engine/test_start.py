@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from trawl.engine.places import Places
 from trawl.http import Request, Response
 from trawl.testing import SimulatedWeb
 
@@ -102,6 +105,62 @@ async def test_a_deadline_around_a_yield_in_start_does_not_reach_the_engine(auto
     run = await web.crawl(Impatient, settings={**FREE, "CONCURRENT_REQUESTS": 1})
     assert run.reason == "finished"
     assert len(run.items) == 5
+
+
+async def test_a_deadline_around_a_yield_in_start_does_not_reach_the_look_up_in_a_cache(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    class Impatient(trawl.Spider):
+        name = "impatient"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            with trio.move_on_after(0.0):
+                for i in range(5):
+                    yield Request(f"http://a.example/{i}")
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    run = await web.crawl(Impatient, settings={**FREE, "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)})
+    assert run.reason == "finished"
+    assert len(run.items) == 5
+
+
+async def test_context_variables_that_start_sets_are_its_own(autojump_clock: MockClock) -> None:
+    step: ContextVar[int | None] = ContextVar("step", default=None)
+
+    class Sets(trawl.Spider):
+        name = "sets"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            for i in range(5):
+                step.set(i)
+                yield Request(f"http://a.example/{i}")
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"step": step.get()}
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    run = await web.crawl(Sets, settings=FREE)
+    assert [item["step"] for item in run.items] == [None] * 5
+
+
+async def test_a_place_too_many_for_what_start_gives_ends_the_crawl_and_is_not_its_failure(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Places, entry: object) -> None:
+        raise trio.WouldBlock
+
+    class Single(trawl.Spider):
+        name = "single"
+        start_urls = ("http://a.example/",)
+
+    monkeypatch.setattr(Places, "take", full)
+    with pytest.raises(trio.WouldBlock):
+        await SimulatedWeb().crawl(Single, settings=FREE)
 
 
 async def test_scrapys_older_start_requests_is_read_too(autojump_clock: MockClock) -> None:

@@ -4,10 +4,17 @@ Place first, then decide, then start, with no await between: the core grants onl
 among all, at the instant ``now``, and the request's task is started in the same step. Between decisions the dispatcher
 sleeps under a cancel scope whose deadline is the next instant at which the core could answer otherwise; a change wakes
 it.
+
+The task that reads ``start()`` decides too, after each request that may go, so that neither waits for a turn of the
+other. It does so only where no step of that waits: a cancel scope that the spider has open across its ``yield`` would
+cancel it half-way. What it starts sees the context variables of the dispatcher, not those that ``start()`` has set, and
+a defect met there ends the crawl as it would here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import copy_context
 from functools import partial
 
 import trio
@@ -26,6 +33,9 @@ __all__ = ["Dispatcher"]
 
 MOST_REFUSED = 100
 """Refused requests whose tasks are started before they are let run: an origin may forbid all of a million links."""
+
+Start = Callable[..., None]
+"""Starts a task, as ``nursery.start_soon`` does."""
 
 
 class Dispatcher:
@@ -57,11 +67,13 @@ class Dispatcher:
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
         state = self._state
-        self._reading.grant = partial(self._grant, nursery)
+        if self._hits is None:  # looking up waits
+            start_soon: Start = nursery.start_soon
+            self._reading.grant = partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
         while state.goes_on():
             with trio.CancelScope() as alarm:
                 while state.goes_on() and not alarm.cancel_called:
-                    await self._grant(nursery)
+                    await self._grant(nursery, nursery.start_soon)
                     if state.goes_on():
                         await self._wait(alarm)
 
@@ -74,7 +86,14 @@ class Dispatcher:
             self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
         await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)), alarm)
 
-    async def _grant(self, nursery: trio.Nursery) -> None:
+    async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:
+        """Grant in the task that reads ``start()``; what fails is not the spider's failure."""
+        try:
+            await self._grant(nursery, start_soon)
+        except Exception as defect:
+            start_soon(_raise, defect)
+
+    async def _grant(self, nursery: trio.Nursery, start_soon: Start) -> None:
         state, chooser, heads = self._state, self._chooser, self._heads
         refused = 0
         self._throttle.tick(trio.current_time())
@@ -84,14 +103,14 @@ class Dispatcher:
             if self._hits is not None:
                 self._hits.start(nursery, self._flow.run)
             for origin, pause in self._gates.unasked():
-                nursery.start_soon(self._gates.ask, origin, pause)
+                start_soon(self._gates.ask, origin, pause)
             now = trio.current_time()
             entry = chooser.grant(now, pages=state.may_page)
             if entry is None:
                 return
             state.turns += 1
             if isinstance(entry, Refused):
-                nursery.start_soon(self._flow.refuse, entry.entry, entry.reason, self._gates.failure_of(entry.entry))
+                start_soon(self._flow.refuse, entry.entry, entry.reason, self._gates.failure_of(entry.entry))
                 self._gone(entry.entry)
                 refused += 1
                 if refused % MOST_REFUSED == 0:  # no place limits them
@@ -101,10 +120,13 @@ class Dispatcher:
             if entry.waiter is not None:
                 entry.waiter.turn = turn
             self._places.take(entry)
-            nursery.start_soon(self._flow.run, turn)
+            start_soon(self._flow.run, turn)
             self._gone(entry)
 
     def _gone(self, entry: Entry) -> None:
         if entry.lease is not None:
             self._heads.granted(entry.lease.lane_key())
 
+
+async def _raise(defect: Exception) -> None:  # noqa: ASYNC910 - it ends the crawl
+    raise defect

@@ -55,7 +55,7 @@ class Reading:
 
     Attributes:
         has_failed: ``start()`` raised.
-        grant: Starts what may go; the dispatcher's, where nothing in it waits.
+        grant: Starts what may go; None where that may have to wait, and is left to the dispatcher.
     """
 
     def __init__(
@@ -132,8 +132,9 @@ class Reading:
                     self._permits -= 1
                     if not self._permits:
                         self._may_read = trio.Event()
-                    if self._intake.never_waits:  # nothing is awaited: a scope of the user's can't cancel it
-                        if await self._intake.push([output], depth=0, is_start=True) and self.grant is not None:
+                    if self._intake.never_waits and self.grant is not None:
+                        # Nothing in here waits: a scope of the user's can't cancel it.
+                        if await self._intake.push([output], depth=0, is_start=True):
                             await self.grant()  # what may go is sent before more is read
                         continue
                 await self._take(output, outputs)
