@@ -70,10 +70,10 @@ CRAWL = ("crawl", "three.py:Three", "-q", "-o", "out.jsonl", "--job", "job", "-s
 def test_a_job_goes_on_from_the_command_line_and_is_told_of(
     command: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command(*CRAWL, "-s", "CLOSESPIDER_PAGECOUNT=1") == 0
+    assert command(*CRAWL, "-s", "CLOSESPIDER_TIMEOUT=0.5") == 0
     assert command("job", "job") == 0
     told = capsys.readouterr().out
-    assert "state    stopped: closespider_pagecount\n" in told
+    assert "state    stopped: closespider_timeout\n" in told
     assert "spider   three (Three)\n" in told
     assert "1 run, " in told
     assert "a.example" in told

@@ -226,7 +226,8 @@ class SqliteFrontier:
         for record, blob in zip(records, blobs, strict=True):
             assert isinstance(blob, bytes)
             record.order = sign * self._next_order()
-            record.found_at = now
+            if record.found_at is None:
+                record.found_at = now
             lane = record.lane_key()
             shelf = self.shelves.by_lane.get(lane)
             number = _number_of(lane) if shelf is None else shelf.number
