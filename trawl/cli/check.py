@@ -10,8 +10,9 @@ import typer
 
 from trawl.cli.checks import check_spider
 from trawl.cli.checks.finding import Finding
+from trawl.cli.checks.imports import imports_of
 from trawl.cli.exits import FAILED, OK, USAGE
-from trawl.cli.listing import spiders_in
+from trawl.cli.listing import files_in, spiders_in
 from trawl.cli.load import load_spiders
 from trawl.errors import SettingsError, SpiderLoadError, WrittenForScrapy
 from trawl.observe import printable
@@ -24,12 +25,15 @@ __all__ = ["check_command"]
 def check_command(targets: Sequence[str]) -> int:
     """Check the spiders that ``targets`` name; the exit status.
 
-    What is wrong is printed a line each, as ``FILE:LINE: what``; what can't be loaded too. A spider that imports Scrapy
-    is wrong usage, as it is for ``trawl crawl``.
+    What is wrong is printed a line each, as ``FILE:LINE: what``; what can't be loaded too. A spider, or in a folder any
+    file, that imports Scrapy is wrong usage, as it is for ``trawl crawl``.
     """
     spiders = 0
     wrong: list[str] = []
     status = FAILED
+    for place in filter(Path.is_dir, map(Path, targets)):
+        wrong += (str(finding) for path in files_in(place) for finding in imports_of(str(path)))
+        status = USAGE if wrong else status
     for target in chain.from_iterable(map(_files, targets)):
         try:
             found = load_spiders(target)

@@ -13,7 +13,7 @@ import typer
 from trawl.cli.exits import FAILED, OK
 from trawl.observe import printable
 
-__all__ = ["Found", "list_command", "spiders_in"]
+__all__ = ["Found", "files_in", "list_command", "spiders_in"]
 
 _MOST_BYTES = 1_000_000
 _SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
@@ -50,7 +50,7 @@ def spiders_in(place: Path) -> Iterator[Found]:
     A spider is a class that derives from something whose name ends in ``Spider``, and has a ``name`` that is written
     out, there or in a class of the same file that it derives from.
     """
-    for path in [place] if place.is_file() else _files_in(place):
+    for path in [place] if place.is_file() else files_in(place):
         try:
             if path.stat().st_size > _MOST_BYTES or "Spider" not in (text := path.read_text(encoding="utf-8")):
                 continue
@@ -62,7 +62,8 @@ def spiders_in(place: Path) -> Iterator[Found]:
                 yield Found(name, f"{path}:{node.name}")
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
+def files_in(folder: Path) -> Iterator[Path]:
+    """The Python files in a folder and those below it, but for what is built, installed or hidden."""
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(
             name

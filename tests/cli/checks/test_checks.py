@@ -307,3 +307,17 @@ def test_scrapys_ways_that_fail_when_a_page_comes_are_told_before(
 ) -> None:
     body = f"class A(trawl.Spider):\n    name = 'a'\n    def parse(self, response):\n        {line}\n"
     assert checked(tmp_path, body) == ([] if expected is None else [f"4: {expected}"])
+
+
+def test_in_a_folder_every_file_is_looked_at_for_imports_of_scrapys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("depot").mkdir()
+    Path("depot/my_depot.py").write_text("import trawl\nclass A(trawl.Spider):\n    name = 'depot'\n", "utf-8")
+    Path("depot/pipelines.py").write_text("\nfrom scrapy.exceptions import DropItem\n", "utf-8")
+    Path("depot/broken.py").write_text("class:\n", "utf-8")
+    assert main(["check", "depot"]) == 2
+    line = "from {}.exceptions import DropItem"
+    told = f'depot/pipelines.py:2: change "{line.format("scrapy")}" to "{line.format("trawl")}"'
+    assert capsys.readouterr().out == f"{told}\n"

@@ -9,14 +9,18 @@ from trawl.cli.checks.finding import Finding
 from trawl.cli.checks.source import SpiderSource
 from trawl.moving import changes
 
-__all__ = ["check_imports"]
+__all__ = ["check_imports", "imports_of"]
 
 
 def check_imports(source: SpiderSource) -> Iterator[Finding]:
     """Say what each import of Scrapy's in a spider's own file is to be changed to."""
-    path, _ = source.home()
+    yield from imports_of(source.home()[0])
+
+
+def imports_of(path: str) -> Iterator[Finding]:
+    """Say what each import of Scrapy's in a file is to be changed to; nothing of one that can't be read."""
     try:
-        text = Path(path).read_text("utf-8")
-    except (OSError, ValueError):  # a class that no file has
+        found = changes(Path(path).read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError):  # a class that no file has
         return
-    yield from (Finding(path, change.line, str(change)) for change in changes(text))
+    yield from (Finding(path, change.line, str(change)) for change in found)
