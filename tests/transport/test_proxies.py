@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.net.badserver import Authority, Connection, clock, is_fine, serving
-from tests.net.proxies import proxying
+from tests.net.proxies import LoopbackProxy, proxying
 from trawl.addresses import AddressGuard
 from trawl.errors import (
     AddressRefused,
@@ -358,4 +358,33 @@ async def test_of_many_proxies_those_used_longest_ago_are_let_go(
         await one.all_gone()
         assert other.open == 1
         await wire.aclose()
+        await other.all_gone()
+
+
+async def test_of_many_proxies_that_are_all_in_use_none_is_let_go(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trawl.transport.httpx_ import pools
+
+    monkeypatch.setattr(pools, "MOST_PROXIES", 1)
+    everyone_asks, has_both, outcomes = trio.Event(), trio.Event(), []
+
+    async def together(connection: Connection) -> None:
+        (has_both if everyone_asks.is_set() else everyone_asks).set()
+        await has_both.wait()
+        await echoes(connection)
+
+    async with serving(together) as server, proxying() as one, proxying() as other:
+        wire = transport()
+
+        async def through(proxy: LoopbackProxy) -> None:
+            outcomes.append(await ask(wire, server.url, proxy.url()))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(through, one)
+            await everyone_asks.wait()
+            nursery.start_soon(through, other)
+        assert [outcome.error for outcome in outcomes] == [None, None]
+        await wire.aclose()
+        await one.all_gone()
         await other.all_gone()

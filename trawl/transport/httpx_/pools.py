@@ -78,13 +78,13 @@ class Pools:
             is_secure: Whether there is TLS anywhere on the way: a crawl without makes no context for it.
         """
         key = route, is_secure
-        pool = self._pools.get(key)
+        if key not in self._pools and len(self._pools) >= MOST_PROXIES:
+            await self._let_go()
+        pool = self._pools.get(key)  # another task may have made it meanwhile
         if pool is None:
             pool = self._pools[key] = self._made(route, proxy, is_secure=is_secure)
-            if len(self._pools) > MOST_PROXIES:
-                await self._let_go()
         self._pools.move_to_end(key)
-        return pool
+        return pool  # no await from here to its first connection: without one it would count as unused
 
     async def aclose(self) -> None:
         """Close every connection. Does not wait for the peers."""
