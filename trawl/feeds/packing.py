@@ -12,6 +12,7 @@ import gzip
 import io
 import tempfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, BinaryIO, Protocol, Self, cast
 
@@ -120,10 +121,10 @@ class Packing(Protocol):
         ...
 
 
-class _Pieces:
+class _Pieces(ABC):
     """What both ways have in common."""
 
-    name = ""
+    name: str
 
     def pack(self, content: bytes) -> bytes:
         return self._packed(content) if content else b""
@@ -150,14 +151,17 @@ class _Pieces:
         content.truncate(max(ends))
         return Unpacked(content, ends)
 
+    @abstractmethod
     def _packed(self, content: bytes) -> bytes:
-        raise NotImplementedError
+        """``content``, of which there is some, as one piece."""
 
+    @abstractmethod
     def _piece(self) -> Piece:
-        raise NotImplementedError
+        """What unpacks one piece."""
 
+    @abstractmethod
     def _errors(self) -> tuple[type[Exception], ...]:
-        raise NotImplementedError
+        """What it raises for what is no piece."""
 
 
 class _Gzip(_Pieces):

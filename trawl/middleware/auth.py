@@ -94,17 +94,23 @@ def _by_length(pair: tuple[str, str]) -> int:
 
 def _place(written: object, path: str) -> str:
     """An origin or a domain in normal form."""
-    text = written.strip() if isinstance(written, str) else ""
+    place = _origin_or_domain(written.strip()) if isinstance(written, str) else None
+    if place is None:
+        raise SettingsError(f"{path} must be an origin such as 'https://a.example' or a domain, not {written!r}", path)
+    return place
+
+
+def _origin_or_domain(text: str) -> str | None:
+    """``text`` in normal form; None if it is neither."""
     try:
-        if "://" in text:
-            url = normalize_url(text)
-            if scheme_of(url) in {"http", "https"} and url.partition("://")[2].rstrip("/") == url.split("/")[2]:
-                return origin_of(url)
-        elif text and not set("/:@ ") & set(text):
-            return host_of(normalize_url(f"http://{text.lstrip('.')}/"))
+        if "://" not in text:
+            is_domain = text and not set("/:@ ") & set(text)
+            return host_of(normalize_url(f"http://{text.lstrip('.')}/")) if is_domain else None
+        url = normalize_url(text)
     except ValueError:
-        pass
-    raise SettingsError(f"{path} must be an origin such as 'https://a.example' or a domain, not {written!r}", path)
+        return None
+    is_origin = scheme_of(url) in {"http", "https"} and url.partition("://")[2].rstrip("/") == url.split("/")[2]
+    return origin_of(url) if is_origin else None
 
 
 def _field(config: AuthConfig, key: str) -> str:

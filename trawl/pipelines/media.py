@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -91,7 +92,7 @@ class MediaInfo:
     spider: Any
 
 
-class MediaPipeline:
+class MediaPipeline(ABC):
     """Fetches what an item names, and keeps it; override :meth:`get_media_requests`, :meth:`file_path` and others.
 
     All methods may be plain or async but :meth:`file_path`, which is plain.
@@ -134,11 +135,11 @@ class MediaPipeline:
             raise TypeError(f"{self.urls_field} is a list of URLs, not {urls!r}")
         return [Request(url) for url in urls]
 
+    @abstractmethod
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
-        """Where a file is kept, below the store: by default named by its content, so that the same is kept once."""
-        raise NotImplementedError
+        """Where a file is kept, below the store; best named by its content, so that the same is kept once."""
 
     async def keep(self, request: Request, response: Response, item: Any) -> str:
         """Write what came to the shelf; its path. A checkpoint.
