@@ -87,12 +87,15 @@ class CrawlerProcess:
                 for number, (spider, arguments) in enumerate(wanted):
                     nursery.start_soon(partial(one, number, spider, arguments))
 
+        failure: BaseException | None = None
         try:
             trio.run(main)
         except BaseExceptionGroup as group:
             if len(group.exceptions) > 1:
                 raise
-            raise group.exceptions[0] from None
+            failure = group.exceptions[0]
+        if failure is not None:
+            raise failure
         self.results = [found[number] for number in range(len(wanted))]
 
     def _log(self) -> None:

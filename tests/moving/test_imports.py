@@ -100,7 +100,7 @@ def test_an_import_of_which_some_is_here_is_divided() -> None:
     "source",
     [
         "import trawl\nimport trawl.http\nfrom trawl.spiders import Spider, Rule\nfrom trawl.loader import ItemLoader",
-        "from trawl.spiders import Sipder\nfrom trawl.middleware import retyr",
+        "from trawl.spiders import Sipder\nfrom trawl.middleware import no_such_name",
         "import json\nfrom .scrapy import x\nfrom scrapyard import y",
         "try:\n    import scrapy\nexcept ImportError:\n    scrapy = None",
     ],
