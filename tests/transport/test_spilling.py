@@ -156,6 +156,23 @@ async def test_a_body_that_is_cut_off_is_discarded(kind: type, clock: MockClock)
         assert (sink.begun, sink.discarded) == (1, 1)
 
 
+class StuckSink(NotingSink):
+    """Can't remove what it has."""
+
+    async def discard(self) -> None:
+        await super().discard()
+        raise PermissionError("read-only")
+
+
+async def test_a_part_that_can_not_be_removed_does_not_hide_what_went_wrong(
+    kind: type, clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asked(kind, breaks_off, StuckSink()) as outcome:
+        assert isinstance(outcome.error, ResponseBroken)
+        assert "read-only" not in str(outcome.error)
+    assert "a body that was cut off could not be removed" in caplog.text
+
+
 async def test_a_body_that_is_cut_off_is_kept_where_that_is_wanted(kind: type, clock: MockClock) -> None:
     sink = NotingSink()
     async with asked(kind, breaks_off, sink, download_fail_on_dataloss=False) as outcome:

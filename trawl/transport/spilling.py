@@ -9,6 +9,7 @@ the sink has is discarded.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -20,6 +21,8 @@ from trawl.http import BodySink, FileResponse, Request, Response
 from trawl.transport.decoding import Body
 
 __all__ = ["MEMORY_BYTES", "Spill", "sink_for", "spilled"]
+
+logger: logging.Logger = logging.getLogger("trawl.transport")
 
 MEMORY_BYTES = 262_144
 """So much of a body is held in memory, and so much is written at once: a thread is not asked for each small piece."""
@@ -52,7 +55,10 @@ class Spill:
     ) -> None:
         if kind is not None and self._has_begun:
             with trio.move_on_after(DISCARD_GRACE, shield=True):
-                await self._sink.discard()
+                try:
+                    await self._sink.discard()
+                except Exception:  # what has ended the reading is what is to be told
+                    logger.exception("a body that was cut off could not be removed")
 
     async def feed(self, body: Body, chunk: bytes) -> None:
         """Take the next bytes from the wire. A checkpoint if anything is written.
