@@ -13,7 +13,7 @@ def test_r7_wall_time_follows_the_run_clock() -> None:
     wall = WallClock.started(100.0, noon)
     assert wall.to_utc(100.0) == noon
     assert wall.to_utc(160.5) == noon + timedelta(seconds=60.5)
-    assert wall.to_run(noon + timedelta(hours=1)) == 3700.0
+    assert wall.from_epoch((noon + timedelta(hours=1)).timestamp()) == 3700.0
 
 
 def test_it_starts_at_the_machines_time_where_none_is_given() -> None:

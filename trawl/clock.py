@@ -35,10 +35,6 @@ class WallClock:
         """The wall time of the instant ``at`` of the run clock (seconds)."""
         return self.anchor_utc + timedelta(seconds=at - self.anchor_at)
 
-    def to_run(self, time_utc: datetime) -> float:
-        """The instant on the run clock, in seconds, of an aware wall time."""
-        return self.anchor_at + (time_utc - self.anchor_utc).total_seconds()
-
     def to_epoch(self, at: float) -> float:
         """The wall time of an instant of the run clock, as seconds since 1970, for what is stored; infinities stay."""
         return at - self.anchor_at + self.anchor_utc.timestamp()

@@ -88,11 +88,10 @@ def test_an_outage_disallows_everything_for_a_while_r17(status: int) -> None:
     assert robots.expires_after == 10.0
 
 
-def test_an_outage_is_asked_about_less_and_less_often_and_then_given_up_r17_r13() -> None:
-    settings = RobotsSettings(robotstxt_retry_times=2, robotstxt_retry_delay=5.0)
+def test_an_outage_is_asked_about_less_and_less_often_r17() -> None:
+    settings = RobotsSettings(robotstxt_retry_delay=5.0)
     tries = [RobotsFile.parse(503, b"", AGENT, failures=n, settings=settings) for n in range(4)]
     assert [robots.expires_after for robots in tries] == [5.0, 10.0, 20.0, 40.0]
-    assert [robots.is_final for robots in tries] == [False, False, True, True]
     assert RobotsFile.unreachable(5000, settings).expires_after == 86_400.0
 
 

@@ -53,7 +53,6 @@ Hook = Callable[[Response | None, AsyncIterator[Any]], AsyncGenerator[Any, None]
 SETTING = "SPIDER_MIDDLEWARES"
 _METHODS = ("process_spider_input", "process_spider_output", "process_spider_exception", *START_METHODS)
 _SCRAPYS = "scrapy.spidermiddlewares."
-REFERER = _SCRAPYS + "referer.RefererMiddleware"
 
 
 @attrs.frozen

@@ -45,14 +45,12 @@ class RobotsFile:
         crawl_delay: Seconds between requests that our group asks for, fractions kept; None if it asks for none.
         expires_after: Seconds after which this is to be asked for again.
         is_unreachable: It could not be had: everything is disallowed until it is.
-        is_final: It could not be had as often as it was tried: end the requests that wait for it.
         sitemaps: The URLs of the ``Sitemap`` lines.
     """
 
     crawl_delay: float | None = None
     expires_after: float = 86_400.0
     is_unreachable: bool = False
-    is_final: bool = False
     sitemaps: tuple[str, ...] = ()
     _rules: Protego | None = attrs.field(default=None, repr=False, eq=False)
 
@@ -89,7 +87,6 @@ class RobotsFile:
         doublings = min(failures - 1, 30)
         return cls(
             is_unreachable=True,
-            is_final=failures > settings.robotstxt_retry_times,
             expires_after=min(settings.robotstxt_retry_delay * 2.0**doublings, settings.robotstxt_max_age),
         )
 
