@@ -4,8 +4,8 @@ A callback's items pass the pipelines as it gives them, are encoded, and come in
 that acknowledges the request. Memory holds at most :data:`MOST_ITEMS` of one callback, or :data:`MOST_BYTES`; what is
 more is spilled to the job's disk, where it waits for the same transaction, and is forgotten if that never comes (C4).
 
-Where a limit is in force (``CLOSESPIDER_ITEMCOUNT``), the items beyond it come into the outbox like all others, and wait
-there: the next run delivers and counts them first, be there a feed or not.
+Where a limit is in force (``CLOSESPIDER_ITEMCOUNT``), the items beyond it come into the outbox like all others, and
+wait there: the next run delivers and counts them first, be there a feed or not.
 
 Items of ``start()`` belong to no request. They wait in memory until it has ended, and come into the outbox in the
 transaction that notes that. One that never ends gives its items away when they are too many; these come twice if the
