@@ -12,7 +12,7 @@ import pytest
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
 from trawl.errors import IgnoreRequest
-from trawl.frames import of_the_user, own_frames, place_of, told, warn_of_scrapy
+from trawl.frames import of_the_user, own_frames, own_traceback, place_of, told, warn_of_scrapy
 from trawl.testing import SimulatedWeb
 
 SPIDER = """
@@ -127,3 +127,26 @@ def test_a_spider_whose_update_settings_fails_is_told_with_the_line(capfd: pytes
     assert main(["crawl", "mine.py"]) == 1
     said = "trawl: update_settings() of One failed: mine.py, line 6: AttributeError: "
     assert capfd.readouterr().err.startswith(said)
+
+
+def test_a_pipeline_that_can_not_be_opened_is_told_with_the_users_lines_alone(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    parts = "class Part:\n    def open_spider(self, spider):\n        self.connect()\n\n"
+    Path("mydb.py").write_text(f"{parts}    def connect(self):\n        raise OSError('no database')\n", "utf-8")
+    assert crawl("ITEM_PIPELINES", {"mydb.Part": 1}) == 1
+    said = capfd.readouterr().err
+    files = [line.split('"')[1].rpartition("/")[2] for line in said.splitlines() if line.startswith("  File")]
+    assert files == ["simulated.py", "mydb.py", "mydb.py"]  # the first is the test's, in the place of the network
+    assert said.endswith("OSError: no database\nin open_spider of the item pipeline Part\n")
+    main(["crawl", "one.py", "--log-level", "DEBUG", *QUICK])
+    assert "trawl/pipelines/chain.py" in capfd.readouterr().err
+
+
+def test_without_lines_of_the_users_a_traceback_is_whole() -> None:
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        json.loads("{")
+    whole = caught.value.__traceback__
+    assert whole is not None
+    caught.value.__traceback__ = whole.tb_next  # without this file
+    assert own_traceback(caught.value) is whole.tb_next

@@ -13,11 +13,12 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
 from trawl.moving import hint, hint_of_file
 
-__all__ = ["of_the_user", "own_frames", "place_of", "told", "warn_of_scrapy"]
+__all__ = ["of_the_user", "own_frames", "own_traceback", "place_of", "told", "warn_of_scrapy"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -28,6 +29,20 @@ _FOREIGN = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "pur
 def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The user's own lines that ``error`` came through, the innermost last."""
     return [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename)]
+
+
+def own_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback of ``error`` with the user's own lines alone; all of it if there are none."""
+    kept: TracebackType | None = None
+    steps: list[TracebackType] = []
+    step = error.__traceback__
+    while step is not None:
+        steps.append(step)
+        step = step.tb_next
+    for step in reversed(steps):
+        if _is_own(step.tb_frame.f_code.co_filename):
+            kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return kept or error.__traceback__
 
 
 def place_of(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from trawl.cli.targets import STANDARD_OUTPUT, feeds_layer, spider_arguments
 from trawl.cli.unmoved import warn_of_unmoved
 from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
-from trawl.frames import own_frames
+from trawl.frames import own_frames, own_traceback
 from trawl.observe import ObserveSettings, printable
 from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
 from trawl.signals import Signals
@@ -130,7 +130,8 @@ def guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_q
             if not isinstance(error, Exception):
                 raise
             # A bug, maybe of the spider's pipelines: who looks for it needs the traceback.
-            logger.critical("the crawl failed", exc_info=error)
+            shown = error.__traceback__ if logs.is_debug else own_traceback(error)
+            logger.critical("the crawl failed", exc_info=(type(error), error, shown))
             return FAILED  # noqa: ASYNC104
 
 
