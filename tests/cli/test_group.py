@@ -59,6 +59,8 @@ def test_alone_it_lists_the_words_in_groups(capfd: pytest.CaptureFixture[str]) -
     [
         ("fech", "there is no command fech; did you mean 'fetch'?", "trawl"),
         ("xyzzy", "there is no command xyzzy", "trawl"),
+        ("runspider a.py", "there is no command runspider: it is `trawl crawl FILE.py`", "trawl"),
+        ("startproject shop", "there is no command startproject: it is `trawl new project DIR`", "trawl"),
         ("--nonsense", "there is no option --nonsense", "trawl"),
         ("crawl --nonsense", "there is no option --nonsense", "trawl crawl"),
         ("crawl a.py --quite", "there is no option --quite; did you mean --quiet?", "trawl crawl"),

@@ -27,6 +27,16 @@ _PLAINER = (
     (re.compile(r"^Invalid value for '([^']*)': Input should be "), r"\1 is to be "),
 )
 
+_SCRAPYS = {
+    "bench": "the benchmarks are in the repository",
+    "edit": "open the file that `trawl list` names",
+    "genspider": "it is `trawl new spider NAME DOMAIN`",
+    "runspider": "it is `trawl crawl FILE.py`",
+    "startproject": "it is `trawl new project DIR`",
+    "view": "it is `view()` in `trawl shell URL`",
+}
+"""Commands of Scrapy's that are called otherwise here."""
+
 
 def sentence(error: typer.TyperException, typed: str = "trawl") -> str:
     """What is wrong with what was typed, and where to read of it, in one line.
@@ -41,6 +51,8 @@ def sentence(error: typer.TyperException, typed: str = "trawl") -> str:
         if count:
             words = re.sub(r"(?<=\S) Did you mean ", "; did you mean ", said)
             break
+    if (found := re.match(r"there is no command (\w+)", words)) and found[1] in _SCRAPYS:
+        words = f"{found[0]}: {_SCRAPYS[found[1]]}"
     path = getattr(getattr(error, "ctx", None), "command_path", typed)
     return f"{words.rstrip('.')} ('{path} --help' shows what there is)"
 
