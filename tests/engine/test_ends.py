@@ -14,6 +14,7 @@ from trawl.blocking import InlineBlocking
 from trawl.crawl import crawl_with
 from trawl.engine import Crawl, ItemSink, Watcher
 from trawl.errors import FeedError, UsageError
+from trawl.frontier import MemoryFrontier
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
@@ -245,6 +246,52 @@ async def test_a_feed_that_fails_ends_the_crawl_with_feed_error(autojump_clock: 
     assert run.reason == "feed_error"
     assert "disk is full" in str(run.error)
     assert run.elapsed == pytest.approx(15, abs=0.1)
+
+
+class StuckSink:
+    """A sink whose writer never ends."""
+
+    def put_nowait(self, item: object) -> None:
+        """Take it."""
+
+    async def put(self, item: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await trio.sleep_forever()
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+async def test_a_writer_that_hangs_has_its_time_from_the_first_cancel_on(autojump_clock: MockClock) -> None:
+    async def stop(crawl: Crawl) -> None:
+        for _ in range(3):
+            await trio.sleep(4)
+            crawl.cancel()
+
+    run = await crawled(Slow, sinks=[StuckSink()], watcher=stop)
+    assert "not closed within 10 s" in str(run.error)
+    assert run.elapsed == pytest.approx(14, abs=0.1)
+
+
+class ClosedFrontier(MemoryFrontier):
+    """Tells that it was closed."""
+
+    is_closed = False
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+async def test_a_crawl_that_can_not_be_put_together_closes_its_frontier(autojump_clock: MockClock) -> None:
+    frontier = ClosedFrontier()
+    settings = load(Layer("test", {**FREE, "WATCHERS": {"no.such.watcher": 1}}))
+    with pytest.raises(UsageError):
+        await crawl_with(
+            Slow, settings, transport=slow_web().transport(), blocking=InlineBlocking(), frontier=frontier
+        )
+    assert frontier.is_closed
 
 
 def test_a_spider_is_bound_to_one_crawl_only() -> None:

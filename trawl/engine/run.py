@@ -24,7 +24,7 @@ from typing import Any
 import attrs
 import trio
 
-from trawl.engine.crawl import Crawl
+from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.extensions import own_extensions
 from trawl.engine.outlet import Writer
 from trawl.engine.parts import Parts, Plan, assemble
@@ -63,13 +63,12 @@ class Ended:
 
 async def run_plan(plan: Plan) -> Ended:
     """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
-    parts = assemble(plan)
-    own = own_watchers(plan.engine.watchers, parts.crawl)
-    own_extensions(plan.engine.extensions, parts.crawl)
-    if (crawler := getattr(plan.spider, "crawler", None)) is not None:
-        crawler.signals.bind(plan.events, plan.spider)
-    watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits), *own]
-    plan.spider.bind(parts.crawl)
+    try:
+        parts, watchers = _begun(plan)
+    except BaseException:
+        await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102 - shielded and limited
+        await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
+        raise
     writing = _Writing(parts)
     parts.crawl.when_cancelled(writing.hurry)
     try:
@@ -94,6 +93,18 @@ async def run_plan(plan: Plan) -> Ended:
     stats.set("finish_reason", reason)
     stats.set("elapsed_seconds", parts.crawl.elapsed if parts.keeping is None else parts.keeping.elapsed)
     return Ended(reason, stats.as_dict(), parts.crawl.elapsed, writing.error)
+
+
+def _begun(plan: Plan) -> tuple[Parts, list[Watcher]]:
+    """The parts of a crawl, its spider bound to it, and what watches it."""
+    parts = assemble(plan)
+    own = own_watchers(plan.engine.watchers, parts.crawl)
+    own_extensions(plan.engine.extensions, parts.crawl)
+    if (crawler := getattr(plan.spider, "crawler", None)) is not None:
+        crawler.signals.bind(plan.events, plan.spider)
+    watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits), *own]
+    plan.spider.bind(parts.crawl)
+    return parts, watchers
 
 
 async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
@@ -155,11 +166,12 @@ class _Writing:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._scopes: list[trio.CancelScope] = []
+        self._until = math.inf
         self.error: FeedError | None = None
 
     async def write(self, sink: Writer) -> None:
         """Run one sink's writer; if it fails, the crawl ends with ``feed_error``."""
-        with trio.CancelScope(shield=True) as scope:
+        with trio.CancelScope(shield=True, deadline=self._until) as scope:
             self._scopes.append(scope)
             try:
                 await sink.write()
@@ -169,9 +181,10 @@ class _Writing:
             self._failed(FeedError(f"a feed was not closed within {CLOSE_GRACE:g} s: its last records may be missing"))
 
     def hurry(self) -> None:
-        """The crawl is cancelled: the writers have a limited time to end."""
+        """The crawl is cancelled: the writers have a limited time to end, from the first cancel on."""
+        self._until = min(self._until, trio.current_time() + CLOSE_GRACE)
         for scope in self._scopes:
-            scope.deadline = trio.current_time() + CLOSE_GRACE
+            scope.deadline = self._until
 
     def _failed(self, error: FeedError) -> None:
         self.error = self.error or error
