@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -78,8 +79,9 @@ class Crawling:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._token is not None and self._thread.is_alive():
-            self._token.run_sync_soon(self._over.set)
+        if self._token is not None:
+            with suppress(trio.RunFinishedError):  # the crawl has ended by itself
+                self._token.run_sync_soon(self._over.set)
         self._thread.join()
 
     def wait_for(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
