@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import fsspec  # type: ignore[import-untyped]
 import pytest
+import trio
 from trio.testing import MockClock
 
 from tests.feeds.fake_job import FakeJob
@@ -16,6 +17,9 @@ from tests.feeds.fakes import STARTED_UTC, left_in
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_feeds, open_outbox
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 STORE = "memory://bucket/a/out.json"
 
@@ -57,6 +61,45 @@ async def test_each_batch_is_put_when_it_is_whole(
     assert names == ["quotes-001.sqlite", "quotes-002.sqlite", "quotes-003.sqlite"]
     assert store.cat("/bucket/quotes-001.sqlite").startswith(b"SQLite format 3")
     assert left_in(tmp_path) == []
+
+
+class CancelsAfter(InlineBlocking):
+    """Cancels a scope when so many steps are done."""
+
+    def __init__(self, steps: float) -> None:
+        self.steps = steps
+        self.scope = trio.CancelScope()
+
+    async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        result = await super().run(function, *args)
+        self.steps -= 1
+        if not self.steps:
+            self.scope.cancel()
+        return result
+
+
+@pytest.mark.parametrize("ending", ["json", "sqlite"])
+async def test_cancelled_between_any_two_steps_each_batch_is_put_once(
+    ending: str, tmp_path: Path, store: Any, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_cancelled, steps = True, 1
+    while is_cancelled:
+        steps += 1
+        blocking = CancelsAfter(steps)
+        entry: FeedMapping = {"batch_item_count": 1}
+        settings = FeedsSettings(feeds={f"memory://{steps}/%(batch)d.{ending}": entry}, feed_tempdir=str(tmp_path))
+        feeds = await open_feeds(settings, blocking, spider_name="quotes", started_utc=STARTED_UTC)
+        for number in range(3):
+            feeds.put_nowait({"n": number})
+        feeds.close()
+        with blocking.scope:
+            await feeds.write()
+        is_cancelled = blocking.scope.cancel_called
+        assert sorted(store.ls(f"/{steps}", detail=False)) == [f"/{steps}/{batch}.{ending}" for batch in (1, 2, 3)]
+        assert feeds.reports[0].records == 3
+        assert left_in(tmp_path) == []
+    assert steps > 6
+    assert caplog.messages == []
 
 
 async def test_an_object_that_is_there_is_replaced_only_on_request(tmp_path: Path, store: Any) -> None:

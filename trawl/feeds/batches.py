@@ -59,7 +59,8 @@ class BatchedFeed:
         self._bytes = 0
         self._earlier = 0  # written to the open batch by earlier runs
         self._done = 0  # written to batches that are finished
-        self._feeds: deque[OneFeed] = deque()  # the first is open
+        self._feeds: deque[OneFeed] = deque()
+        self._is_open = True  # the first of them, once there is one; the others are not
 
     @property
     def place(self) -> str:
@@ -152,14 +153,21 @@ class BatchedFeed:
         Raises:
             FeedError: A batch can't be written, or the next one can't be opened.
         """
+        await self._open_first(blocking)
         while len(self._feeds) > 1:
-            full, following = self._feeds[0], self._feeds[1]
+            full = self._feeds[0]
             await full.finish(blocking)
+            self._feeds.popleft()  # at once: a cancel may come before the next one is open
+            self._is_open = False
             self._done += full.report.records
             self._earlier = 0
-            await blocking.run(_opened, following)
-            self._feeds.popleft()
+            await self._open_first(blocking)
         await self._feeds[0].flush(blocking)
+
+    async def _open_first(self, blocking: Blocking) -> None:
+        if not self._is_open:
+            await blocking.run(_opened, self._feeds[0])
+            self._is_open = True
 
     async def sync(self, blocking: Blocking) -> None:
         """Have all that was added on the disk itself. A checkpoint.
