@@ -63,6 +63,28 @@ def test_what_lies_beside_a_spider_can_be_imported(tmp_path: Path) -> None:
     assert load_spider(spider).name == "beside"
 
 
+def test_the_packages_around_a_spider_and_what_lies_in_the_working_directory_can_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("mydepot", "mydepot/spiders"):
+        write(tmp_path / "far" / package / "__init__.py", "")
+    write(tmp_path / "far" / "mydepot" / "items.py", "NAME = 'packed'\n")
+    text = (
+        f"from ..items import NAME\nimport mydepot.items, mycommon\n{ONE.replace(repr('one'), 'NAME + mycommon.END')}"
+    )
+    spider = write(tmp_path / "far" / "mydepot" / "spiders" / "mypacked.py", text)
+    write(tmp_path / "here" / "mycommon.py", "END = '!'\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_spider(spider).name == "packed!"
+
+
+def test_a_file_in_a_package_that_is_called_as_a_known_one_is_loaded_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "json" / "__init__.py", "")
+    assert load_spider(write(tmp_path / "json" / "myspider.py", ONE)).__module__ == "myspider"
+    write(tmp_path / "mypack" / "__init__.py", "")
+    assert load_spider(write(tmp_path / "mypack" / "my-one.py", ONE)).__module__ == "spider_my_one"
+
+
 def test_a_file_named_like_a_known_module_hides_it_from_nobody(tmp_path: Path) -> None:
     known = sys.modules["json"]
     assert load_spider(write(tmp_path / "json.py", ONE)).__module__ == "spider_json"

@@ -26,8 +26,8 @@ __all__ = ["load_module", "load_spider", "load_spiders"]
 def load_spider(target: str) -> type[Spider]:
     """The spider class that ``target`` names; its module is imported.
 
-    A file's own directory (for a module the working directory) goes to the front of ``sys.path``, so that what lies
-    beside the spider can be imported.
+    A file's own directory, and the one that its packages are imported from (for a module the working directory), go to
+    the front of ``sys.path``, so that what lies beside the spider can be imported; the working directory to its end.
 
     Raises:
         SpiderLoadError: One line that says what is wrong: no such file, a syntax error and its line, an error while it
@@ -98,7 +98,13 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise SpiderLoadError(f"{path}: not a file")
     path = path.resolve()
+    root = _root_of(path)
+    _first_on_path(root)
     _first_on_path(path.parent)
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    if root != path.parent and (module := _from_packages(path, root)) is not None:
+        return module
     name = path.stem
     if name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier():
         name = f"spider_{''.join(c if c.isalnum() else '_' for c in path.stem)}"  # hides nobody else's module
@@ -133,6 +139,26 @@ def _from_name(name: str) -> ModuleType:
             hint = f" (there is a file {beside})" if Path(beside).is_file() else ""
             raise SpiderLoadError(f"no file and no module is named {name!r}{hint}") from missing
         raise
+
+
+def _from_packages(path: Path, root: Path) -> ModuleType | None:
+    """A file as a module of the packages around it, so that it may import ``..items``; None if it can't be named so."""
+    parts = path.relative_to(root).with_suffix("").parts
+    if not all(part.isidentifier() for part in parts):
+        return None
+    with _told(path.name):
+        spec = importlib.util.find_spec(".".join(parts))  # imports the packages
+        if spec is None or spec.origin is None or Path(spec.origin) != path:
+            return None  # others are called so
+        return importlib.import_module(".".join(parts))
+
+
+def _root_of(path: Path) -> Path:
+    """The folder that the packages around a file are imported from; the file's own if it is in no package."""
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def _first_on_path(directory: Path) -> None:
