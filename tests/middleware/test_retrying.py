@@ -10,7 +10,7 @@ import pytest
 import trawl
 from tests.middleware.web import Web
 from trawl.errors import ConnectFailed, SettingsError
-from trawl.http import Replace, Request, Response
+from trawl.http import Outcome, Replace, Request, Response
 from trawl.middleware import MiddlewareSettings, get_retry_request, retry
 from trawl.observe import Stats
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
@@ -39,6 +39,17 @@ async def test_a_predicate_goes_before_statuses_and_errors() -> None:
     assert (await Web(Response(URL, 200)).through([retried], Request(URL))).then is None
     last = Request(URL, meta={"retry_times": 2})
     assert (await Web(Response(URL, 200, body=b"empty")).through([retried], last)).then is None
+
+
+async def test_a_request_that_was_held_before_the_wire_pays_nothing_into_the_budget() -> None:
+    retried = layer(settings={"retry_budget": 0.5, "retry_budget_reserve": 0})
+
+    def held(request: Request) -> Outcome:
+        return Outcome(request, then=Replace(request, reason="held"))
+
+    for _ in range(4):
+        await Web(held).through([retried], Request(URL))
+    assert (await Web(Response(URL, 500)).through([retried], Request(URL))).then is None
 
 
 async def test_a_failure_beyond_the_budget_is_final_and_counted() -> None:

@@ -46,9 +46,10 @@ def retry(
 
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
-            if budgets is not None and not request.meta_get("retry_times"):
-                budgets.of(host_scope(request.url)).tried()
             outcome = await fetch(request)
+            has_ended = outcome.response is not None or outcome.error is not None  # else it was held before the wire
+            if budgets is not None and has_ended and not request.meta_get("retry_times"):
+                budgets.of(host_scope(request.url)).tried()
             if outcome.then is not None or request.meta_get("dont_retry"):
                 return outcome
             if outcome.is_excused:
