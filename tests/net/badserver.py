@@ -17,8 +17,8 @@ import socket
 import ssl
 import struct
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import attrs
@@ -150,6 +150,15 @@ async def read_request(stream: trio.abc.Stream) -> tuple[bytes, bytes] | None:
     return head, bytes(rest)
 
 
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """A port of 127.0.0.1 that is taken, so that nobody else gets it, and at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        yield port
+
+
 @asynccontextmanager
 async def serving(behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> AsyncGenerator[BadServer, None]:
     """Serve ``behaviour`` on a free port of 127.0.0.1 while the block runs."""
@@ -187,6 +196,16 @@ async def serving(behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> As
 # What servers do wrong. Each function is one row of BEHAVIOURS.
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def _endless(connection: Connection, beginning: bytes, piece: bytes) -> None:
+    """Send ``piece`` again and again, until the client has gone."""
+    await connection.send(beginning)
+    while True:
+        await connection.send(piece)
+
+
 async def is_fine(connection: Connection) -> None:
     await connection.answer(b"<title>fine</title>", "200 OK", "Content-Type: text/html")
 
@@ -214,15 +233,11 @@ async def says_a_length_too_short(connection: Connection) -> None:
 
 
 async def sends_headers_for_ever(connection: Connection) -> None:
-    await connection.send(b"HTTP/1.1 200 OK\r\n")
-    while True:
-        await connection.send(b"X-Again: and again\r\n" * 50)
+    await _endless(connection, b"HTTP/1.1 200 OK\r\n", b"X-Again: and again\r\n" * 50)
 
 
 async def sends_one_header_for_ever(connection: Connection) -> None:
-    await connection.send(b"HTTP/1.1 200 OK\r\nX-Long: ")
-    while True:
-        await connection.send(b"a" * 1000)
+    await _endless(connection, b"HTTP/1.1 200 OK\r\nX-Long: ", b"a" * 1000)
 
 
 async def sends_100_000_headers(connection: Connection) -> None:
@@ -301,32 +316,23 @@ async def redirects_ever_further(connection: Connection) -> None:
 
 
 async def sends_a_chunk_without_end(connection: Connection) -> None:
-    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFF\r\n")
-    while True:
-        await connection.send(b"a" * 65536)
+    await _endless(connection, CHUNKED + b"FFFFFFFFFFFF\r\n", b"a" * 65536)
 
 
 async def sends_chunks_without_end(connection: Connection) -> None:
-    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    while True:
-        await connection.send(b"2\r\naa\r\n" * 10_000)
+    await _endless(connection, CHUNKED, b"2\r\naa\r\n" * 10_000)
 
 
 async def sends_a_chunk_size_without_end(connection: Connection) -> None:
-    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
-    while True:
-        await connection.send(b"x" * 1000)
+    await _endless(connection, CHUNKED + b"1;", b"x" * 1000)
 
 
 async def sends_trailers_without_end(connection: Connection) -> None:
-    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
-    while True:
-        await connection.send(b"X-Again: and again\r\n" * 50)
+    await _endless(connection, CHUNKED + b"0\r\n", b"X-Again: and again\r\n" * 50)
 
 
 async def answers_for_now_for_ever(connection: Connection) -> None:
-    while True:
-        await connection.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 50)
+    await _endless(connection, b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 50)
 
 
 async def says_a_length_too_long(connection: Connection) -> None:
@@ -374,9 +380,7 @@ async def says_two_lengths(connection: Connection) -> None:
 
 
 async def sends_for_ever(connection: Connection) -> None:
-    await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
-    while True:
-        await connection.send(b"a" * 65536)
+    await _endless(connection, b"HTTP/1.1 200 OK\r\n\r\n", b"a" * 65536)
 
 
 async def is_larger_than_it_may_be(connection: Connection) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import trio
 
-from tests.net.badserver import clock, is_fine, serving
+from tests.net.badserver import clock, deaf_port, is_fine, serving
 from trawl.transport import dial as dialling
 from trawl.transport.dial import Address, Line, ThreadResolver, dial, interleaved
 
@@ -32,14 +32,6 @@ def four(port: int, host: str = "127.0.0.1") -> Address:
 
 def six(port: int) -> Address:
     return Address(socket.AF_INET6, ("::1", port, 0, 0))
-
-
-async def closed_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens."""
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port: int = listener.socket.getsockname()[1]
-    await listener.aclose()
-    return port
 
 
 def test_families_take_turns_the_first_ones_first() -> None:
@@ -76,12 +68,12 @@ async def test_a_name_without_addresses_is_an_error(clock: object) -> None:
 
 
 async def test_an_address_that_refuses_is_passed_over_at_once(clock: object) -> None:
-    async with serving(is_fine) as server:
-        began = trio.current_time()
-        names = Names(four(await closed_port()), four(server.port))
-        async with await dial("a.example", 80, names) as stream:
-            assert stream.socket.getpeername()[1] == server.port
-        assert trio.current_time() == began
+    with deaf_port() as deaf:
+        async with serving(is_fine) as server:
+            began = trio.current_time()
+            async with await dial("a.example", 80, Names(four(deaf), four(server.port))) as stream:
+                assert stream.socket.getpeername()[1] == server.port
+            assert trio.current_time() == began
 
 
 async def test_an_address_that_is_silent_is_passed_by_after_a_quarter_of_a_second(
@@ -102,9 +94,8 @@ async def test_an_address_that_is_silent_is_passed_by_after_a_quarter_of_a_secon
 
 
 async def test_when_every_address_refuses_the_first_refusal_is_told(clock: object) -> None:
-    names = Names(four(await closed_port()), four(await closed_port()))
-    with pytest.raises(OSError, match=r".") as caught:
-        await dial("a.example", 80, names)
+    with deaf_port() as one, deaf_port() as other, pytest.raises(OSError, match=r".") as caught:
+        await dial("a.example", 80, Names(four(one), four(other)))
     assert caught.value.errno == errno.ECONNREFUSED
 
 

@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.net.badserver import Authority, Connection, clock, is_fine, serving
+from tests.net.badserver import Authority, Connection, clock, deaf_port, is_fine, serving
 from trawl.transport import HTTP11Transport
 from trawl.transport.dial import Address
 
@@ -27,14 +27,6 @@ both = pytest.mark.parametrize("kind", KINDS)
 
 def client(transport: httpx.AsyncBaseTransport) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, timeout=20.0, trust_env=False)
-
-
-def nowhere() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @both
@@ -185,15 +177,16 @@ async def test_only_connecting_is_tried_again(clock: MockClock) -> None:
 
 async def test_a_connection_that_came_late_is_used(clock: MockClock) -> None:
     asked: list[str] = []
-    async with serving(is_fine) as server:
+    with deaf_port() as deaf:
+        async with serving(is_fine) as server:
 
-        async def resolve(host: str, port: int) -> list[Address]:
-            asked.append(host)
-            await trio.lowlevel.checkpoint()
-            return [Address(socket.AF_INET, ("127.0.0.1", port if len(asked) > 1 else nowhere()))]
+            async def resolve(host: str, port: int) -> list[Address]:
+                asked.append(host)
+                await trio.lowlevel.checkpoint()
+                return [Address(socket.AF_INET, ("127.0.0.1", port if len(asked) > 1 else deaf))]
 
-        async with client(HTTP11Transport(resolve=resolve, retries=1)) as web:
-            assert (await web.get(f"http://a.example:{server.port}/")).status_code == 200
+            async with client(HTTP11Transport(resolve=resolve, retries=1)) as web:
+                assert (await web.get(f"http://a.example:{server.port}/")).status_code == 200
     assert asked == ["a.example"] * 2
 
 

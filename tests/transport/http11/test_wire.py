@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.net.badserver import clock
+from tests.net.badserver import clock, deaf_port
 from trawl.errors import ConnectFailed, NameNotResolved
 from trawl.transport.dial import Address
 from trawl.transport.http11.connecting import Connector
@@ -87,9 +87,7 @@ async def test_closing_wakes_who_waits_and_is_safe_to_do_twice() -> None:
 
 
 async def test_a_name_without_an_address_is_told_apart_from_one_where_nobody_answers(clock: MockClock) -> None:
-    with socket.socket() as taken:  # bound and not listening: nobody answers
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
+    with deaf_port() as port:
         asked: list[str] = []
 
         async def resolve(host: str, port: int) -> Sequence[Address]:
