@@ -81,8 +81,11 @@ def test_the_packages_around_a_spider_and_what_lies_in_the_working_directory_can
 def test_a_file_in_a_package_that_is_called_as_a_known_one_is_loaded_all_the_same(tmp_path: Path) -> None:
     write(tmp_path / "json" / "__init__.py", "")
     assert load_spider(write(tmp_path / "json" / "myspider.py", ONE)).__module__ == "myspider"
-    write(tmp_path / "mypack" / "__init__.py", "")
-    assert load_spider(write(tmp_path / "mypack" / "my-one.py", ONE)).__module__ == "spider_my_one"
+    write(tmp_path / "mypack.py", ONE)
+    load_spider("mypack.py")  # now this one is called so
+    write(tmp_path / "far" / "mypack" / "__init__.py", "")
+    assert load_spider(write(tmp_path / "far" / "mypack" / "myother.py", ONE)).__module__ == "myother"
+    assert load_spider(write(tmp_path / "far" / "mypack" / "my-one.py", ONE)).__module__ == "spider_my_one"
 
 
 def test_a_file_named_like_a_known_module_hides_it_from_nobody(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The project in a folder of its own, as it was written for Scrapy."""
     shutil.copytree(PROJECT, tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir(tmp_path / "project")
+    forget()
     return tmp_path / "project"
 
 
@@ -71,8 +72,13 @@ def trawl(*words: str, **options: Any) -> int:
         return main(words, **options)
     finally:
         sys.path[:] = path
-        for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
-            del sys.modules[name]
+        forget()
+
+
+def forget() -> None:
+    """Forget the project's modules, or those that another test calls so."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
+        del sys.modules[name]
 
 
 def move(project: Path, capfd: pytest.CaptureFixture[str]) -> None:

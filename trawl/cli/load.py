@@ -144,7 +144,9 @@ def _from_name(name: str) -> ModuleType:
 def _from_packages(path: Path, root: Path) -> ModuleType | None:
     """A file as a module of the packages around it, so that it may import ``..items``; None if it can't be named so."""
     parts = path.relative_to(root).with_suffix("").parts
-    if not all(part.isidentifier() for part in parts):
+    known = sys.modules.get(parts[0])
+    is_other = known is not None and getattr(known, "__file__", None) != str(root / parts[0] / "__init__.py")
+    if is_other or not all(part.isidentifier() for part in parts):
         return None
     with _told(path.name):
         spec = importlib.util.find_spec(".".join(parts))  # imports the packages
