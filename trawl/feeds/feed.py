@@ -33,9 +33,7 @@ class Feed:
         pending_bytes: What was added and is not written yet.
     """
 
-    def __init__(
-        self, options: FeedOptions, target: Target | None = None, feed_format: Format | None = None
-    ) -> None:
+    def __init__(self, options: FeedOptions, target: Target | None = None) -> None:
         """A feed that begins at position 0 of ``target``; see :meth:`locate` for one that goes on.
 
         Without a target it takes items, and writes them once it is opened.
@@ -45,7 +43,7 @@ class Feed:
         self.records: int = 0
         self.pending_bytes: int = 0
         self._options = options
-        self._format = feed_format or make_format(options)
+        self._format: Format = make_format(options)
         self._picker = options.picker
         self._packing = make_packing(options.packing)
         self._target: Target = target or Unopened()

@@ -85,8 +85,8 @@ class TableFeed:
         records: Items written in this run.
     """
 
-    def __init__(self, options: FeedOptions, table: Table | None = None) -> None:
-        """A feed that is not open yet, in ``table``, or in the one that the options ask for.
+    def __init__(self, options: FeedOptions) -> None:
+        """A feed that is not open yet, in the kind of table that the options ask for.
 
         Raises:
             SettingsError: Its library is not installed.
@@ -95,7 +95,7 @@ class TableFeed:
         self.records: int = 0
         self._options = options
         self._picker = options.picker
-        self._table = table or _table(options)
+        self._table = _table(options)
         self._errors: tuple[type[Exception], ...] = (OSError, *self._table.errors)
         self._delivery: Delivery | None = None
         self._rows: list[Row] = []

@@ -14,7 +14,7 @@ from trawl.middleware.retry import get_retry_request, retry
 from trawl.middleware.session import Session, Sessions
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.middleware.soft_block import SoftBlocks
-from trawl.middleware.stack import BUILT_IN, BuiltIn, Kit, Layer, build, compose, layers
+from trawl.middleware.stack import BUILT_IN, BuiltIn, Kit, Layer, compose, layers
 from trawl.middleware.surroundings import Surroundings
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "SoftBlocks",
     "Surroundings",
     "auth",
-    "build",
     "compose",
     "cookies",
     "default_headers",

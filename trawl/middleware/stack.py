@@ -30,7 +30,7 @@ from trawl.middleware.surroundings import Surroundings
 from trawl.observe import Stats
 from trawl.transport.proxy import EnvironmentProxies
 
-__all__ = ["BUILT_IN", "BuiltIn", "Kit", "Layer", "build", "compose", "layers"]
+__all__ = ["BUILT_IN", "BuiltIn", "Kit", "Layer", "compose", "layers"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -183,28 +183,6 @@ def layers(kit: Kit) -> list[Layer]:
     found.sort(key=lambda layer: layer.order)  # stable: of equals a user's is outside
     logger.debug("middleware, outermost first: %s", ", ".join(f"{layer.name} {layer.order:g}" for layer in found))
     return found
-
-
-def build(
-    settings: MiddlewareSettings,
-    *,
-    rng: random.Random,
-    now_utc: NowUtc,
-    handled_statuses: Container[int] = frozenset(),
-    jars: Jars | None = None,
-) -> list[Middleware]:
-    """The middleware of a crawl, outermost first: a request passes them downwards, its outcome upwards.
-
-    Args:
-        settings: What each of them does.
-        rng: Draws the jitter of retries.
-        now_utc: Wall time, for cookies and for dates in headers.
-        handled_statuses: Statuses that the spider handles itself.
-        jars: The cookies; None: empty jars.
-    """
-    kept = Jars(is_kept=settings.cookies_enabled) if jars is None else jars
-    kit = Kit(settings=settings, rng=rng, now_utc=now_utc, handled_statuses=handled_statuses, jars=kept)
-    return [layer.middleware for layer in layers(kit)]
 
 
 def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:

@@ -28,9 +28,9 @@ class OriginGate:
 
     __slots__ = ("lanes", "origin", "reason")
 
-    def __init__(self, origin: str, reason: Reason | None = None) -> None:
+    def __init__(self, origin: str) -> None:
         self.origin: str = origin
-        self.reason: Reason = Reason(origin, "gate", inf, "robots.txt") if reason is None else reason
+        self.reason: Reason = Reason(origin, "gate", inf, "robots.txt")
         self.lanes: dict[Lane, None] = {}
 
     def waiting(self) -> list[Lane]:
