@@ -76,7 +76,7 @@ class Cache:
         self._stale: OrderedDict[bytes, tuple[Request, Choice]] = OrderedDict()
 
     async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
-        """For each request how it is answered from here; None: it has to be sent. A checkpoint.
+        """For each request how it is answered from here; None: it has to be sent. A checkpoint if one is looked up.
 
         Nothing is held meanwhile, and no body is read: each is when its answer is given.
         """

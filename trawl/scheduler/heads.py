@@ -92,7 +92,7 @@ class Heads:
             self._hungry[lane] = None
 
     async def refill(self, now: float) -> None:
-        """Lease what the noted lanes need. With a frontier in memory it waits for nothing."""
+        """Lease what the noted lanes need. With a frontier in memory and no :attr:`aside` it waits for nothing."""
         hungry = self._hungry
         while hungry:
             if self.aside is not None and self.aside.is_full:
