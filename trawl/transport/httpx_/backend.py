@@ -62,7 +62,7 @@ class Backend(httpcore.AsyncNetworkBackend):
         try:
             with trio.fail_at(deadline):
                 stream = await dial(host, port, self._resolve, self._guard, self._line)
-            peer: str = stream.socket.getpeername()[0]
+            peer = _peer_of(stream)
         except trio.TooSlowError as error:
             raise httpcore.ConnectTimeout from error
         except OSError as error:
@@ -72,6 +72,15 @@ class Backend(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Wait. Always a checkpoint."""
         await trio.sleep(seconds)
+
+
+def _peer_of(stream: trio.SocketStream) -> str:
+    try:
+        peer: str = stream.socket.getpeername()[0]
+    except OSError:  # it has gone already
+        stream.socket.close()
+        raise
+    return peer
 
 
 class _Stream(httpcore.AsyncNetworkStream):
