@@ -74,6 +74,7 @@ class Cache:
         self._unkept = frozenset((*settings.httpcache_ignore_http_codes, *unkept))
         self._dress = dress
         self._stale: OrderedDict[bytes, tuple[Request, Choice]] = OrderedDict()
+        self._told: set[str] = set()  # what has failed
 
     async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
         """For each request how it is answered from here; None: it has to be sent. A checkpoint if one is looked up.
@@ -87,8 +88,8 @@ class Cache:
             return answers
         try:
             found = await self._blocking.run(self._store.find, keys)
-        except sqlite3.Error:
-            self._broken("looking up")
+        except sqlite3.Error as error:
+            self._broken("looking up", error)
             found = [[] for _ in keys]
         now = self._now()
         for index, key, stored in zip(asked, keys, found, strict=True):
@@ -107,8 +108,8 @@ class Cache:
             if response is not None and not outcome.is_cached and key and outcome.then is None:
                 try:
                     await self._heard(key, stale, outcome, response, asked_at)
-                except sqlite3.Error:
-                    self._broken("storing")
+                except sqlite3.Error as error:
+                    self._broken("storing", error)
             return outcome
 
         return send
@@ -137,8 +138,8 @@ class Cache:
         """The outcome of a hit."""
         try:
             body = await self._blocking.run(self._store.body, stored.id)
-        except (sqlite3.Error, zlib.error):
-            self._broken("reading a body")
+        except (sqlite3.Error, zlib.error) as error:
+            self._broken("reading a body", error)
             body = None
         if body is None:  # dropped meanwhile, by another process or a newer one: look again, or send it
             meta = {**request.meta, "dont_cache": True}
@@ -211,6 +212,9 @@ class Cache:
     def _now(self) -> float:
         return self._now_utc().timestamp()
 
-    def _broken(self, what: str) -> None:
+    def _broken(self, what: str, error: Exception) -> None:
+        """Count a failure of the disk, and tell the first of its kind: on a full disk each page would have one."""
         self._stats.inc("httpcache/error")
-        logger.exception("%s in the cache failed", what)
+        if what not in self._told:
+            self._told.add(what)
+            logger.error("%s in the cache failed: %s (more of this is only counted, as httpcache/error)", what, error)
