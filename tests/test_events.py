@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 import trawl
 from trawl.errors import DropItem, SettingsError
 from trawl.events import (
     Event,
     Events,
+    EventStream,
     ItemDropped,
     ItemFailed,
     ItemScraped,
@@ -121,6 +122,27 @@ def test_a_slow_reader_loses_the_oldest_and_the_crawl_is_not_slower_for_it() -> 
     assert len(slow.seen) + slow.dropped == len(quick.seen)
     assert type(slow.seen[-1]) is type(quick.seen[-1])
     assert slow.has_ended
+
+
+async def test_tasks_that_share_a_stream_share_its_events(autojump_clock: MockClock) -> None:
+    events = Events()
+    seen: list[Any] = []
+
+    async def read(stream: EventStream[ItemScraped]) -> None:
+        async for event in stream:
+            seen.append(event.item)
+
+    with trio.fail_after(1), events.stream([ItemScraped], 10) as stream:
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(read, stream)
+            for n in range(3):
+                await wait_all_tasks_blocked()
+                events.tell(ItemScraped(n, None))
+            await wait_all_tasks_blocked()
+            events.is_over = True
+            stream.wake()
+    assert seen == [0, 1, 2]
 
 
 def test_a_reader_that_never_ends_has_a_limited_time() -> None:

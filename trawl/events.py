@@ -222,8 +222,8 @@ class EventStream(Generic[EventT]):
             async for event in events:
                 ...
 
-    The loop ends when the crawl has. Who is still in the block then has :data:`trawl.engine.run.EVENTS_GRACE` seconds
-    to read what is left and to come to an end.
+    Several tasks may share one; each event goes to one of them. The loop ends when the crawl has. Who is still in the
+    block then has :data:`trawl.engine.run.EVENTS_GRACE` seconds to read what is left and to come to an end.
 
     Attributes:
         dropped: Events that were dropped, because the reader was too slow.
@@ -268,7 +268,8 @@ class EventStream(Generic[EventT]):
         while not self._unread:
             if self._events.is_over:
                 raise StopAsyncIteration
-            self._news = trio.Event()
+            if self._news.is_set():  # else another task waits for it, and would for ever
+                self._news = trio.Event()
             await self._news.wait()
         return self._unread.popleft()
 
