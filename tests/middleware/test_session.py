@@ -150,3 +150,23 @@ async def test_a_session_outside_a_crawl_fetches_nothing() -> None:
 def test_a_limit_that_there_is_not_ends_the_crawl_before_it_begins() -> None:
     with pytest.raises(SettingsError, match="concurency"):
         simulate(Two, web_of([]), {"SESSIONS": {"anna": {"throttling": {"concurency": 1}}}})
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"headers": {"User Agent": "x"}}, "'User Agent' is not a header name"),
+        ({"headers": {"X-A": "a\r\nb"}}, "X-A"),
+        ({"proxy": "gopher://me:secret@x"}, "a proxy's scheme is http, https, socks5 or socks5h, not 'gopher'"),
+        ({"proxy": "http://me:secret@:80"}, "':80' is no host and port of a proxy"),
+    ],
+)
+def test_what_can_be_no_session_is_refused_before_anything_is_sent(config: Any, said: str) -> None:
+    seen: list[tuple[str, str | None]] = []
+    with pytest.raises(SettingsError, match=r"^SESSIONS\['anna'\]: ") as caught:
+        simulate(Two, web_of(seen), settings={"SESSIONS": {"anna": config}})
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert not seen
+    with pytest.raises(ValueError, match=said.replace("(", "\\(")):
+        Sessions({}, Jars()).get("anna", **config)

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, Unpack
 
 from trawl.cookies import Cookie, Jar, Jars
+from trawl.errors import SettingsError
 from trawl.http import Headers, Request, Response, host_of
 from trawl.http.request import Callback, RequestOptions
 from trawl.middleware.settings import SessionConfig
 from trawl.throttling.charging import SESSION
+from trawl.transport.proxy import Proxy
 
 __all__ = ["Session", "Sessions", "scope_of_session"]
 
@@ -116,12 +118,16 @@ class Sessions:
         """Tie the sessions to a running crawl, and make those that the settings name.
 
         Raises:
-            SettingsError: The throttling of one has an unknown limit, or a value out of its range.
+            SettingsError: The throttling of one has an unknown limit, or a value out of its range; or its name, a
+                field or its proxy is none.
         """
         self._crawl = crawl
         self._set_limits = set_limits
         for name, config in self._config.items():
-            self.get(name, **config)
+            try:
+                self.get(name, **config)
+            except ValueError as error:
+                raise SettingsError(f"SESSIONS[{name!r}]: {error}", "SESSIONS") from error
 
     def get(
         self,
@@ -140,18 +146,21 @@ class Sessions:
             throttling: Limits of its scope, by the keys of ``THROTTLING_SCOPES``.
 
         Raises:
-            ValueError: The name is empty.
+            ValueError: The name is empty; the proxy is none, or a field's name or value can't be.
             SettingsError: A limit is unknown, or out of its range.
         """
         if not name or not isinstance(name, str):
             raise ValueError(f"a session's name is a text that is not empty, not {name!r}")
+        if proxy:
+            Proxy.of(proxy)
+        fields = None if headers is None else Headers(headers)
         session = self._sessions.get(name)
         if session is None:
             session = self._sessions[name] = Session(name, self._jars, self._crawl)
         if proxy is not None:
             session.proxy = proxy
-        if headers is not None:
-            session.headers = Headers(headers)
+        if fields is not None:
+            session.headers = fields
         if throttling and self._set_limits is not None:
             self._set_limits(session.scope, **throttling)
         return session
