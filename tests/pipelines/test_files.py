@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 import trawl
+from trawl.errors import SettingsError
 from trawl.http import Request
 from trawl.pipelines import FilesPipeline, MediaInfo
+from trawl.pipelines.media import MOST_AT_ONCE
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
 
 PDF = {"Content-Type": "application/pdf", "ETag": '"v1"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}
@@ -94,6 +97,22 @@ def test_items_of_any_kind_are_filled(tmp_path: Path) -> None:
 
     [item] = crawled(tmp_path, Server(), Typed).items
     assert item.files[0]["status"] == "downloaded"
+
+
+def test_an_item_with_very_many_files_has_a_bounded_number_under_way(tmp_path: Path) -> None:
+    class VeryMany(Reports):
+        urls = [f"http://files.example/{number}.pdf" for number in range(2 * MOST_AT_ONCE + 1)]
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    web.add_host("files.example", body="%PDF 1", latency=1.0)
+    free = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False}
+    settings = {**free, "CONCURRENT_REQUESTS": 1000, "CONCURRENT_REQUESTS_PER_DOMAIN": 1000}
+    pipeline = {"ITEM_PIPELINES": {FilesPipeline: 1}, "FILES_STORE": str(tmp_path)}
+    sim = simulate(VeryMany, web, settings={**settings, **pipeline})
+    at_once = Counter(send.time for send in sim.sends if send.host == "files.example")
+    assert list(at_once.values()) == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
+    assert len(sim.items[0]["files"]) == 2 * MOST_AT_ONCE + 1
 
 
 def test_the_throttle_holds_for_files_and_robots_txt_too(tmp_path: Path) -> None:
@@ -234,3 +253,26 @@ def test_an_item_that_takes_no_files_is_an_error_that_says_so(
 
     assert crawled(tmp_path, Server(), Strict).stats["item_error_count"] == 1
     assert "an item of type Quotes takes no files" in caplog.text
+
+
+def test_what_is_no_url_is_left_out_and_the_item_has_its_other_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Careless(Reports):
+        urls: Any = [None, "", "no url", b"http://files.example/b.pdf", "http://files.example/a.pdf"]
+
+    result = crawled(tmp_path, Server(), Careless)
+    [item] = result.items
+    assert [file["url"] for file in item["files"]] == ["http://files.example/a.pdf"]
+    assert result.stats["file_error_count"] == 4
+    told = [record.getMessage() for record in caplog.records if record.name == "trawl.pipelines"]
+    assert [line.partition(": no file: ")[0] for line in told] == [
+        f"FilesPipeline: {url!r}" for url in Careless.urls[:4]
+    ]
+
+
+def test_a_store_that_is_no_folder_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for store in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(SettingsError, match=r"^FILES_STORE: '.*file' is no folder$"):
+            crawled(store, Server())

@@ -35,6 +35,9 @@ __all__ = ["FileError", "MediaCrawl", "MediaInfo", "MediaPipeline", "Result", "n
 MOST_KNOWN = 10_000
 """URLs of one crawl whose results are remembered; others are looked up on the shelf again."""
 
+MOST_AT_ONCE = 100
+"""Files of one item that are under way: an item may name a hundred thousand."""
+
 DAY = 86_400.0
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")
@@ -129,11 +132,20 @@ class MediaPipeline(ABC):
     # To be overridden.
 
     def get_media_requests(self, item: Any, info: MediaInfo) -> Any:
-        """The requests for an item's files: by default one for each URL in its field of URLs."""
+        """The requests for an item's files: by default one for each URL in its field of URLs.
+
+        What is no URL there, as pages have it, is told and counted like a file that could not be had.
+        """
         urls = item_fields(item).get(self.urls_field) or ()
         if isinstance(urls, str) or not isinstance(urls, Iterable):
             raise TypeError(f"{self.urls_field} is a list of URLs, not {urls!r}")
-        return [Request(url) for url in urls]
+        requests = []
+        for url in urls:
+            try:
+                requests.append(Request(url))
+            except (TypeError, ValueError) as error:
+                self._missed(repr(url), error)
+        return requests
 
     @abstractmethod
     def file_path(
@@ -175,14 +187,17 @@ class MediaPipeline(ABC):
             wanted = await wanted
         requests = [wanted] if isinstance(wanted, Request) else list(wanted or ())
         results: list[Result] = [(False, None)] * len(requests)
+        places = iter(range(len(requests)))
+
+        async def fill() -> None:
+            for place in places:
+                results[place] = await self._result(requests[place], item)
+
         async with trio.open_nursery() as nursery:
-            for place, request in enumerate(requests):
-                nursery.start_soon(self._put_result, results, place, request, item)
+            for _ in requests[:MOST_AT_ONCE]:
+                nursery.start_soon(fill)
         completed = self.item_completed(results, item, self.info)
         return await completed if inspect.isawaitable(completed) else completed
-
-    async def _put_result(self, results: list[Result], place: int, request: Request, item: Any) -> None:
-        results[place] = await self._result(request, item)
 
     async def _result(self, request: Request, item: Any) -> Result:
         """Of a URL that is under way for another item, that item's result."""
@@ -205,12 +220,15 @@ class MediaPipeline(ABC):
         try:
             found = await self._kept(request, item)
         except Exception as error:  # of the wire, the disk, or the user's methods: the item goes on without the file
-            stats.inc("file_error_count")
-            logger.warning("%s: %s: no file: %s", type(self).__name__, request.url, str(error) or repr(error))
+            self._missed(request.url, error)
             return False, error
         stats.inc("file_count")
         stats.inc(f"file_status_count/{found['status']}")
         return True, found
+
+    def _missed(self, what: str, error: Exception) -> None:
+        self.info.crawl.stats.inc("file_error_count")
+        logger.warning("%s: %s: no file: %s", type(self).__name__, what, str(error) or repr(error))
 
     async def _kept(self, request: Request, item: Any) -> dict[str, str]:
         """The file of a URL, fetched if need be."""
