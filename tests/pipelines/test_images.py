@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 import trawl
+from trawl.errors import SettingsError
 from trawl.pipelines import ImagesPipeline
 from trawl.testing import SimulatedWeb, Simulation, simulate
 
@@ -74,4 +75,18 @@ def test_images_that_are_too_small_are_not_kept(tmp_path: Path, caplog: pytest.L
     result = crawled(tmp_path, IMAGES_MIN_WIDTH=10, IMAGES_MIN_HEIGHT=10)
     assert len(result.items[0]["images"]) == 3
     assert "small.jpg: no file: the image is too small: 4x4, not 10x10" in caplog.text
-    assert "text.png: no file: it is no image that can be read" in caplog.text
+    assert "text.png: no file: it is no image of a known kind" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("thumbs", "said"),
+    [
+        ({"../out": [5, 5]}, "IMAGES_THUMBS: '../out' is no name of a folder"),
+        ({"flat": [0, 5]}, "IMAGES_THUMBS"),
+        ({"": [5, 5]}, "the key '' of IMAGES_THUMBS"),
+    ],
+)
+def test_thumbnails_that_can_not_be_are_refused(tmp_path: Path, thumbs: dict[str, list[int]], said: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{said}"):
+        crawled(tmp_path, IMAGES_THUMBS=thumbs)
+    assert not list(tmp_path.iterdir())

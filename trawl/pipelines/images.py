@@ -12,6 +12,7 @@ from typing import Any
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.pipelines.media import FileError, MediaCrawl, MediaInfo, MediaPipeline, name_of
+from trawl.pipelines.shelf import checked
 
 __all__ = ["ImagesPipeline"]
 
@@ -26,15 +27,21 @@ class ImagesPipeline(MediaPipeline):
 
         Raises:
             NotConfigured: ``IMAGES_STORE`` names no store.
-            SettingsError: The store can't be, or pillow is not installed.
+            SettingsError: The store can't be, a thumbnail's name can't be a folder's, or pillow is not installed.
         """
         super().__init__(crawl)
         try:
-            from PIL import Image  # noqa: PLC0415 - an extra, and slow to import
+            from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
             raise SettingsError("IMAGES_STORE needs the extra images: trawl-crawler[images]", "IMAGES_STORE") from error
         self._image: Any = Image
+        self._unknown: type[Exception] = UnidentifiedImageError  # its text names an object in memory
         self.thumbs: dict[str, tuple[int, int]] = dict(crawl.settings["IMAGES_THUMBS"])
+        for name in self.thumbs:
+            try:
+                checked(f"thumbs/{name}")
+            except ValueError:
+                raise SettingsError(f"IMAGES_THUMBS: {name!r} is no name of a folder", "IMAGES_THUMBS") from None
         self.min_width: int = crawl.settings["IMAGES_MIN_WIDTH"]
         self.min_height: int = crawl.settings["IMAGES_MIN_HEIGHT"]
 
@@ -91,7 +98,8 @@ class ImagesPipeline(MediaPipeline):
         except FileError:
             raise
         except Exception as error:  # pillow raises whatever its many decoders raise
-            raise FileError(f"it is no image that can be read: {error}") from error
+            why = "it is no image of a known kind" if isinstance(error, self._unknown) else f"it can't be read: {error}"
+            raise FileError(why) from error
         return image, _written(image)
 
     def _on_white(self, image: Any) -> Any:

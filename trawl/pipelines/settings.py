@@ -54,7 +54,7 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
         str, Meta(min_length=1, title="", description="The field of items for what became of them.")
     ] = "images"
     images_thumbs: Annotated[
-        dict[str, tuple[int, int]],
+        dict[Annotated[str, Meta(min_length=1)], tuple[Annotated[int, Meta(ge=1)], Annotated[int, Meta(ge=1)]]],
         Meta(title="", description="Thumbnails: a name to the largest width and height, in pixels."),
     ] = msgspec.field(default_factory=dict)
     images_min_width: Annotated[

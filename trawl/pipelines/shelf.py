@@ -186,13 +186,14 @@ def open_shelf(uri: str, options: dict[str, Any], setting: str) -> Shelf:
         setting: The setting that names it, for messages.
 
     Raises:
-        SettingsError: What speaks the store's language is not installed, or there is no such store.
+        SettingsError: What speaks the store's language is not installed, or there is no such store; or its folder is
+            none, or may not be written to.
     """
     scheme, colon, rest = uri.partition("://")
     if not colon:
-        return FolderShelf(Path(uri))
+        return FolderShelf(_folder(Path(uri), setting))
     if scheme.lower() == "file":
-        return FolderShelf(Path(rest))
+        return FolderShelf(_folder(Path(rest), setting))
     try:
         from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
@@ -202,6 +203,16 @@ def open_shelf(uri: str, options: dict[str, Any], setting: str) -> Shelf:
         raise SettingsError(f"{setting}: {uri} needs the extra {extra}: trawl-crawler[{extra}]", setting) from error
     except (ValueError, TypeError) as error:
         raise SettingsError(f"{setting}: {uri}: {error}", setting) from error
+
+
+def _folder(path: Path, setting: str) -> Path:
+    """A folder that is there and may be written to, or can be made."""
+    nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not nearest.is_dir():
+        raise SettingsError(f"{setting}: {str(nearest)!r} is no folder", setting)
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise SettingsError(f"{setting}: {str(nearest)!r} may not be written to", setting)
+    return path
 
 
 def checked(path: str) -> str:
