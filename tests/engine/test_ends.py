@@ -258,6 +258,7 @@ class StuckSink:
         await trio.lowlevel.checkpoint()
 
     async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
         await trio.sleep_forever()
 
     def close(self) -> None:

@@ -128,5 +128,5 @@ class Dispatcher:
             self._heads.granted(entry.lease.lane_key())
 
 
-async def _raise(defect: Exception) -> None:  # noqa: ASYNC910 - it ends the crawl
+async def _raise(defect: Exception) -> None:  # noqa: ASYNC124 - a task
     raise defect
