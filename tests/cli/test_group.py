@@ -45,6 +45,17 @@ def test_the_help_of_every_word_ends_in_examples_that_can_be_typed(
             pass
 
 
+@pytest.mark.parametrize("words", [(), *WORDS], ids=" ".join)
+def test_the_help_of_every_word_fits_a_terminal_of_80_columns_with_nothing_cut_off(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*words, "--help"]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert len(line) <= 80
+        assert not line.endswith("...") or "Usage:" in line
+
+
 def test_alone_it_lists_the_words_in_groups(capfd: pytest.CaptureFixture[str]) -> None:
     main([])
     captured = capfd.readouterr()

@@ -211,7 +211,7 @@ def version() -> None:
     rich_help_panel=TRYING,
     epilog=examples(
         "trawl simulate quotes.py --web web.toml",
-        "trawl simulate quotes.py --web web.toml -s DOWNLOAD_DELAY=0.5 -s DOWNLOAD_DELAY=1",
+        "trawl simulate shop.py --web a.toml -s DOWNLOAD_DELAY=1 -s DOWNLOAD_DELAY=2",
         "trawl simulate quotes.py --web web.toml --timeline --svg sends.svg",
     ),
 )

@@ -50,7 +50,7 @@ def add_words(app: typer.Typer) -> None:
         rich_help_panel=TRYING,
         epilog=examples(
             "trawl parse https://quotes.toscrape.com/ --spider quotes.py",
-            "trawl parse https://quotes.toscrape.com/tag/love/ --spider quotes.py --callback parse",
+            "trawl parse https://quotes.toscrape.com/ --spider quotes.py --callback parse",
             "trawl parse https://quotes.toscrape.com/ --spider quotes.py --depth 2",
             "trawl parse https://shop.example/1 --spider shop.py --cb-kwargs '{\"n\": 1}'",
         ),
@@ -60,7 +60,7 @@ def add_words(app: typer.Typer) -> None:
         epilog=examples(
             "trawl shell https://quotes.toscrape.com/",
             "trawl shell --spider shop.py -s DOWNLOAD_DELAY=3",
-            "trawl shell https://quotes.toscrape.com/ -c 'response.css(\"title::text\").get()'",
+            "trawl shell https://quotes.toscrape.com/ -c 'response.css(\"h1\").getall()'",
         ),
     )(shell)
     app.add_typer(_new(), rich_help_panel=STARTING)
@@ -185,7 +185,9 @@ def _new() -> typer.Typer:
 
     @app.command(
         epilog=examples(
-            "trawl new spider quotes quotes.toscrape.com", "trawl new spider books books.toscrape.com -t crawl"
+            "trawl new spider quotes quotes.toscrape.com",
+            "trawl new spider books books.toscrape.com -t crawl",
+            "trawl new spider news news.example -t sitemap",
         )
     )
     def spider(
@@ -195,7 +197,10 @@ def _new() -> typer.Typer:
             str, typer.Option("-t", "--template", metavar="KIND", help="basic, crawl (rules) or sitemap.")
         ] = "basic",
     ) -> None:
-        """Write a spider and its test, into spiders/ and tests/ where these are there."""
+        """Write a spider and its test.
+
+        They go into spiders/ and tests/ where these are there.
+        """
         from trawl.cli.new import new_spider  # noqa: PLC0415
 
         raise typer.Exit(new_spider(name, domain, template))
