@@ -87,7 +87,7 @@ async def test_items_gather_to_pieces_that_are_worth_compressing(tmp_path: Path,
         [feed] = feeds.all
         feed.add({"a": "x"})
         await feed.flush(InlineBlocking())
-        assert path.read_bytes() == b""
+        assert gzip.decompress(path.read_bytes()) == b""
         feed.add({"a": "x" * PIECE_BYTES})
         await feed.flush(InlineBlocking())
         assert len(gzip.decompress(path.read_bytes()).splitlines()) == 2
@@ -136,3 +136,30 @@ async def test_c7_killed_at_any_write_each_item_is_in_a_compressed_file_once(
 async def test_a_compressed_feed_is_a_feed(tmp_path: Path) -> None:
     async with await opened(tmp_path / "out.csv.zst") as feeds:
         assert isinstance(feeds.all[0], Feed)
+
+
+@PACKED
+@FORMATS
+async def test_a_compressed_feed_without_an_item_is_a_file_that_can_be_unpacked_and_continued(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, name: str, ending: str
+) -> None:
+    path = tmp_path / f"out.{name}.{ending}"
+    for _ in range(2):
+        async with await opened(path) as feeds:
+            assert path.read_bytes()  # also while nothing came yet
+            await write_all(feeds, [])
+        assert path.read_bytes()
+        content = UNPACK[ending](path.read_bytes())
+        assert not content.strip() if name in {"jsonl", "csv"} else READERS[name](content) == []
+    await write_all(await opened(path), ROWS)
+    assert READERS[name](UNPACK[ending](path.read_bytes())) == ROWS
+    assert not caplog.text
+
+
+async def test_an_empty_file_that_gzip_made_is_begun_with_its_header(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path = tmp_path / "out.csv.gz"
+    path.write_bytes(gzip.compress(b"") + gzip.compress(b""))
+    await write_all(await opened(path), ROWS)
+    assert READERS["csv"](gzip.decompress(path.read_bytes())) == ROWS

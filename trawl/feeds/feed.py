@@ -159,13 +159,12 @@ class Feed:
         with self._content(target) as content:
             file = content.file
             end = self._format.end_of(file)
-            size = file.seek(0, os.SEEK_END)
             file.seek(end.position)
             opening = b"" if end.position else self._format.opening
             usual = opening + self._format.closing
             is_usual = _without_space(file.read(2 * len(usual) + 1)) in (b"", _without_space(usual))
             position = content.position_of(end.position)
-            if (not end.mend and not is_usual) or target.size > content.position_of(size):
+            if (not end.mend and not is_usual) or target.size > content.size_bytes:
                 lost = target.size - position
                 logger.warning("feed %s: %d bytes after its last whole record are cut off", self.uri, lost)
             return End(position, end.mend)
@@ -273,8 +272,7 @@ class Feed:
             is_unwanted = not self.position and not self._options.store_empty
             if not self._target.is_seekable and not is_unwanted and not self._is_ended:
                 self._is_ended = True
-                opening = b"" if self.position else self._format.opening
-                self._outgoing = memoryview(self._packed(opening + self._format.closing))
+                self._outgoing = memoryview(self._ending())
                 await self._send(blocking)
         except FeedError:
             await blocking.run(self.close)  # noqa: ASYNC120 - a cancel then says more than the error
@@ -346,8 +344,14 @@ class Feed:
             logger.error("feed %s: the half record at its end can't be cut off: %s", self.uri, _words(error))
 
     def _close_off(self) -> None:
-        opening = b"" if self.position else self._format.opening
-        self._write_now(self.position, self._packed(opening + self._format.closing))
+        self._write_now(self.position, self._ending())
+
+    def _ending(self) -> bytes:
+        """What makes the file whole behind its last record, or without one."""
+        content = (b"" if self.position else self._format.opening) + self._format.closing
+        if self._packing is not None and not content and not self.position:
+            return self._packing.nothing
+        return self._packed(content)
 
     def _write_now(self, position: int, content: bytes) -> None:
         rest = memoryview(content)

@@ -57,10 +57,12 @@ class Unpacked:
     Attributes:
         file: The content of its whole pieces; to be closed.
         ends: Where each piece ends: bytes of content to bytes of the file.
+        size_bytes: Where the last whole piece ends in the file.
     """
 
     file: BinaryIO
     ends: Mapping[int, int]
+    size_bytes: int
 
 
 class Content:
@@ -88,6 +90,11 @@ class Content:
             raise NotThisFormat("it was compressed by something else, in pieces that do not end where records end")
         return self._unpacked.ends[position]
 
+    @property
+    def size_bytes(self) -> int:
+        """How much of the file itself is content, or whole pieces of it."""
+        return self._unpacked.size_bytes if self._unpacked else self._reader.seek(0, io.SEEK_END)
+
     def __enter__(self) -> Self:
         return self
 
@@ -112,6 +119,11 @@ class Packing(Protocol):
         """``content`` as one piece; nothing for nothing."""
         ...
 
+    @property
+    def nothing(self) -> bytes:
+        """A piece without content: what a file without any is, for no bytes at all are none that can be unpacked."""
+        ...
+
     def unpacked(self, file: BinaryIO) -> Unpacked:
         """The whole pieces of ``file``, from its beginning; what is broken off at its end is left out.
 
@@ -129,6 +141,10 @@ class _Pieces(ABC):
     def pack(self, content: bytes) -> bytes:
         return self._packed(content) if content else b""
 
+    @property
+    def nothing(self) -> bytes:
+        return self._packed(b"")
+
     def unpacked(self, file: BinaryIO) -> Unpacked:
         """Read piece by piece, into a file of its own once it is large."""
         content = cast(BinaryIO, tempfile.SpooledTemporaryFile(_FEWEST))  # noqa: SIM115 - handed to the caller
@@ -143,13 +159,13 @@ class _Pieces(ABC):
                     rest = piece.unused_data if piece.eof else file.read(CHUNK_BYTES)
                     if piece.eof:
                         packed_end += size - len(rest)
-                        ends[content.tell()] = packed_end
+                        ends.setdefault(content.tell(), packed_end)  # nothing is lost with a piece without content
                         break
         except self._errors() as error:
             content.close()
             raise NotThisFormat(f"it is not compressed as {self.name}: {error}") from error
         content.truncate(max(ends))
-        return Unpacked(content, ends)
+        return Unpacked(content, ends, packed_end)
 
     @abstractmethod
     def _packed(self, content: bytes) -> bytes:
