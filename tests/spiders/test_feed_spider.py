@@ -82,7 +82,7 @@ def test_a_feed_is_read_in_bounds(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_time_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="'soon' is no ISO time"):
+    with pytest.raises(UsageError, match="feed_since: 'soon' is no date or time"):
         News(feed_since="soon")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import date, datetime
 from typing import Any
 
-from trawl.errors import UsageError
 from trawl.http import Request, Response, kind_of
 from trawl.spiders.outputs import ItemT, Outputs
 from trawl.spiders.results import each_later
+from trawl.spiders.since import since_utc
 from trawl.spiders.spider import Spider
 from trawl.spiders.web_feed import FeedEntry, WebFeed
 
@@ -26,19 +26,19 @@ class FeedSpider(Spider[ItemT]):
     read then. (A *feed* is RSS or Atom here; where a crawl's own items go has the same name elsewhere.)
 
     Attributes:
-        feed_since: Leave out entries that were last changed before: an ISO time (``2024-05-01``), in UTC unless it says
-            otherwise. Entries that say nothing stay.
+        feed_since: Leave out entries that were last changed before: a datetime, a date, or a text (``2024-05-01``), in
+            UTC unless it says otherwise. Entries that say nothing stay.
         feed_max_bytes: How much of a feed is read, in bytes.
         feed_max_entries: How many of its entries are taken.
     """
 
-    feed_since: str | datetime | None = None
+    feed_since: str | date | None = None
     feed_max_bytes: int = 32 * 1024 * 1024
     feed_max_entries: int = 10_000
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._since: datetime | None = self._beginning(self.feed_since)
+        self._since: datetime | None = since_utc(self.name, "feed_since", self.feed_since)
 
     def parse_entry(self, response: Response, entry: FeedEntry) -> Outputs[ItemT]:
         """What becomes of an entry: override it to follow ``entry.url``, say. By default it is the item itself."""
@@ -71,12 +71,3 @@ class FeedSpider(Spider[ItemT]):
         if not requests:
             self.logger.warning("%s is no feed and names none", response.url)
         return requests
-
-    def _beginning(self, since: str | datetime | None) -> datetime | None:
-        if not since:
-            return None
-        try:
-            begun = since if isinstance(since, datetime) else datetime.fromisoformat(since)
-        except ValueError as error:
-            raise UsageError(f"{self.name}: feed_since: {since!r} is no ISO time") from error
-        return begun if begun.tzinfo is not None else begun.replace(tzinfo=UTC)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.spiders.outputs import ItemT
+from trawl.spiders.since import since_utc
 from trawl.spiders.sitemap_file import Sitemap, latest_of, sitemaps_in_robots
 from trawl.spiders.spider import Spider, check_urls
 
@@ -57,7 +58,8 @@ class SitemapSpider(Spider[ItemT]):
         self._follow: list[re.Pattern[str]] = [
             self._compiled(f"sitemap_follow[{i}]", pattern) for i, pattern in enumerate(self.sitemap_follow)
         ]
-        self._since: datetime | None = self._beginning(self.sitemap_modified_since)
+        since = self.sitemap_modified_since
+        self._since: datetime | None = since_utc(self.name, "sitemap_modified_since", since)
 
     def check(self) -> None:
         """Refuse sitemap URLs that can't be fetched, as start URLs are refused.
@@ -155,12 +157,3 @@ class SitemapSpider(Spider[ItemT]):
         if not callable(method):
             raise UsageError(f"{self.name}: {what}: {type(self).__name__} has no method {callback!r}")
         return method
-
-    def _beginning(self, since: str | date | None) -> datetime | None:
-        if since is None or since == "":
-            return None
-        try:
-            begun = datetime.fromisoformat(since.isoformat() if isinstance(since, date) else since)
-        except ValueError as error:
-            raise UsageError(f"{self.name}: sitemap_modified_since: {since!r} is no date") from error
-        return begun if begun.tzinfo is not None else begun.replace(tzinfo=UTC)
