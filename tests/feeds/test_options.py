@@ -135,6 +135,12 @@ def test_an_element_that_xml_cannot_name_is_refused() -> None:
         one("o.xml", {"item_export_kwargs": {"item_element": "a b"}})
 
 
+@pytest.mark.parametrize("fields", [{"title": "name", "price": "name"}, ["a", "name", "name"]])
+def test_two_fields_of_one_name_are_refused(fields: Any) -> None:
+    with pytest.raises(SettingsError, match=r"^feed o.csv: two of its fields would be written as 'name'$"):
+        one("o.csv", {"fields": fields})
+
+
 def test_two_feeds_to_one_place_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to(tmp_path / "out.json")
     feeds: dict[str, FeedMapping] = {str(tmp_path / "out.json"): {}, str(tmp_path / "link.json"): {}}

@@ -184,6 +184,34 @@ async def test_a_feed_without_items_leaves_a_file_unless_it_is_not_to(tmp_path: 
     assert path.exists()
 
 
+async def test_a_table_whose_fields_are_said_is_there_without_an_item(tmp_path: Path) -> None:
+    path = tmp_path / "out.sqlite"
+    for _ in range(2):
+        await write(await opened(path, fields={"a": "A", "b": "b"}))
+        assert rows_of(path) == []
+    await write(await opened(path, fields={"a": "A", "b": "b"}), {"a": 1})
+    assert rows_of(path) == [{"A": 1, "b": None}]
+
+
+async def test_text_that_can_not_be_encoded_is_replaced_in_tables(tmp_path: Path) -> None:
+    item = {"name\ud800": "text\ud800", "list": ["x", "\udfff"]}
+    await write(await opened(tmp_path / "out.sqlite"), item)
+    assert rows_of(tmp_path / "out.sqlite") == [{"name\ufffd": "text\ufffd", "list": '["x","\ufffd"]'}]
+    await write(await opened(tmp_path / "out.parquet"), item)
+    assert parquet(tmp_path / "out.parquet") == [{"name\ufffd": "text\ufffd", "list": ["x", "\ufffd"]}]
+
+
+async def test_fields_that_are_one_column_to_sqlite_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "out.sqlite"
+    await write(await opened(path), {"Title": 1, "title": 2}, {"Title": 3, "title": 4}, {"TITLE": 5})
+    assert [row["title"] for row in rows_of(path)] == [2, 4, 5]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"feed {path}: field 'Title' is left out: to SQLite it is the same column as 'title'"
+    ]
+
+
 async def test_a_job_refuses_parquet_and_names_the_feed(tmp_path: Path, autojump_clock: MockClock) -> None:
     with pytest.raises(FeedError, match=r"out\.parquet: can't be a feed of a job: a parquet file can't be continued"):
         await run_until_killed(FakeJob(), tmp_path / "out.parquet", {}, InlineBlocking())

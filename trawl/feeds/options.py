@@ -171,7 +171,7 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
         packing=packing,
         overwrite=mapping.get("overwrite", False),
         encoding=_encoding(mapping.get("encoding", settings.feed_export_encoding), path),
-        fields=_fields(mapping.get("fields", settings.feed_export_fields)),
+        fields=_fields(mapping.get("fields", settings.feed_export_fields), path),
         indent=mapping.get("indent", settings.feed_export_indent) or 0,
         store_empty=mapping.get("store_empty", settings.feed_store_empty),
         item_classes=tuple(_item_class(given, path) for given in mapping.get("item_classes", ())),
@@ -256,10 +256,15 @@ def _encoding(name: str | None, path: str) -> str | None:
     return usual
 
 
-def _fields(given: list[str] | dict[str, str] | None) -> tuple[tuple[str, str], ...] | None:
+def _fields(given: list[str] | dict[str, str] | None, path: str) -> tuple[tuple[str, str], ...] | None:
     if not given:
         return None
-    return tuple(given.items()) if isinstance(given, Mapping) else tuple((name, name) for name in given)
+    fields = tuple(given.items()) if isinstance(given, Mapping) else tuple((name, name) for name in given)
+    written = [name for _, name in fields]
+    for name in written:
+        if written.count(name) > 1:
+            raise SettingsError(f"feed {path}: two of its fields would be written as {name!r}", "FEED_EXPORT_FIELDS")
+    return fields
 
 
 def _item_class(given: Any, path: str) -> type:

@@ -17,7 +17,7 @@ import msgspec
 
 from trawl.items import is_item, item_fields
 
-__all__ = ["Plain", "to_ascii_json", "to_json", "to_plain"]
+__all__ = ["Plain", "legal_text", "to_ascii_json", "to_json", "to_plain"]
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 """What JSON can say."""
@@ -59,9 +59,20 @@ def to_plain(value: object) -> Plain:
         raise ValueError("a value contains itself, or is nested too deep") from error
 
 
+def legal_text(text: str) -> str:
+    """``text`` with lone surrogates replaced by U+FFFD, so that it can be encoded."""
+    if text.isascii():
+        return str.__str__(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # pairs of surrogates become their character, single ones U+FFFD
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return str.__str__(text)
+
+
 def _plain(value: object) -> Plain:
     if isinstance(value, str):
-        return _legal(value)
+        return legal_text(value)
     if value is None or isinstance(value, bool) or type(value) is int:
         return value
     if isinstance(value, float):
@@ -82,16 +93,6 @@ def _key(key: object) -> str:
     if isinstance(plain, str):
         return plain
     return json.dumps(plain)
-
-
-def _legal(text: str) -> str:
-    if text.isascii():
-        return str.__str__(text)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # pairs of surrogates become their character, single ones U+FFFD
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return str.__str__(text)
 
 
 def _outlandish(value: Any) -> object:

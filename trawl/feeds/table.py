@@ -278,13 +278,13 @@ class TableFeed:
 
 def _table(options: FeedOptions) -> Table:
     """The table of a format; imported here, because most crawls write none."""
+    columns = None if options.fields is None else tuple(written for _, written in options.fields)
     if options.format == "sqlite":
         from trawl.feeds.table_sqlite import SqliteTable  # noqa: PLC0415
 
-        return SqliteTable(options.arguments.get("table", "items"))
+        return SqliteTable(options.arguments.get("table", "items"), columns or ())
     from trawl.feeds.table_parquet import ParquetTable  # noqa: PLC0415
 
-    columns = None if options.fields is None else tuple(written for _, written in options.fields)
     arguments = options.arguments
     return ParquetTable(
         columns=columns, group=arguments.get("row_group_size", 10_000), schema=arguments.get("schema", {})

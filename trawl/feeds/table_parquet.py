@@ -16,7 +16,7 @@ from typing import Any
 
 from trawl.errors import SettingsError
 from trawl.feeds.base import NotThisFormat
-from trawl.feeds.plain import to_json, to_plain
+from trawl.feeds.plain import legal_text, to_json, to_plain
 from trawl.feeds.table import Row
 
 __all__ = ["ParquetTable"]
@@ -68,7 +68,7 @@ class ParquetTable:
 
     def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
         """The values that Parquet has columns for: of text, numbers, times, bytes, and lists of them; else JSON."""
-        row = {str(name): _value(value) for name, value in fields.items()}
+        row = {legal_text(str(name)): _value(value) for name, value in fields.items()}
         return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
 
     def open(self, path: Path, *, overwrite: bool) -> None:
@@ -188,10 +188,12 @@ class ParquetTable:
 
 
 def _value(value: object) -> Any:
+    if type(value) is str:
+        return legal_text(value)
     if value is None or type(value) in _KEPT:
         return value
     if type(value) is list and all(part is None or type(part) in _KEPT for part in value):
-        return value
+        return [legal_text(part) if type(part) is str else part for part in value]
     plain = to_plain(value)
     if isinstance(plain, list) and not any(isinstance(part, list | dict) for part in plain):
         return plain

@@ -6,16 +6,19 @@ the table back to the last one that it has recorded. Text, numbers and NULL are 
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trawl.feeds.base import NotThisFormat
-from trawl.feeds.plain import to_json, to_plain
+from trawl.feeds.plain import legal_text, to_json, to_plain
 from trawl.feeds.table import Row
 
 __all__ = ["SqliteTable"]
+
+logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 _LARGEST = 2**63
 _BUSY = 5.0  # seconds that a reader of the file may hold up a write
@@ -27,11 +30,13 @@ class SqliteTable:
 
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
-    def __init__(self, name: str = "items") -> None:
-        """The table of this name."""
+    def __init__(self, name: str = "items", fields: Sequence[str] = ()) -> None:
+        """The table of this name; one that is made has columns for ``fields`` from the start."""
         self.position: int = 0
         self._name = _quoted(name)
         self._bare = name
+        self._fields = fields
+        self._told: set[str] = set()
         self._path = Path()
         self._is_new = False
         self._overwrites = False
@@ -41,7 +46,7 @@ class SqliteTable:
 
     def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
         """The values that SQLite has."""
-        row = {str(name).replace("\0", ""): _value(value) for name, value in fields.items()}
+        row = {legal_text(str(name)).replace("\0", ""): _value(value) for name, value in fields.items()}
         return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
 
     def open(self, path: Path, *, overwrite: bool) -> None:
@@ -67,6 +72,8 @@ class SqliteTable:
             self._columns = {}
         elif self._columns:
             self._run(f"DELETE FROM {self._name} WHERE {self._number} > ?", (self.position,))
+        if not self._columns and self._fields:
+            self._add_columns({_lower(name): name for name in self._fields})
 
     def write(self, rows: Sequence[Row]) -> None:
         """Insert rows in one transaction."""
@@ -127,19 +134,34 @@ class SqliteTable:
 
     def _insert(self, row: Row) -> None:
         new = {_lower(name): name for name in row if _lower(name) not in self._columns}
+        self._add_columns(new)
+        if not self._columns:
+            return  # an item without a field, before there is a table
+        values = {_lower(name): value for name, value in row.items()}
+        if len(values) < len(row):
+            self._tell_of_case(row)
+        names = ", ".join([self._number, *(_quoted(self._columns[name]) for name in values)])
+        marks = ", ".join("?" * (len(values) + 1))
+        self.position += 1
+        self._run(f"INSERT INTO {self._name} ({names}) VALUES ({marks})", (self.position, *values.values()))
+
+
+    def _add_columns(self, new: Mapping[str, str]) -> None:
         if not self._columns and new:
             self._run(f"CREATE TABLE {self._name} ({', '.join(map(_quoted, new.values()))})")
         elif new:
             for name in new.values():
                 self._run(f"ALTER TABLE {self._name} ADD COLUMN {_quoted(name)}")
         self._columns.update(new)
-        if not self._columns:
-            return  # an item without a field, before there is a table
-        values = {_lower(name): value for name, value in row.items()}
-        names = ", ".join([self._number, *(_quoted(self._columns[name]) for name in values)])
-        marks = ", ".join("?" * (len(values) + 1))
-        self.position += 1
-        self._run(f"INSERT INTO {self._name} ({names}) VALUES ({marks})", (self.position, *values.values()))
+
+    def _tell_of_case(self, row: Row) -> None:
+        last = {_lower(name): name for name in row}
+        for name in row:
+            if (kept := last[_lower(name)]) != name and name not in self._told:
+                self._told.add(name)  # once a name
+                logger.warning(
+                    "feed %s: field %r is left out: to SQLite it is the same column as %r", self._path, name, kept
+                )
 
 
 def _value(value: object) -> str | int | float | None:
