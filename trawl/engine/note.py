@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,8 +12,6 @@ from trawl.frontier.facts import FACTS, Facts
 from trawl.spiders import Spider
 
 __all__ = ["Note", "note_of"]
-
-logger: logging.Logger = logging.getLogger("trawl.engine")
 
 
 class Note:

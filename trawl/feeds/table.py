@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,8 +16,6 @@ from trawl.feeds.stores import Delivery, open_store
 from trawl.items import item_fields
 
 __all__ = ["Row", "Table", "TableFeed"]
-
-logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 Row = dict[str, Any]
 

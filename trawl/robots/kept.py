@@ -34,18 +34,13 @@ class KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Answers:
-    """The answers of one crawl's origins.
+    """The answers of one crawl's origins."""
 
-    Attributes:
-        changes: Counts what was kept: it is stored again when this has moved.
-    """
-
-    __slots__ = ("_by_origin", "_bytes", "changes")
+    __slots__ = ("_by_origin", "_bytes")
 
     def __init__(self) -> None:
         self._by_origin: dict[str, KeptAnswer] = {}
         self._bytes = 0
-        self.changes: int = 0
 
     def keep(self, origin: str, status: int, body: bytes, expires_at: float) -> None:
         """Keep an origin's answer in place of an earlier one."""
@@ -55,7 +50,6 @@ class Answers:
             return
         self._by_origin[origin] = KeptAnswer(status, body, expires_at)
         self._bytes += len(body) + _OVERHEAD
-        self.changes += 1
         while self._bytes > MOST_BYTES:
             self._drop(next(iter(self._by_origin)))
 
