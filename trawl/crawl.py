@@ -26,7 +26,7 @@ from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder,
 from trawl.engine.callbacks import culprits
 from trawl.engine.durable import Durable, open_durable
 from trawl.errors import FeedError, JobError
-from trawl.feeds import Feeds, FeedsSettings, open_feeds
+from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import normalize_url
 from trawl.middleware import MiddlewareSettings, Outfit, open_outfit
@@ -332,7 +332,7 @@ async def _stored(
     settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
 ) -> AsyncGenerator[tuple[Feeds, Durable | None], None]:
     """The feeds, open, and the job if there is one; closed also where a part of the crawl can't be made."""
-    values, job_dir = settings.of(FeedsSettings), settings.of(JobSettings).job_dir
+    values, job_dir = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings).job_dir
     if job_dir:
         depth_first = settings.of(SchedulerSettings).depth_first
         async with open_durable(

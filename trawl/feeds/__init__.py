@@ -4,6 +4,7 @@ from trawl.feeds.base import End, FeedReport, Format, NotThisFormat, OneFeed
 from trawl.feeds.batches import BatchedFeed
 from trawl.feeds.feed import Feed
 from trawl.feeds.formats import make_format
+from trawl.feeds.naming import with_attributes
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, feed_options
 from trawl.feeds.outbox import Outbox, open_outbox
 from trawl.feeds.picking import Picker
@@ -39,4 +40,5 @@ __all__ = [
     "make_format",
     "open_feeds",
     "open_outbox",
+    "with_attributes",
 ]

@@ -1,16 +1,28 @@
-"""What stands for what in the path of a feed: ``%(name)s``, ``%(time)s``, and for batches ``%(batch)05d``."""
+"""What stands for what in the path of a feed: ``%(name)s``, ``%(time)s``, and for batches ``%(batch)05d``.
+
+Any other name is that of an attribute of the spider, as Scrapy has it.
+"""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import partial
+from os import PathLike, fspath
+from pathlib import PurePath
 
-__all__ = ["BATCH_NAMES", "filled", "is_numbered", "names_in"]
+import msgspec
+
+from trawl.errors import FeedError
+from trawl.feeds.settings import FeedsSettings
+
+__all__ = ["BATCH_NAMES", "filled", "is_numbered", "names_in", "with_attributes"]
 
 BATCH_NAMES = frozenset({"batch", "batch_id", "batch_time"})
 """The names that differ from one batch to the next; one of them must be in the path of a feed in batches."""
 
 _NAME = re.compile(r"%\((name|time|batch|batch_id|batch_time)\)(0?\d{0,2})([sd])")
+_OTHER = re.compile(r"%\((?!(?:name|time|batch|batch_id|batch_time)\))(\w+)\)(0?\d{0,2})([sd])")
 
 
 def names_in(path: str) -> frozenset[str]:
@@ -58,3 +70,35 @@ def filled(
 
 def _written(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat().replace(":", "-")
+
+
+def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
+    """The settings with attributes of the spider put into the paths of feeds, where they name some.
+
+    Raises:
+        FeedError: The spider has no such attribute, or it is nothing that can be in a path.
+    """
+    feeds = {}
+    for key, options in settings.feeds.items():
+        path = fspath(key) if isinstance(key, str | PathLike) else key
+        if isinstance(path, str) and _OTHER.search(path):
+            key = _OTHER.sub(partial(_attribute, spider, path), path)  # noqa: PLW2901
+            if key in settings.feeds or key in feeds:
+                raise FeedError(f"feed {key}: another feed goes to the same place", key)
+        feeds[key] = options
+    return msgspec.structs.replace(settings, feeds=feeds)
+
+
+def _attribute(spider: object, path: str, match: re.Match[str]) -> str:
+    value = getattr(spider, match[1], None)
+    if not isinstance(value, str | int | float | date | PurePath) or value == "":
+        why = "is none" if value is None else f"is {value!r}"
+        raise FeedError(
+            f"feed {path}: {match[0]} stands for an attribute of the spider, which {why}; "
+            "other names are name, time, batch and batch_time",
+            path,
+        )
+    try:
+        return f"{int(str(value)):{match[2]}}" if match[3] == "d" else str(value)
+    except ValueError:
+        raise FeedError(f"feed {path}: {match[0]}: {value!r} is no whole number", path) from None
