@@ -18,8 +18,6 @@ from trawl.spiders.spider import check_urls
 
 __all__ = ["check_attributes"]
 
-Named = tuple[str, tuple[object, ...]]
-
 
 def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
     """Say what is wrong with the attributes of a spider's class, in their order."""
