@@ -53,7 +53,7 @@ SCRAPYS: frozenset[str] = frozenset(
         *("spider_error", "request_scheduled", "request_dropped", "request_reached_downloader"),
         *("request_left_downloader", "response_received", "response_downloaded", "headers_received"),
         *("bytes_received", "item_scraped", "item_dropped", "item_error", "feed_slot_closed"),
-        *("feed_exporter_closed", "memusage_warning_reached"),
+        *("feed_exporter_closed", "memusage_warning_reached", "robots_parsed"),
     )
 )
 """The names of Scrapy's signals, each of which is an attribute of this module: its name."""

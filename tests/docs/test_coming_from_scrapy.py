@@ -17,8 +17,9 @@ META = [row for row in re.findall(r"^\| (`.*) \| (.*) \|$", TEXT.partition("## T
 
 
 def keys(meaning: str) -> list[str]:
-    (row,) = [keys for keys, words in META if words.startswith(meaning)]
-    return re.findall(r"`(\w+)`", row)
+    rows = [keys for keys, words in META if words.startswith(meaning)]
+    assert rows
+    return re.findall(r"`(\w+)`", " ".join(rows))
 
 
 @pytest.mark.parametrize("key", [*keys("obeyed"), *keys("told"), *keys("only here")])
@@ -29,6 +30,11 @@ def test_a_key_of_meta_that_means_something_is_in_the_code(key: str) -> None:
 @pytest.mark.parametrize("key", keys("not looked at"))
 def test_a_key_of_meta_that_means_nothing_is_not(key: str) -> None:
     assert f'"{key}"' not in SOURCE
+
+
+def test_each_signal_of_scrapys_is_in_the_table() -> None:
+    table = TEXT.partition("## Signals")[2].partition("## Contracts")[0]
+    assert set(re.findall(r"`(\w+)`", table)) >= import_module("trawl.signals").SCRAPYS
 
 
 @pytest.mark.parametrize("name", ["spiders", "linkextractors", "http", "exceptions", "selector", "items", "loader"])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
+from trawl.engine.handed_on import forget_the_last
 from trawl.engine.state import State
 from trawl.engine.turn import Waiter
 from trawl.events import Events, RequestDropped, RequestScheduled
@@ -75,6 +76,9 @@ class Intake:
 
         Whether one of them may go before what could go until now.
         """
+        if source is not None:
+            for request in requests:
+                forget_the_last(request, source.request)
         records = await self.admit(requests, depth=depth, is_start=is_start, source=source)
         if not records:
             return False
@@ -102,6 +106,9 @@ class Intake:
             failure: Why it counts as failed.
             source: What its callback found them on.
         """
+        last = lease.request if source is None or source.request is None else source.request
+        for request in requests:
+            forget_the_last(request, last)
         records = await self.admit(requests, depth=depth, source=source) if requests else []
         if records:
             self._state.opened(len(records))
@@ -163,7 +170,7 @@ class Intake:
         admitted = []
         for request in requests:
             if is_start:  # what a user starts from, and where that redirects to, is wanted by its name
-                request.meta.setdefault("allow_offsite", True)
+                request.meta["is_start_request"] = True
                 self.begin_at(request)
             refusal = self._admission.refusal(request, depth=depth)
             if refusal is not None:

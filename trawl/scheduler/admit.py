@@ -68,7 +68,10 @@ class Admission:
             self._guard.open()
 
     def is_offsite(self, request: Request) -> bool:
-        """Whether a host lies outside the allowed domains; never with ``dont_filter`` or meta ``allow_offsite``."""
+        """Whether a host lies outside the allowed domains.
+
+        Never with ``dont_filter``, or ``allow_offsite`` or ``is_start_request`` in the meta.
+        """
         if not self._allowed:
             return False
         host = host_of(request.url)
@@ -79,7 +82,9 @@ class Admission:
             offsite = self._hosts[host] = not any(
                 host == domain or host.endswith("." + domain) for domain in self._allowed
             )
-        return offsite and not request.dont_filter and not request.meta_get("allow_offsite")
+        if not offsite or request.dont_filter:
+            return False
+        return not (request.meta_get("allow_offsite") or request.meta_get("is_start_request"))
 
 
 def _domain(name: str) -> str:
