@@ -14,12 +14,16 @@ from trawl.settings.foreign import FOREIGN, TRANSLATED
 from trawl.settings.sections import known
 
 SCRAPYS = (Path(__file__).parents[2] / "docs" / "_ext" / "scrapy-settings.txt").read_text("utf-8").split()
-"""As its reference lists them, but for those of the files and images pipelines."""
+"""As its default settings and its reference have them, those of the files and images pipelines too."""
 
 
 @pytest.mark.parametrize("name", SCRAPYS)
 def test_each_of_scrapys_settings_has_a_meaning_or_a_word_about_it(name: str) -> None:
     assert name in known() or name in TRANSLATED or FOREIGN.get(name, "")
+
+
+def test_the_table_of_the_guide_has_all_that_have_no_effect() -> None:
+    assert {*FOREIGN, *TRANSLATED} <= set(SCRAPYS)
 
 
 def test_what_takes_the_place_of_a_setting_exists() -> None:

@@ -98,6 +98,7 @@ FOREIGN: Mapping[str, str] = {
     "MEMDEBUG_ENABLED": "use a memory profiler",
     "MEMUSAGE_ENABLED": "MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB turn it on by themselves",
     "MEMUSAGE_NOTIFY_MAIL": _MAIL,
+    "META_COPY_WARN_SKIP_KEYS": "nothing is told: what a crawl keeps in meta is not handed on with it",
     "NEWSPIDER_MODULE": _PROJECTS,
     **dict.fromkeys(
         ("PERIODIC_LOG_DELTA", "PERIODIC_LOG_STATS", "PERIODIC_LOG_TIMING_ENABLED"),
