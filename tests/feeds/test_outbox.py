@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,66 @@ async def test_items_beyond_a_limit_wait_for_the_next_run_whatever_ends_this_one
     outbox.close()
     await outbox.write()
     assert path.read_text("utf-8").endswith('{"n":2}\n{"n":3}\n')
+
+
+@asynccontextmanager
+async def run_of(job: FakeJob, *paths: Path) -> AsyncGenerator[Outbox, None]:
+    """The outbox of a run that copies nothing before it is killed."""
+    values = FeedsSettings(feeds={str(path): {} for path in paths})
+    feeds, outbox = await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
+    try:
+        yield outbox
+    finally:
+        let_go(feeds)
+
+
+async def test_items_that_a_run_has_released_are_not_counted_again_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    async with run_of(job := FakeJob(), path) as outbox:
+        job.hold(*[to_stored({"n": n}) for n in range(4)])
+        outbox.acknowledged(4, withheld=3)
+        await job.commit()
+    async with run_of(job := job.killed(), path) as outbox:
+        outbox.release(3, None)
+        await job.commit()  # with what counts them
+    async with run_of(job.killed(), path) as outbox:
+        assert outbox.withheld == 0
+
+
+async def test_items_that_a_kill_has_kept_out_of_the_outbox_are_withheld_from_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    async with run_of(job := FakeJob(), path) as outbox:
+        outbox.acknowledged(5, withheld=1)
+        await job.commit()  # another task's; then the process is killed
+    async with run_of(job := job.killed(), path) as outbox:
+        assert outbox.withheld == 0
+        job.hold(*[to_stored({"n": n}) for n in range(5)])
+        outbox.acknowledged(5)
+        await job.commit()
+    async with run_of(job.killed(), path) as outbox:
+        assert outbox.withheld == 0
+
+
+async def test_a_run_without_its_feed_releases_nothing_and_waits_for_nobody(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trawl.feeds.outbox.MOST_BEHIND", 2)
+    path = tmp_path / "out.jsonl"
+    outbox = await outbox_of(job := FakeJob(), {path: {}})
+    outbox.close()
+    await outbox.write()
+    job.hold(to_stored({"n": 0}))
+    outbox.acknowledged(1, withheld=1)
+    await job.commit()
+    async with run_of(job := job.killed()) as outbox:
+        assert outbox.withheld == 0
+        job.hold(*[to_stored({"n": n}) for n in range(1, 5)])
+        outbox.acknowledged(4)
+        with trio.fail_after(1):
+            await outbox.room()
+        await job.commit()
+    async with run_of(job.killed(), path) as outbox:
+        assert outbox.withheld == 1
 
 
 async def test_items_that_wait_for_a_feed_stay_where_a_run_has_none(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -170,6 +170,7 @@ async def cancelled_at(tmp_path: Path, step: int) -> bool:
     result = await runs.run()
     assert result.reason == "finished"
     assert items_of(runs) == ITEMS
+    assert result.stats["item_scraped_count"] == len(ITEMS)
     return True
 
 

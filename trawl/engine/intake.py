@@ -112,6 +112,7 @@ class Intake:
         records = await self.admit(requests, depth=depth, source=source) if requests else []
         if records:
             self._state.opened(len(records))
+        await trio.lowlevel.checkpoint_if_cancelled()  # here, or a page that is not acknowledged has its items counted
         await self._frontier.acknowledge(lease, records, items(), failure)
         if records:
             self._stored(records)

@@ -96,6 +96,8 @@ class Outbox:
         self._expected = job.outbox_end
         before = WITHHELD.read(job)  # where it can't be read, all are delivered
         self._until = self._expected if before is None else min(self._expected, max(before, self._copied))
+        if before is not None and self._until == self._expected:  # a kill came before the items that it was kept for
+            job.keep(WITHHELD.name, None)
         self._released = (self._until, self._until)
         self._collected: list[object] | None = None
         self._is_idle = is_idle

@@ -269,8 +269,6 @@ def _make(directory: Path) -> None:
         raise UsageError(
             f"job {directory}: there is something else in it ({min(strangers)}): give a new or empty directory"
         )
-
-
     _close(directory, is_empty=not names)
 
 
