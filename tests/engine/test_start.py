@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,12 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from trawl.blocking import InlineBlocking
+from trawl.crawl import crawl_with
 from trawl.engine.places import Places
+from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, Response
+from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
 
 FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False,
@@ -126,6 +130,38 @@ async def test_a_deadline_around_a_yield_in_start_does_not_reach_the_look_up_in_
     run = await web.crawl(Impatient, settings={**FREE, "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)})
     assert run.reason == "finished"
     assert len(run.items) == 5
+
+
+class Remote(MemoryFrontier):
+    """One of a user's own, which waits."""
+
+    async def push_many(self, records: Sequence[Record]) -> None:
+        await trio.sleep(0.1)
+        await super().push_many(records)
+
+
+async def test_a_deadline_around_a_yield_in_start_does_not_reach_a_frontier_that_waits(
+    autojump_clock: MockClock,
+) -> None:
+    class Impatient(trawl.Spider):
+        name = "impatient"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            with trio.move_on_after(0.0):
+                for i in range(5):
+                    yield Request(f"http://a.example/{i}")
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    settings = load(Layer("test", FREE))
+    run = await crawl_with(
+        Impatient, settings, transport=web.transport(), blocking=InlineBlocking(), frontier=Remote(), collect=True
+    )
+    assert run.reason == "finished"
+    assert len(run.items or ()) == 5
 
 
 async def test_context_variables_that_start_sets_are_its_own(autojump_clock: MockClock) -> None:

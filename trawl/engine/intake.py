@@ -67,7 +67,7 @@ class Intake:
         self._abandoned: list[Record] = []
         self._found_at = -math.inf
         self._prepare = prepare
-        self.never_waits: bool = isinstance(frontier, MemoryFrontier) and throttle.charging.never_waits
+        self.never_waits: bool = type(frontier) is MemoryFrontier and throttle.charging.never_waits
 
     async def push(
         self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None
