@@ -241,13 +241,38 @@ def test_a_watcher_is_a_function_or_a_class_or_left_out() -> None:
     assert set(begun[1:]) == {"watching", "later"}
 
 
+async def giving(crawl: Any) -> AsyncGenerator[int, None]:
+    yield 1
+
+
+async def of_nothing() -> None:
+    return None
+
+
 @pytest.mark.parametrize(
     ("entry", "said"),
-    [("no.such.thing", "can't be imported"), (object(), "is no watcher"), ("none", "no installed package")],
+    [
+        ("no.such.thing", "can't be imported"),
+        (object(), "is no watcher"),
+        (giving, "giving is no watcher"),
+        (of_nothing, "of_nothing is no watcher"),
+        ("none", "no installed package"),
+    ],
 )
 def test_what_is_no_watcher_is_refused(entry: Any, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         simulate(Pages, a_web(), {"WATCHERS": {entry: 1}})
+
+
+def test_a_watcher_that_is_no_async_function_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def plain(crawl: Any) -> int:
+        return 5
+
+    result = simulate(Pages, a_web(), {"WATCHERS": {plain: 1}})
+    assert result.stats["watcher_exceptions"] == 1
+    [told] = [record for record in caplog.records if record.name == "trawl.engine" and "watch" in record.getMessage()]
+    assert told.getMessage().endswith("plain does not watch: it is no async function, and gave 5")
+    assert told.exc_info is None
 
 
 async def test_the_items_of_an_open_crawl_and_its_events_side_by_side(autojump_clock: MockClock) -> None:

@@ -279,3 +279,26 @@ def test_scrapys_own_are_told_to_have_no_effect(caplog: pytest.LogCaptureFixture
 def test_an_entry_that_is_no_hook_is_refused(entry: object) -> None:
     with pytest.raises(SettingsError, match="SPIDER_MIDDLEWARES"):
         crawled({entry: 1})
+
+
+def plain(response: Any, outputs: Any) -> Any:
+    yield from outputs
+
+
+async def silent(response: Any, outputs: Any) -> None:
+    return None
+
+
+async def alone(response: Any) -> Any:
+    yield response
+
+
+class Plain:
+    def __call__(self, response: Any, outputs: Any) -> Any:
+        yield from outputs
+
+
+@pytest.mark.parametrize("entry", [plain, silent, alone, Plain])
+def test_a_function_of_another_kind_than_a_hook_is_refused_before_a_page_is_lost(entry: Any) -> None:
+    with pytest.raises(SettingsError, match=f"^SPIDER_MIDDLEWARES: {entry.__name__} is no hook: an async generator"):
+        crawled({entry: 1})

@@ -38,7 +38,7 @@ from trawl.engine.callbacks import Callback, call
 from trawl.engine.start_hooks import START_METHODS, StartHook, start_hooks
 from trawl.errors import SettingsError
 from trawl.http import Response
-from trawl.middleware.loading import instance, named
+from trawl.middleware.loading import fits, instance, named
 from trawl.middleware.scrapy_style import with_spider
 from trawl.spiders import ItemCheck
 from trawl.throttling.manager import awaited
@@ -220,7 +220,7 @@ async def _outputs(made: Callable[[], object]) -> AsyncGenerator[Any, None]:
 def _hook(found: Any, entry: object, spider: object) -> Hook:
     if any(callable(getattr(found, name, None)) for name in _METHODS):
         return scrapy_hook(found, spider)
-    if not callable(found):
+    if not callable(found) or not fits(found, 2) or _is_of_another_kind(found):
         raise SettingsError(
             f"{SETTING}: {named(entry)} is no hook: an async generator function of a response and its outputs, or a"
             " class with process_spider_output, process_spider_exception, process_spider_input or process_start",
@@ -228,6 +228,12 @@ def _hook(found: Any, entry: object, spider: object) -> Hook:
         )
     hook: Hook = found
     return hook
+
+
+def _is_of_another_kind(found: Any) -> bool:
+    """Whether something is a plain generator function, or an async function without ``yield``."""
+    functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method itself, to be looked at
+    return any(inspect.isgeneratorfunction(each) or inspect.iscoroutinefunction(each) for each in functions)
 
 
 def _order(pair: tuple[float, object]) -> float:

@@ -6,6 +6,7 @@ until it could be reached, ends the crawl as the first Ctrl-C does, and is cance
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -18,7 +19,7 @@ from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.memory import MEBIBYTE, held_bytes
 from trawl.engine.settings import EngineSettings
 from trawl.errors import SettingsError
-from trawl.middleware.loading import instance, named
+from trawl.middleware.loading import fits, instance, named
 from trawl.plugins import load_plugin
 
 __all__ = ["limit_watchers", "own_watchers"]
@@ -103,7 +104,8 @@ def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
     if found is None:  # it says that it is not configured
         return None
     watcher: Any = getattr(found, "watch", found)
-    if not callable(watcher):
+    is_generator = inspect.isgeneratorfunction(watcher) or inspect.isasyncgenfunction(watcher)
+    if not callable(watcher) or is_generator or not fits(watcher, 1):
         raise SettingsError(
             f"{SETTING}: {named(entry)} is no watcher: an async function of the running crawl, or a class with an async"
             " method `watch`",
@@ -114,7 +116,12 @@ def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
 
 async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl: Crawl) -> None:
     try:
-        await watcher(crawl)
+        watching: object = watcher(crawl)
+        if not inspect.isawaitable(watching):
+            logger.error("the watcher %s does not watch: it is no async function, and gave %r", name, watching)
+            crawl.stats.inc("watcher_exceptions")
+            return
+        await watching
     except Exception:
         logger.exception("the watcher %s failed; the crawl goes on without it", name)
         crawl.stats.inc("watcher_exceptions")

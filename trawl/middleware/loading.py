@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from trawl.middleware.scrapy_style import adapted, is_scrapy_style
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
 
-__all__ = ["Named", "function", "instance", "made", "named", "ordered"]
+__all__ = ["Named", "fits", "function", "instance", "made", "named", "ordered"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -113,6 +114,19 @@ def made(entry: object, crawl: object, spider: object) -> Middleware:
         )
     middleware: Middleware = found
     return middleware
+
+
+def fits(found: Callable[..., object], arguments: int) -> bool:
+    """Whether something can be called with so many arguments, as far as can be told before."""
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):  # of a function in C, say
+        return True
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        return False
+    return True
 
 
 def instance(entry: object, setting: str, crawl: object) -> Any:
