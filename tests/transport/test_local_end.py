@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.net.badserver import Authority, BadServer, Connection, clock, serving
-from tests.transport.test_dial import Names, closed_port, four, six
+from tests.transport.test_dial import Names, four, six
 from trawl.errors import ConnectFailed, ProxyFailed, RequestInvalid, SettingsError
 from trawl.http import Outcome, Request
 from trawl.settings import Layer, assignments, load
@@ -88,7 +88,9 @@ async def test_an_address_that_is_not_ours_is_no_connection_and_says_why(clock: 
 
 
 async def test_one_port_serves_one_connection_after_another(clock: MockClock) -> None:
-    port = await closed_port()
+    with socket.socket() as probe:  # of an address that nobody else on this machine uses
+        probe.bind(("127.0.0.6", 0))
+        port: int = probe.getsockname()[1]
     ends: list[tuple[str, int]] = []
 
     async def notes(connection: Connection) -> None:
