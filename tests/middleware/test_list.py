@@ -135,8 +135,22 @@ def test_a_middleware_that_gives_nothing_is_told_at_once() -> None:
     def forgets(fetch: Fetch) -> Any:
         return None
 
-    with pytest.raises(TypeError, match="must give an async function of a request, not None"):
+    with pytest.raises(SettingsError, match=r"^DOWNLOADER_MIDDLEWARES: .*forgets must give an async function of a"):
         compose([forgets], Web(Response(URL)).fetch)
+
+
+async def at_once(request: Any) -> Any:
+    return None
+
+
+def of_two(fetch: Any, more: Any) -> Any:
+    return fetch
+
+
+@pytest.mark.parametrize("entry", [at_once, of_two])
+def test_a_function_of_another_kind_is_refused(entry: Any) -> None:
+    with pytest.raises(SettingsError, match=f"^DOWNLOADER_MIDDLEWARES: {entry.__name__} is no middleware: a function"):
+        names({entry: 1})
 
 
 def test_a_crawl_passes_them() -> None:

@@ -106,7 +106,7 @@ def made(entry: object, crawl: object, spider: object) -> Middleware:
         return _as_it_is
     if is_scrapy_style(found):
         return adapted(found, spider)
-    if not callable(found):
+    if not callable(found) or not fits(found, 1) or _is_of_another_kind(found):
         raise SettingsError(
             f"{SETTING}: {named(entry)} is no middleware: a function from Fetch to Fetch, a class whose objects are, or"
             " one with process_request, process_response or process_exception",
@@ -114,6 +114,12 @@ def made(entry: object, crawl: object, spider: object) -> Middleware:
         )
     middleware: Middleware = found
     return middleware
+
+
+def _is_of_another_kind(found: Any) -> bool:
+    """Whether something is an async function, or a generator: of a request itself, say."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(is_kind(found) for is_kind in kinds)
 
 
 def fits(found: Callable[..., object], arguments: int) -> bool:

@@ -16,11 +16,12 @@ import attrs
 import msgspec
 
 from trawl.cookies import Jars, NowUtc
+from trawl.errors import SettingsError
 from trawl.http import Fetch, Middleware
 from trawl.middleware.auth import auth, credentials_of
 from trawl.middleware.cookies import cookies
 from trawl.middleware.default_headers import default_headers
-from trawl.middleware.loading import function, made, ordered
+from trawl.middleware.loading import function, made, named, ordered
 from trawl.middleware.meta_refresh import meta_refresh
 from trawl.middleware.proxies import Rest, proxies, rotation_of
 from trawl.middleware.redirect import redirect
@@ -189,10 +190,11 @@ def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
     """``fetch`` with ``middleware`` around it, the first one outermost.
 
     Raises:
-        TypeError: One of them gives nothing that can be called.
+        SettingsError: One of them gives nothing that can be called.
     """
     for layer in reversed(list(middleware)):
         fetch = layer(fetch)
         if not callable(fetch):
-            raise TypeError(f"the middleware {layer!r} must give an async function of a request, not {fetch!r}")
+            why = f"the middleware {named(layer)} must give an async function of a request, not {fetch!r}"
+            raise SettingsError(f"DOWNLOADER_MIDDLEWARES: {why}", "DOWNLOADER_MIDDLEWARES")
     return fetch
