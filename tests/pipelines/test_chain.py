@@ -205,3 +205,16 @@ def test_a_callable_without_a_signature_is_given_all() -> None:
         process_item: Callable[..., object] = max
 
     assert not Pipelines([Odd()]).is_empty
+
+
+def test_a_method_that_takes_other_arguments_is_refused_before_an_item_is_lost() -> None:
+    class Forgets:
+        def process_item(self) -> None: ...
+
+    class Wants:
+        def open_spider(self, spider: Any, more: Any) -> None: ...
+
+    with pytest.raises(SettingsError, match=r"^ITEM_PIPELINES: .*Forgets.process_item has to take an item \(and the"):
+        Pipelines([Forgets()])
+    with pytest.raises(SettingsError, match=r"^ITEM_PIPELINES: .*Wants.open_spider has to take the spider, or nothing"):
+        Pipelines([Wants()])

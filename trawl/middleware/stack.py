@@ -195,6 +195,8 @@ def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
     for layer in reversed(list(middleware)):
         fetch = layer(fetch)
         if not callable(fetch):
-            why = f"the middleware {named(layer)} must give an async function of a request, not {fetch!r}"
-            raise SettingsError(f"DOWNLOADER_MIDDLEWARES: {why}", "DOWNLOADER_MIDDLEWARES")
+            raise SettingsError(
+                f"DOWNLOADER_MIDDLEWARES: {named(layer)} must give an async function of a request, not {fetch!r}",
+                "DOWNLOADER_MIDDLEWARES",
+            )
     return fetch

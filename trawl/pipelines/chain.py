@@ -55,7 +55,7 @@ class Pipelines:
         """The chain of these objects.
 
         Raises:
-            SettingsError: One has none of the three methods.
+            SettingsError: One has none of the three methods, or one that takes other arguments.
         """
         self._stages = [_stage(pipeline) for pipeline in pipelines]
 
@@ -156,7 +156,7 @@ async def _call(method: Method | None, *arguments: object) -> None:
 def _stage(pipeline: object) -> _Stage:
     name = type(pipeline).__qualname__
     process, opens, closes = (
-        _with_spider(getattr(pipeline, method, None), taken)
+        _with_spider(getattr(pipeline, method, None), taken, f"{name}.{method}")
         for method, taken in (("process_item", 2), ("open_spider", 1), ("close_spider", 1))
     )
     if process is None and opens is None and closes is None:
@@ -164,18 +164,26 @@ def _stage(pipeline: object) -> _Stage:
     return _Stage(name, process, opens, closes)
 
 
-def _with_spider(method: Method | None, taken: int) -> Method | None:
+def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
     """``method``, called with ``taken`` arguments; the last, the spider, is left out if there is no place for it."""
     if method is None:
         return None
     try:
-        inspect.signature(method).bind(*[None] * taken)
-    except TypeError:
-        plain = method
-        return lambda *arguments: plain(*arguments[:-1])
+        signature = inspect.signature(method)
     except ValueError:  # a callable without a signature
         return method
-    return method
+    try:
+        signature.bind(*[None] * taken)
+    except TypeError:
+        plain = method
+    else:
+        return method
+    try:
+        signature.bind(*[None] * (taken - 1))
+    except TypeError as error:
+        given = "an item (and the spider)" if taken == 2 else "the spider, or nothing"
+        raise SettingsError(f"ITEM_PIPELINES: {name} has to take {given}: {error}", "ITEM_PIPELINES") from error
+    return lambda *arguments: plain(*arguments[:-1])
 
 
 _OURS = {
