@@ -256,6 +256,29 @@ def test_with_a_job_and_no_feed_each_run_counts_and_collects_so_many(runs: Runs)
     assert [result.stats["item_scraped_count"] for result in collected] == [7, 14, 21]
     found = [item for result in collected for item in result.items or []]
     assert len({tuple(item.values()) for item in found}) == len(found) == 21
+    found += runs(Three, {"CLOSESPIDER_ITEMCOUNT": 70}, feed=False).items or []
+    assert len({tuple(item.values()) for item in found}) == len(found) == 90
+    assert runs(Three, {}, feed=False).stats["item_scraped_count"] == 90
+
+
+def test_with_a_job_an_item_that_can_not_be_written_is_counted_and_nothing_else_in_its_place(
+    tmp_path: Path, runs: Runs
+) -> None:
+    class Mixed(trawl.Spider):
+        name = "mixed"
+        start_urls: tuple[str, ...] = ("http://a.example/",)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            for number in range(8):
+                yield {"number": object() if number in {1, 5, 6} else number}
+
+    found: list[object] = []
+    feed = tmp_path / "out.jsonl"
+    for most, written in ((3, [0, 2]), (1, [0, 2, 3]), (9, [0, 2, 3, 4, 7])):
+        result = runs(Mixed, {"CLOSESPIDER_ITEMCOUNT": most})
+        found += [item["number"] for item in result.items or []]
+        assert lines(feed) == [f'{{"number":{number}}}' for number in written]
+        assert [number for number in found if isinstance(number, int)] == written
 
 
 def test_with_a_job_items_of_start_are_counted_too(tmp_path: Path, runs: Runs) -> None:

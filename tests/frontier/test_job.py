@@ -135,6 +135,21 @@ async def test_items_that_a_lease_spilled_are_gone_when_it_is_given_back(tmp_pat
         assert [one.item for one in await job.outbox_after(0, 9)] == [b"whole"]
 
 
+async def test_what_a_killed_process_has_spilled_is_not_in_the_way_of_the_next(tmp_path: Path) -> None:
+    job = await open_job(tmp_path, InlineBlocking())
+    frontier = await frontier_of(job)
+    await frontier.push_many([record("1")])
+    (lease,) = await frontier.lease_many(LANE, 1)
+    await frontier.spill(lease, [b"half", b"of it"])
+    job.abandon()
+    async with opened(tmp_path) as job:
+        frontier = await frontier_of(job)
+        (lease,) = await frontier.lease_many(LANE, 1)
+        await frontier.spill(lease, [b"whole"])
+        await frontier.acknowledge(lease)
+        assert [one.item for one in await job.outbox_after(0, 9)] == [b"whole"]
+
+
 @pytest.mark.parametrize("position", [-1, 3])
 async def test_no_more_can_be_written_than_there_is(tmp_path: Path, position: int) -> None:
     async with opened(tmp_path) as job:

@@ -120,7 +120,7 @@ class Holder:
 class Holding:
     """The items of one callback: its outlet, as long as it runs."""
 
-    __slots__ = ("_bytes", "_count", "_finished", "_holder", "_items", "_lease", "_spilled")
+    __slots__ = ("_bytes", "_count", "_finished", "_holder", "_items", "_lease", "_spilled", "_unwritten")
 
     def __init__(self, holder: Holder, lease: Record | None) -> None:
         self._holder = holder
@@ -130,6 +130,7 @@ class Holding:
         self._bytes = 0
         self._count = 0
         self._spilled = 0
+        self._unwritten: list[int] = []  # with a limit: which of them can't be written, counted from 1
 
     @property
     def is_lasting(self) -> bool:
@@ -183,7 +184,8 @@ class Holding:
             if holder.collected is not None:
                 holder.collected += self._finished[:count]
             stored = len(self._items) + self._spilled  # those that can't be written are not among them
-            holder.store.acknowledged(stored, min(stored, self._count - count))
+            delivered = count - sum([place <= count for place in self._unwritten])
+            holder.store.acknowledged(stored, max(0, stored - delivered))
         return self._items
 
     @property
@@ -200,6 +202,8 @@ class Holding:
         if encoded is not None:
             self._items.append(encoded)
             self._bytes += len(encoded)
+        elif holder.limit is not None:
+            self._unwritten.append(self._count)
 
     async def _spill(self) -> None:
         items, self._items, self._bytes = self._items, [], 0
@@ -209,4 +213,4 @@ class Holding:
             return
         self._items = items
         await self._holder.job.give(self.given())
-        self._items, self._finished, self._count = [], [], 0
+        self._items, self._finished, self._unwritten, self._count = [], [], [], 0
