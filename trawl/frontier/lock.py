@@ -21,6 +21,7 @@ LOCK_NAME = "lock"
 
 _PID_BYTES = 20
 _WORDS_BYTES = 400
+_TRIES = 1000
 
 
 class JobLock:
@@ -76,18 +77,36 @@ class JobLock:
     def _take(self, directory: Path) -> None:
         assert self._descriptor is not None
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            owner = _pid_in(self._descriptor)
-            who = "another process" if owner is None else f"process {owner}"
-            raise JobError(f"job {directory}: {who} is at work on it: one process a job", str(directory)) from error
+            is_ours = any(_is_locked_by(self._descriptor) for _ in range(_TRIES))
+        except BlockingIOError:
+            is_ours = False
         except OSError as error:
             raise job_error(directory, error) from error
+        if not is_ours:
+            owner = _pid_in(self._descriptor)
+            who = "another process" if owner is None else f"process {owner}"
+            raise JobError(f"job {directory}: {who} is at work on it: one process a job", str(directory))
         try:
             self.last_words = _words_in(self._descriptor)
             os.pwrite(self._descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
         except OSError as error:
             raise job_error(directory, error) from error
+
+
+def _is_locked_by(descriptor: int) -> bool:
+    """Lock the file; False where only somebody who looks at the job is in the way, for microseconds.
+
+    Raises:
+        BlockingIOError: Another process has the job.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # that works beside those who look, as they do it
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.sched_yield()
+        return False
+    return True
 
 
 def last_words_of(directory: Path) -> str:
