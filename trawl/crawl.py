@@ -6,7 +6,6 @@ while they come. Signals are handled by ``run`` and by the command, never by ``c
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -45,8 +44,6 @@ from trawl.transport.warc import open_archive
 from trawl.transport.whereabouts import Whereabouts
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
-
-logger: logging.Logger = logging.getLogger("trawl")
 
 
 @attrs.frozen
