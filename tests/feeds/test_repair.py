@@ -297,3 +297,32 @@ def is_open(text: str) -> bool:
     """Whether a field is open at the end of ``text``, which ends with a line, as Python's own reader sees it."""
     *_, last = csv.reader(io.StringIO(text + "Z", newline=""))
     return last != ["Z"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("jsonl", b"a,b\r\n1,2\r\n"),
+        ("jsonl", b'[\n{"a":1}\n]\n'),
+        ("jsonl", b'<?xml version="1.0" encoding="utf-8"?>\n<items>\n</items>\n'),
+        ("csv", b'{"a":1,"b":2}\n{"a":3}\n'),
+        ("csv", b'[\n{"a":1}\n]\n'),
+        ("csv", b"[\n]\n"),
+        ("csv", b'<?xml version="1.0" encoding="utf-8"?>\n<items>\n</items>\n'),
+    ],
+)
+async def test_a_file_of_another_format_is_left_as_it_is(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    path = tmp_path / f"out.{name}"
+    path.write_bytes(content)
+    with pytest.raises(FeedError, match=r"the file can't be continued: it"):
+        await opened(path)
+    assert path.read_bytes() == content
+
+
+async def test_a_field_that_looks_like_another_format_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    for _ in range(2):
+        await write_all(await opened(path), [{'{"': "1", "[": "2", "<x>": "3"}])
+    assert len(path.read_bytes().splitlines()) == 3

@@ -62,6 +62,9 @@ class CsvTable:
     def end_of(self, file: BinaryIO) -> End:
         """After the last newline that stands outside of quotes."""
         file.seek(0)
+        if _OTHER.match(file.read(_BEGINNING)):
+            raise NotThisFormat("it begins as JSON or XML do")
+        file.seek(0)
         position = end = 0
         is_quoted = False
         for line in file:
@@ -114,6 +117,8 @@ class CsvTable:
 
 _FIELD = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|[^",\n][^,\n]*+)?+'
 _WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # the usual case, in one step
+_OTHER = re.compile(rb'\s*+(?:\{"[^\n]*\}\r?\n|\[\s*+[{\]]|<\?xml\s)')
+_BEGINNING = 1 << 16
 _QUOTED_FIELD = re.compile(rb'(?:^|,)"')
 
 

@@ -9,7 +9,7 @@ from typing import BinaryIO, Self
 import attrs
 import msgspec
 
-from trawl.feeds.base import CHUNK_BYTES, End
+from trawl.feeds.base import CHUNK_BYTES, End, NotThisFormat
 from trawl.feeds.plain import to_ascii_json, to_json
 
 __all__ = ["JsonLines"]
@@ -42,6 +42,9 @@ class JsonLines:
 
     def end_of(self, file: BinaryIO) -> End:
         """After the last newline; or after a last line that lacks only its newline."""
+        file.seek(0)
+        if file.read(CHUNK_BYTES).lstrip()[:1] not in (b"", b"{"):
+            raise NotThisFormat("its first line is no JSON object")
         size = file.seek(0, os.SEEK_END)
         tail = b""
         start = size
