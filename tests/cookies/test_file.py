@@ -97,8 +97,10 @@ def test_a_line_that_is_no_cookie_is_named(text: bytes) -> None:
     ],
 )
 def test_what_is_no_file_of_cookies_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError, match=r"it is not a file|only 1 is known|are strings"):
+    said = r"it is not a file of cookies: its JSON holds|of cookies: it is no JSON: |only 1 is known|are strings"
+    with pytest.raises(ValueError, match=said) as caught:
         list(from_json(text))
+    assert "Error(" not in str(caught.value)
 
 
 def test_the_ending_says_the_format() -> None:

@@ -57,7 +57,8 @@ def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
             for each in jar["cookies"]:
                 yield jar["name"], _from_object(each)
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, UnicodeError) as error:
-        raise ValueError(f"it is not a file of cookies: {error!r}") from error
+        why = f"it is no JSON: {error}" if isinstance(error, msgspec.DecodeError) else "its JSON holds something else"
+        raise ValueError(f"it is not a file of cookies: {why}") from error
 
 
 def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
