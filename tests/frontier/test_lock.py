@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from pathlib import Path
 
 import pytest
 
 from trawl.errors import JobError
-from trawl.frontier.lock import LOCK_NAME, JobLock
+from trawl.frontier.lock import LOCK_NAME, JobLock, last_words_of, owner_of
 
 
 def test_who_looks_at_a_job_is_not_in_the_way_of_who_begins_on_it(
@@ -30,3 +31,27 @@ def test_who_looks_at_a_job_is_not_in_the_way_of_who_begins_on_it(
         fcntl.flock(looking, fcntl.LOCK_SH)
         with pytest.raises(JobError, match="is at work on it"):  # for ever: it does not only look
             JobLock(tmp_path)
+
+
+def test_a_lock_that_is_a_link_is_refused_and_nothing_is_written_where_it_leads(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("what is in it", "utf-8")
+    (tmp_path / LOCK_NAME).symlink_to(other)
+    with pytest.raises(JobError, match=f"^job {tmp_path}: .*symbolic link"):
+        JobLock(tmp_path)
+    assert last_words_of(tmp_path) == ""
+    with pytest.raises(JobError, match="symbolic link"):
+        owner_of(tmp_path)
+    assert other.read_text("utf-8") == "what is in it"
+
+
+def test_a_lock_that_is_a_pipe_or_a_directory_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOCK_NAME)
+    with pytest.raises(JobError):
+        JobLock(tmp_path)
+    assert (last_words_of(tmp_path), owner_of(tmp_path)) == ("", None)
+    (tmp_path / LOCK_NAME).unlink()
+    (tmp_path / LOCK_NAME).mkdir()
+    with pytest.raises(JobError):
+        JobLock(tmp_path)
+    assert (last_words_of(tmp_path), owner_of(tmp_path)) == ("", None)

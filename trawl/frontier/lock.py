@@ -22,6 +22,7 @@ LOCK_NAME = "lock"
 _PID_BYTES = 20
 _WORDS_BYTES = 400
 _TRIES = 1000
+_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a link would have another file written, a pipe block
 
 
 class JobLock:
@@ -47,7 +48,7 @@ class JobLock:
         self.last_words: str = ""
         path = directory / LOCK_NAME
         try:
-            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o644)
         except OSError as error:
             raise job_error(directory, error) from error
         try:
@@ -112,11 +113,13 @@ def _is_locked_by(descriptor: int) -> bool:
 def last_words_of(directory: Path) -> str:
     """Why the last process could not write to the job; "" where it could, or could not say so."""
     try:
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | _AS_IT_IS)
     except OSError:
         return ""
     try:
         return _words_in(descriptor)
+    except OSError:  # it is no file
+        return ""
     finally:
         os.close(descriptor)
 
@@ -128,7 +131,7 @@ def owner_of(directory: Path) -> int | None:
         JobError: The lock's file can't be read.
     """
     try:
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | _AS_IT_IS)
     except FileNotFoundError:
         return None
     except OSError as error:
