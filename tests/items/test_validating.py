@@ -52,6 +52,21 @@ class Other:
 KINDS: list[Any] = [Data, Attrs, Struct, Model]
 
 
+@pytest.mark.parametrize("kind", [Data, Attrs, Struct, Typed])
+def test_a_field_that_the_type_has_not_is_not_lost_in_silence(kind: Any) -> None:
+    with pytest.raises(NotValid, match=r"^Object contains unknown field `pricce`$"):
+        check_of(kind)({"text": "a", "pricce": 2.5})
+
+
+def test_of_a_union_the_type_that_has_all_the_fields_is_taken() -> None:
+    @dataclasses.dataclass
+    class Named:
+        text: str
+        name: str
+
+    assert check_of(Data | Named)({"text": "a", "name": "b"}) == Named("a", "b")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dict_becomes_an_instance(kind: Any) -> None:
     assert check_of(kind)({"text": "a", "price": 2.5}) == kind(text="a", price=2.5)

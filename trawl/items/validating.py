@@ -1,16 +1,19 @@
 """Whether an item is what its type says: of dicts by the type's fields, of instances by the fields that they have.
 
 Dataclasses, attrs classes, msgspec Structs and TypedDicts are held to their annotations by msgspec, strictly: the text
-``"12"`` is no number. A pydantic model is validated by pydantic, with whatever that converts. Classes that say nothing
-of types (:class:`trawl.items.Item`) take what is an instance of them.
+``"12"`` is no number, and a field that the type has not is a name mistyped. A pydantic model is validated by pydantic,
+with whatever that converts. Classes that say nothing of types (:class:`trawl.items.Item`) take what is an instance of
+them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Union, get_args, get_origin, is_typeddict
 
+import attrs
 import msgspec
 
 from trawl.items.fields import is_item_type, item_fields
@@ -52,11 +55,15 @@ def type_name(kind: Any) -> str:
 
 def _by_msgspec(kind: type) -> Check:
     is_dict = is_typeddict(kind)
+    known = _names_of(kind)
 
     def check(item: Any) -> Any:
         is_instance = not is_dict and isinstance(item, kind)
         if not is_instance and not isinstance(item, Mapping):
             raise _another(item, kind)
+        if not is_instance and not item.keys() <= known:
+            unknown = next(name for name in item if name not in known)
+            raise NotValid(f"Object contains unknown field `{unknown}`")  # as msgspec says it of what it is strict with
         try:
             made: Any = msgspec.convert(item_fields(item), kind, from_attributes=True)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
@@ -64,6 +71,17 @@ def _by_msgspec(kind: type) -> Check:
         return item if is_instance else made
 
     return check
+
+
+def _names_of(kind: Any) -> frozenset[str]:
+    """The keys that a dict may have to become a ``kind``."""
+    if is_typeddict(kind):
+        return frozenset(kind.__required_keys__ | kind.__optional_keys__)
+    if issubclass(kind, msgspec.Struct):
+        return frozenset(field.encode_name for field in msgspec.structs.fields(kind))
+    if dataclasses.is_dataclass(kind):
+        return frozenset(field.name for field in dataclasses.fields(kind))
+    return frozenset(field.name for field in attrs.fields(kind))
 
 
 def _by_pydantic(kind: Any) -> Check:
