@@ -1,7 +1,8 @@
 """Values that were given as text: in the environment and with ``-s``.
 
 A text is read as JSON where it can be. Where the JSON value does not fit the setting, the text itself may
-(``USER_AGENT=5``), and for lists the parts between commas (``RETRY_HTTP_CODES=500,502``).
+(``USER_AGENT=5``), for truths ``1`` and ``0``, as with Scrapy's ``-s``, and for lists the parts between commas
+(``RETRY_HTTP_CODES=500,502``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from trawl.settings.wording import members_of, without_meta
 
 __all__ = ["from_json", "from_text"]
 
+_TRUTHS = {"true": True, "false": False, "1": True, "0": False}
+
 
 def from_text(text: str, annotation: Any, path: str) -> Any:
     """The value of ``annotation`` that ``text`` means.
@@ -25,8 +28,8 @@ def from_text(text: str, annotation: Any, path: str) -> Any:
     """
     readings = [from_json(text), text]
     inner = [without_meta(member)[0] for member in members_of(annotation)]
-    if bool in inner and text.lower() in ("true", "false"):
-        readings.append(text.lower() == "true")
+    if bool in inner and text.lower() in _TRUTHS:
+        readings.append(_TRUTHS[text.lower()])
     if any(get_origin(member) in (list, tuple, set, frozenset) for member in inner):
         readings.append([from_json(part.strip()) for part in text.split(",") if part.strip()])
         readings.append([part.strip() for part in text.split(",") if part.strip()])
