@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.feeds.fakes import opened
 from trawl.errors import FeedError
 from trawl.feeds.targets import (
     FileTarget,
@@ -173,3 +174,12 @@ def test_what_a_terminal_has_no_room_for_is_offered_again(monkeypatch: pytest.Mo
         came += more
     os.close(read)
     assert came == b"\\x1b" * 100_000 + b"\n"
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.sqlite", "out.parquet"])
+@pytest.mark.parametrize("below", ["", "more"])
+async def test_a_file_in_place_of_the_folder_is_told_as_that(tmp_path: Path, name: str, below: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FeedError, match=r"Not a directory"):
+        await opened(tmp_path / "file" / below / name)
+    assert (tmp_path / "file").read_bytes() == b""

@@ -13,6 +13,7 @@ from trawl.feeds.options import FeedOptions
 from trawl.feeds.picking import Picker
 from trawl.feeds.stored import Stored
 from trawl.feeds.stores import Delivery, open_store
+from trawl.feeds.targets import make_folder
 from trawl.items import item_fields
 
 __all__ = ["Row", "Table", "TableFeed"]
@@ -141,7 +142,7 @@ class TableFeed:
         if path is None:
             raise FeedError(f"feed {self.uri}: {self._options.format} is written to files only", self.uri)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._table.open(path, overwrite=self._options.overwrite)
         except NotThisFormat as error:
             raise FeedError(f"feed {self.uri}: {error}", self.uri) from error

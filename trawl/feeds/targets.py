@@ -28,6 +28,7 @@ __all__ = [
     "TerminalTarget",
     "TextTarget",
     "Unopened",
+    "make_folder",
     "open_standard_output",
     "open_target",
 ]
@@ -205,6 +206,18 @@ class TextTarget:
         """Nothing: the stream is not ours."""
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those that lead to it, where they are not there.
+
+    Raises:
+        OSError: It can't be made; NotADirectoryError where a file is in its place.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+
+
 def open_target(path: Path) -> FileTarget | StreamTarget:
     """The file at ``path``, with the folders that lead to it; a device or a named pipe as a stream.
 
@@ -213,7 +226,7 @@ def open_target(path: Path) -> FileTarget | StreamTarget:
     Raises:
         OSError: It can't be opened for writing.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     if path.exists() and not path.is_file() and not path.is_dir():
         return StreamTarget(os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)), is_owned=True)
     return FileTarget(path)
