@@ -174,6 +174,31 @@ async def cancelled_at(tmp_path: Path, step: int) -> bool:
     return True
 
 
+async def test_c1_cancelled_at_some_steps_of_a_run_with_an_item_limit_each_run_gives_what_it_counts(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    step = 1
+    while True:
+        canceller = Canceller(step)
+        (folder := tmp_path / f"{step}").mkdir()
+        trio.lowlevel.add_instrument(canceller)
+        try:
+            with canceller.scope:
+                await limited(folder, 4).run()
+        finally:
+            trio.lowlevel.remove_instrument(canceller)
+        if canceller.steps < step:
+            break
+        runs = limited(folder, 3)
+        counted = (await runs.run()).stats["item_scraped_count"]
+        assert len(items_of(runs)) == counted <= 4 + 3
+        result = await runs_in(folder).run()
+        assert items_of(runs) == ITEMS
+        assert result.stats["item_scraped_count"] == len(ITEMS)
+        step += 9
+    assert step > 50
+
+
 async def _cancelled_everywhere(tmp_path: Path, every: int) -> None:
     step = 1
     while True:

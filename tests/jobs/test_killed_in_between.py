@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,6 +13,7 @@ from trio.testing import MockClock
 
 from tests.jobs.killing import put_back
 from tests.jobs.site import Linked, Runs, all_urls, site
+from trawl.http import Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 EXACT = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "ROBOTSTXT_OBEY": False}
@@ -91,3 +93,19 @@ async def test_c11_a_page_budget_is_not_overshot_by_a_kill(
         await killed_after(runs, 0.75, tmp_path / f"album {number}")
     await runs.run()
     assert len(runs.urls) == len(set(runs.urls)) == 11
+
+
+class CutsItself(Linked):
+    """A callback after which nothing is heard but the cancelling that it asked for."""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+        self.crawl.cancel("enough")
+
+
+async def test_a_page_that_is_cut_off_before_it_is_stored_has_no_items_counted(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    runs = Runs(tmp_path, site(1), CutsItself)
+    stats = (await runs.run()).stats
+    assert stats.get("item_scraped_count", 0) == len(runs.items) == 0
