@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from tests.jobs.killing import put_back
 from tests.jobs.site import Linked, Runs, all_urls, site
+from trawl.engine import Crawl
 from trawl.http import Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
@@ -96,11 +97,12 @@ async def test_c11_a_page_budget_is_not_overshot_by_a_kill(
 
 
 class CutsItself(Linked):
-    """A callback after which nothing is heard but the cancelling that it asked for."""
+    """A callback during which the crawl is cancelled, as by a second Ctrl-C while it computes."""
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         yield {"url": response.url}
-        self.crawl.cancel("enough")
+        assert isinstance(self.crawl, Crawl)
+        self.crawl.cancel("cancelled")
 
 
 async def test_a_page_that_is_cut_off_before_it_is_stored_has_no_items_counted(
