@@ -48,6 +48,8 @@ def test_fields_are_sent_as_a_form() -> None:
     assert FormRequest("http://a.example/").method == "GET"
     asked = FormRequest("http://a.example/?old=1#x", formdata=[("q", "ü")], method="GET", encoding="latin-1")
     assert (asked.url, asked.body) == ("http://a.example/?q=%FC", b"")
+    posted = FormRequest("http://a.example/?q=ü", formdata={"a": "ü"}, encoding="latin-1")
+    assert (posted.url, sent(posted)) == ("http://a.example/?q=%FC", "a=%FC")
     assert isinstance(request.replace(priority=1), FormRequest)
     assert sent(request.replace(priority=1)) == sent(request)
 

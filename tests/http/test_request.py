@@ -207,3 +207,18 @@ def test_a_subclass_with_a_constructor_of_its_own_can_be_replaced() -> None:
     assert (changed.tag, changed.note, changed.depth) == ("a", "seen", 3)
     assert (changed.url, changed.priority, changed.meta) == ("http://b.example/", 2, {"number": 1})
     assert changed.meta is not request.meta
+
+
+def test_a_query_and_a_body_of_text_may_be_in_another_encoding() -> None:
+    request = Request("http://a.example/é?q=é&r=€#é", method="POST", body="é", encoding="latin-1")
+    assert request.url == "http://a.example/%C3%A9?q=%E9&r=%26%238364%3B#%C3%A9"
+    assert request.body == b"\xe9"
+    assert request.replace(body="é", encoding="cp1252").body == b"\xe9"
+    assert Request("http://a.example/?q=é", body=b"\xff", encoding="UTF-8").url == "http://a.example/?q=%C3%A9"
+    with pytest.raises(ValueError, match="there is no encoding 'klingon'"):
+        Request("http://a.example/", encoding="klingon")
+
+
+def test_flags_are_refused_with_what_to_write() -> None:
+    with pytest.raises(TypeError, match="put words into meta"):
+        Request("http://a.example/", flags=["x"])  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from trawl.http import Request, Response
 from trawl.observe import Stats
 from trawl.settings import load, of_spider
 from trawl.spiders import Crawler, CustomSettings
+from trawl.spiders.signalling import AT_ENDS, TOLD
 from trawl.testing import SimulatedWeb, simulate
 
 WEB = SimulatedWeb()
@@ -69,7 +70,7 @@ def test_before_the_crawl_runs_there_is_no_engine() -> None:
         crawler.engine.close_spider(None)
 
 
-@pytest.mark.parametrize("signal", [object(), None, signals.spider_idle])
+@pytest.mark.parametrize("signal", [object(), None])
 def test_a_signal_that_is_not_sent_is_refused_with_what_takes_its_place(signal: object) -> None:
     with pytest.raises(UsageError, match=r"a watcher \(WATCHERS\) reads crawl\.events"):
         Crawler({}, Stats(), Plain).signals.connect(print, signal=signal)
@@ -150,3 +151,24 @@ def test_a_spider_writes_its_settings_itself() -> None:
     assert (settings["USER_AGENT"], settings["RETRY_TIMES"], settings["COOKIES_ENABLED"]) == ("me/1", 5, False)
     assert settings.source("RETRY_TIMES") == "custom_settings"
     assert simulate(Writing, WEB).reason == "finished"
+
+
+@pytest.mark.parametrize("name", ["stop", "stop_async"])
+def test_the_crawler_itself_ends_the_crawl_too(name: str) -> None:
+    class Stopping(Plain):
+        async def parse(self, response: Response) -> Any:  # type: ignore[override]
+            result = getattr(self.crawler, name)()
+            if result is not None:
+                await result
+            return response.follow("/1")
+
+    sim = simulate(Stopping, WEB)
+    assert sim.reason == "shutdown"
+    assert "http://a.example/1" not in [send.url for send in sim.sends]
+
+
+def test_a_signal_that_is_not_sent_says_what_to_write() -> None:
+    heard = Crawler({}, Stats(), Plain).signals
+    for name in sorted(signals.SCRAPYS - AT_ENDS - TOLD.keys()):
+        with pytest.raises(UsageError, match=f"^the signal {name} is not sent here: "):
+            heard.connect(print, getattr(signals, name))

@@ -137,7 +137,12 @@ class Crawl:
     @property
     def queued(self) -> int:
         """Admitted requests that have not been sent or are waiting to be sent again."""
-        return max(0, self._state.open - self._state.turns)
+        return max(0, self._state.open - self._state.is_reading - self._state.turns)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is pending, on the wire or in its callback: only ``start()`` may go on."""
+        return self._state.open <= self._state.is_reading
 
     @property
     def in_flight(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 
 from trawl.http.form import Field, encode_form
 from trawl.http.html_form import action_of, clicked, entries_of, find_form, method_of
-from trawl.http.request import Callback, Request, RequestOptions
+from trawl.http.request import Callback, FormOptions, Request
 from trawl.http.response import Response
 from trawl.http.url import join_url
 
@@ -32,7 +32,7 @@ class FormRequest(Request):
         *,
         formdata: FormData | None = None,
         encoding: str = "utf-8",
-        **options: Unpack[RequestOptions],
+        **options: Unpack[FormOptions],
     ) -> None:
         """Make a request that sends ``formdata``.
 
@@ -41,19 +41,19 @@ class FormRequest(Request):
             callback: Gets the response.
             formdata: Names and values; a value may be a list of values, None leaves a field out. With it, the method is
                 POST unless ``method`` says otherwise; with GET it takes the place of the URL's query.
-            encoding: What the fields are encoded with.
+            encoding: What the fields, and the URL's query, are encoded with.
             options: As :class:`Request` takes them.
 
         Raises:
             ValueError: as :class:`Request`; or ``formdata`` is neither a mapping nor pairs.
         """
         if not formdata:
-            super().__init__(url, callback, **options)
+            super().__init__(url, callback, encoding=encoding, **options)
             return
         if options.get("method") is None:
             options["method"] = "POST"
         encoded = encode_form([(_bytes(name, encoding), held) for name, held in _fields(formdata, encoding)])
-        super().__init__(url, callback, **options)
+        super().__init__(url, callback, encoding=encoding, **options)
         if self.method == "POST":
             self.body: bytes = encoded.encode()
             self.headers.setdefault("Content-Type", _FORM)

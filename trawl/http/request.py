@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import msgspec
 
+from trawl.http.content import with_legacy_query
 from trawl.http.form import Fields, encode_form
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.url import join_url, normalize_url
+from trawl.moving.absent import Absent
 
 if TYPE_CHECKING:
     from trawl.http.sink import BodySink
 
-__all__ = ["Callback", "Cookies", "Extras", "Request", "RequestOptions"]
+__all__ = ["Callback", "Cookies", "Extras", "FormOptions", "Request", "RequestOptions"]
 
 Callback = Callable[..., Any]
 """Gets the response (an errback: the error) and ``cb_kwargs``; def, generator, async def or async generator."""
@@ -29,8 +32,8 @@ Extras = tuple[Headers | None, Any, dict[str, Any] | None, dict[str, Any] | None
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 9.1: a token
 
 
-class RequestOptions(TypedDict, total=False):
-    """What a request can be given by name."""
+class FormOptions(TypedDict, total=False):
+    """What a request with a form can be given by name besides the form."""
 
     method: str
     headers: HeadersInput | None
@@ -41,6 +44,12 @@ class RequestOptions(TypedDict, total=False):
     priority: int
     dont_filter: bool
     errback: Callback | None
+
+
+class RequestOptions(FormOptions, total=False):
+    """What a request can be given by name."""
+
+    encoding: str
 
 
 class _Changes(RequestOptions, total=False):
@@ -86,6 +95,11 @@ class Request:
         "priority",
         "url",
     )
+    if not TYPE_CHECKING:
+        flags = Absent("only Scrapy's log shows them: put words into meta")
+        encoding = Absent("the URL and the body are encoded as the request is made")
+        to_dict = Absent("JOB_DIR has a job keep its requests by itself")
+        to_curl = Absent("method, url, headers and body are what is sent")
 
     def __init__(
         self,
@@ -101,6 +115,8 @@ class Request:
         priority: int = 0,
         dont_filter: bool = False,
         errback: Callback | None = None,
+        encoding: str = "utf-8",
+        flags: None = None,
         base: str | None = None,
     ) -> None:
         """Make a request.
@@ -110,19 +126,24 @@ class Request:
             callback: Gets the response.
             method: Any token (RFC 9110, 9.1); put in upper case.
             headers: A mapping (values may be lists) or pairs; a value of None refuses a default header.
-            body: A str is sent as UTF-8.
+            body: A str is sent as ``encoding`` has it.
             cookies: Sent besides those that the site has set.
             meta: Kept with the request and shown as ``response.meta``; copied, not deeply.
             cb_kwargs: Given to the callback (and errback) by name; copied, not deeply.
             priority: Higher goes first.
             dont_filter: Send it even if it was sent before.
             errback: Gets the error.
+            encoding: What the URL's query (WHATWG URL, 4.4) and a body of text are encoded with. It is not kept.
+            flags: Refused: only Scrapy's log shows them.
             base: What a relative ``url`` is relative to.
 
         Raises:
-            ValueError: the URL is relative or can't be parsed, the method is no token, a header can't be sent.
+            ValueError: the URL is relative or can't be parsed, the method is no token, a header can't be sent, there is
+                no such encoding.
             TypeError: a callback can't be called, the priority is no int, or another value is of the wrong type.
         """
+        if encoding != "utf-8" or flags is not None:
+            url, body = _encoded(url, body, encoding, flags)
         self.url: str = normalize_url(url) if base is None else join_url(base, url)
         self.method: str = method if method == "GET" else _checked_method(method)
         self.body: bytes = b"" if body is None else _to_bytes(body)
@@ -355,6 +376,18 @@ def _to_bytes(body: object) -> bytes:
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
     raise TypeError(f"a body is bytes or str, not {type(body).__name__}: {body!r}")
+
+
+def _encoded(url: Any, body: Any, encoding: str, flags: object) -> tuple[Any, Any]:
+    """The URL and the body, their text in another encoding than UTF-8."""
+    if flags is not None:
+        raise TypeError("requests have no flags, which only Scrapy's log shows: put words into meta")
+    try:
+        codec = codecs.lookup(encoding).name
+    except LookupError:
+        raise ValueError(f"there is no encoding {encoding!r}") from None
+    url = with_legacy_query(url, codec) if isinstance(url, str) else url
+    return url, body.encode(codec) if isinstance(body, str) else body
 
 
 def _copied(cookies: Cookies) -> _Cookies:

@@ -70,6 +70,8 @@ ELSEWHERE: Mapping[str, str] = {
     "extensions.throttle": "set AUTOTHROTTLE_ENABLED",
     "http.XmlRpcRequest": "make the body with xmlrpc.client.dumps, and send it as a Request with method POST",
     "http.cookies": "trawl.cookies has the jars",
+    "http.request.NO_CALLBACK": "leave it out: what `await spider.fetch(request)` answers goes to no callback",
+    "http.request.rpc": "make the body with xmlrpc.client.dumps, and send it as a Request with method POST",
     "interfaces": "no interfaces are declared: what has the methods will do",
     "loader": "trawl.loader has ItemLoader; processors are in itemloaders.processors",
     "log": "use the logging module, or `self.logger`",
@@ -81,6 +83,7 @@ ELSEWHERE: Mapping[str, str] = {
     "resolver": "DNS_RESOLVER says how names are looked up",
     "responsetypes": "a crawl makes one class of response; `isinstance` with those of trawl.http looks at its content",
     "robotstxt": "robots.txt is read as RFC 9309 has it",
+    "settings.default_settings": "`trawl settings` shows what holds; trawl.settings.definitions() has the defaults",
     "shell": "`trawl shell URL --spider FILE.py`, or `breakpoint()` in the callback",
     "signalmanager": "`crawler.signals.connect` takes most of the signals; watchers (WATCHERS) hear of more",
     "spiderloader": "`trawl list` finds spiders",
@@ -124,6 +127,7 @@ ELSEWHERE: Mapping[str, str] = {
     "utils.test": "use trawl.testing",
     "utils.trackref": "use a memory profiler",
     "utils.url": "take it from w3lib.url",
+    "version_info": "use trawl.__version__",
     "webservice": "there is no remote control: `spider.crawl` answers what it told",
 }
 """Dotted name to what takes its place."""

@@ -6,19 +6,38 @@ A thin face of :class:`~trawl.spiders.RunningCrawl`, there before the crawl runs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import trio
 
 from trawl.http import Request, Response
+from trawl.moving.absent import Absent
 from trawl.observe import Stats
 from trawl.spiders.running import RunningCrawl
 from trawl.spiders.signalling import CrawlerSignals
 
 __all__ = ["Crawler", "CrawlerEngine"]
 
+_GIVE = "yield the request from a callback, or from start(), which may wait for work and is read while there is room"
+_PAUSE = "`spider.crawl.throttling.set(scope, delay=...)` slows a site down, and the throttle backs off by itself"
+_PARTS = "it is no part that can be asked: `spider.crawl` tells what the crawl does"
+_MADE = "keep what you make yourself, and give it to whoever needs it"
+
+
 class CrawlerEngine:
     """What spiders ask of Scrapy's engine: to end the crawl, and to fetch."""
 
     __slots__ = ("_crawl",)
+    if not TYPE_CHECKING:
+        crawl = Absent(_GIVE)
+        schedule = Absent(_GIVE)
+        pause = Absent(_PAUSE)
+        unpause = Absent(_PAUSE)
+        stop = Absent("`close_spider(spider, reason)` ends the crawl")
+        spider_is_idle = Absent("`spider.crawl.is_idle` tells it")
+        downloader = Absent(_PARTS)
+        scraper = Absent(_PARTS)
+        slot = Absent(_PARTS)
 
     def __init__(self) -> None:
         self._crawl: RunningCrawl | None = None
@@ -57,6 +76,17 @@ class Crawler:
         signals: Sends most of Scrapy's signals; says what takes the place of the others.
     """
 
+    if not TYPE_CHECKING:
+        crawl = Absent("`await trawl.crawl(Spider)` runs one, `trawl.run(Spider)` too")
+        request_fingerprinter = Absent("`trawl.http.fingerprint(request)` tells one request from another")
+        logformatter = Absent("the log is as LOG_FORMAT says")
+        extensions = Absent(_MADE)
+        get_addon = Absent("there are no add-ons")
+        get_downloader_middleware = Absent(_MADE)
+        get_extension = Absent(_MADE)
+        get_item_pipeline = Absent(_MADE)
+        get_spider_middleware = Absent(_MADE)
+
     def __init__(self, settings: Mapping[str, Any], stats: Stats, spidercls: type[Any]) -> None:
         self.settings: Mapping[str, Any] = settings
         self.stats: Stats = stats
@@ -64,3 +94,12 @@ class Crawler:
         self.spider: Any = None
         self.engine: CrawlerEngine = CrawlerEngine()
         self.signals: CrawlerSignals = CrawlerSignals()
+
+    def stop(self) -> None:
+        """Send nothing new, let what is in flight end, and finish with ``shutdown``."""
+        self.engine.close_spider(self.spider, "shutdown")
+
+    async def stop_async(self) -> None:
+        """Scrapy's newer name of :meth:`stop`. A checkpoint; it does not wait for the end."""
+        await trio.lowlevel.checkpoint()
+        self.stop()

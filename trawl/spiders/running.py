@@ -55,6 +55,11 @@ class RunningCrawl(Protocol):
         """Requests on the wire now."""
         ...
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is pending, on the wire or in its callback: only ``start()`` may go on."""
+        ...
+
     def why(self, subject: Request | str) -> Reason | None:
         """Why a pending request, or a scope (by its id), waits; None when nothing holds it up."""
         ...

@@ -11,7 +11,7 @@ import inspect
 import logging
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -28,6 +28,7 @@ from trawl.events import (
     ResponseReceived,
     SpiderError,
 )
+from trawl.moving.absent import Absent
 
 __all__ = ["AT_ENDS", "TOLD", "CrawlerSignals", "Failure"]
 
@@ -90,10 +91,33 @@ TOLD: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, object]]]] = 
 """The signals that are sent where an event is told: which, and what receivers are given besides ``spider``."""
 
 
+_ENDLESS = "give the spider an endless start(): it is read whenever there is room, and may wait for work"
+_CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too long"
+_WHOLE = "feeds are whole when trawl.run() returns"
+
+NOT_SENT: Mapping[str, str] = {
+    "bytes_received": _CUT_OFF,
+    "feed_exporter_closed": _WHOLE,
+    "feed_slot_closed": _WHOLE,
+    "headers_received": _CUT_OFF,
+    "memusage_warning_reached": "MEMUSAGE_WARNING_MB logs a warning",
+    "request_left_downloader": "response_received is sent, and a watcher (WATCHERS) reads"
+    " crawl.events(ResponseReceived, RequestFailed)",
+    "robots_parsed": "`await spider.fetch(...)` fetches a robots.txt like any page",
+    "scheduler_empty": _ENDLESS,
+    "spider_idle": _ENDLESS,
+}
+"""Scrapy's other signals: what to do in place of connecting to them."""
+
+
 class CrawlerSignals:
     """Scrapy's signals as ``from_crawler`` connects to them: those of :data:`AT_ENDS` and of :data:`TOLD`."""
 
     __slots__ = ("_events", "_receivers", "_spider")
+    if not TYPE_CHECKING:
+        send_catch_log = Absent("signals of one's own are not sent: call whoever is to hear of it")
+        send_catch_log_async = send_catch_log_deferred = send_catch_log
+        disconnect_all = Absent("`disconnect(receiver, signal)` does it for one")
 
     def __init__(self) -> None:
         self._receivers: list[tuple[str, Callable[..., Any]]] = []
@@ -112,6 +136,8 @@ class CrawlerSignals:
             UsageError: It is a signal that is not sent here, or the receiver is ``async`` where nobody waits for it;
                 the sentence says what to write instead.
         """
+        if isinstance(signal, str) and signal in NOT_SENT:
+            raise UsageError(f"the signal {signal} is not sent here: {NOT_SENT[signal]}")
         if not isinstance(signal, str) or signal not in AT_ENDS | TOLD.keys():
             known = ", ".join(sorted(AT_ENDS | TOLD.keys()))
             raise UsageError(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from trawl.errors import UsageError
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
 from trawl.middleware import Session
+from trawl.moving.absent import Absent
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.custom import CustomSettings
 from trawl.spiders.outputs import ItemT, Outputs
@@ -54,6 +55,12 @@ class Spider(Generic[ItemT]):
     handle_httpstatus_list: Iterable[int] = ()
     download_delay: float | None = None
     crawler: Crawler
+    if not TYPE_CHECKING:
+        state = Absent(
+            "what must be remembered is in requests' cb_kwargs and meta, which a job keeps; or in a file that start()"
+            " reads and closed() writes"
+        )
+        handles_request = Absent("nobody asks which spider a URL is for; allowed_domains says what it follows")
 
     def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         if name is not None:
