@@ -15,6 +15,7 @@ import trawl.frontier.job
 from tests.jobs.site import Runs, all_urls, site
 from trawl.cli import main
 from trawl.errors import JobError
+from trawl.feeds.targets import FileTarget
 from trawl.frontier.looking import export_pending
 from trawl.frontier.schema import connect
 
@@ -52,3 +53,28 @@ async def test_c1_a_disk_that_fills_up_ends_the_crawl_and_with_room_it_goes_on(
     assert runs.urls == all_urls(150)
     again = {url for url, times in runs.sent.items() if times > 1}
     assert again <= pending
+
+
+async def test_c7_a_job_whose_last_items_are_not_in_its_feed_is_not_finished(
+    tmp_path: Path,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def full(self: FileTarget, position: int, content: memoryview) -> int:
+        raise OSError(28, "No space left on device")
+
+    runs = Runs(tmp_path, site(1), settings=FAST)
+    with monkeypatch.context() as patched:
+        patched.setattr(FileTarget, "write", full)
+        assert (await runs.run()).reason == "feed_error"
+    assert main(["job", str(runs.directory)]) == 0
+    assert "state    nothing is pending, but 1 item is not in the feeds yet: run it again" in capsys.readouterr().out
+    with caplog.at_level(logging.INFO):
+        await runs.run()
+    assert "items that wait for its feeds: 1" in caplog.text
+    assert "is finished" not in caplog.text
+    assert runs.urls == all_urls(1)
+    assert main(["job", str(runs.directory)]) == 0
+    assert "state    finished\n" in capsys.readouterr().out

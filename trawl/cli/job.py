@@ -78,7 +78,10 @@ def _state(report: JobReport) -> str:
     if facts is None or not facts.runs:
         return "new"
     if facts.is_finished(report.pending):
-        return "finished"
+        if not report.items:
+            return "finished"
+        waiting = "1 item is" if report.items == 1 else f"{report.items} items are"
+        return f"nothing is pending, but {waiting} not in the feeds yet: run it again"
     if report.last_words:
         return f"stopped: {report.last_words}"
     return f"stopped: {facts.reason}" if facts.reason else "killed, or the machine was"

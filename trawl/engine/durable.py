@@ -97,6 +97,11 @@ def _tell(job: JobStore, note: Note, frontier: Frontier, last_words: str) -> Non
         logger.info("job %s: new", job.directory)
         return
     pending = frontier.statistics().pending
+    waiting = job.outbox_end - job.outbox_start
+    if note.is_started and not pending and waiting:
+        words = "job %s: nothing is pending, so nothing will be sent; items that wait for its feeds: %d"
+        logger.info(words, job.directory, waiting)
+        return
     if note.is_started and not pending:
         logger.warning(
             "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another directory",
