@@ -294,7 +294,7 @@ TEXTS = "header values are text, not bytes: leave decode() out"
         ("x = trawl.Selector(response=response)", "Selector takes no response: use response.selector"),
         ("x = trawl.Selector(text='x')", None),
         ("yield trawl.Request('http://a', flags=['x'])", "Request has no flags: leave it out"),
-        ("yield trawl.FormRequest('http://a', encoding='utf-8')", "FormRequest has no encoding: leave it out"),
+        ("yield trawl.FormRequest('http://a', encoding='latin-1')", None),
         (
             "yield trawl.Request('http://a', self.parse, 'POST')",
             "Request takes a URL and a callback by their place: give what follows by its name",
@@ -307,6 +307,11 @@ def test_scrapys_ways_that_fail_when_a_page_comes_are_told_before(
 ) -> None:
     body = f"class A(trawl.Spider):\n    name = 'a'\n    def parse(self, response):\n        {line}\n"
     assert checked(tmp_path, body) == ([] if expected is None else [f"4: {expected}"])
+
+
+def test_a_method_that_scrapy_calls_at_the_end_and_nothing_here_is_told(tmp_path: Path) -> None:
+    body = "class A(trawl.Spider):\n    name = 'a'\n    def close(self, reason):\n        pass\n"
+    assert checked(tmp_path, body) == ["3: nothing calls close(): name it closed(self, reason)"]
 
 
 def test_in_a_folder_every_file_is_looked_at_for_imports_of_scrapys(

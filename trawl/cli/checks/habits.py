@@ -12,12 +12,14 @@ __all__ = ["check_habits"]
 
 _REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
 _MODULES = frozenset({"scrapy", "trawl"})
-_ABSENT = ("flags", "encoding")
+_ABSENT = ("flags",)
 
 
 def check_habits(source: SpiderSource) -> Iterator[Finding]:
     """Say which calls in a spider's methods are Scrapy's way and not ours."""
     for method in source.methods():
+        if method.node.name == "close":
+            yield Finding(method.path, method.node.lineno, "nothing calls close(): name it closed(self, reason)")
         for node in ast.walk(method.node):
             if isinstance(node, ast.Call):
                 for message in _wrong(node):
