@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
@@ -249,7 +250,10 @@ async def test_a_feed_that_fails_ends_the_crawl_with_feed_error(autojump_clock: 
 
 
 class StuckSink:
-    """A sink whose writer never ends."""
+    """A sink whose writer takes so many seconds to end."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self.seconds = seconds
 
     def put_nowait(self, item: object) -> None:
         """Take it."""
@@ -259,7 +263,7 @@ class StuckSink:
 
     async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
-        await trio.sleep_forever()
+        await trio.sleep(self.seconds)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -274,6 +278,16 @@ async def test_a_writer_that_hangs_has_its_time_from_the_first_cancel_on(autojum
     run = await crawled(Slow, sinks=[StuckSink()], watcher=stop)
     assert "not closed within 10 s" in str(run.error)
     assert run.elapsed == pytest.approx(14, abs=0.1)
+
+
+async def test_a_writer_that_holds_up_a_crawl_that_has_ended_is_cut_off_by_a_cancel(autojump_clock: MockClock) -> None:
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(1000)
+        crawl.cancel()
+
+    run = await crawled(Slow, sinks=[StuckSink(3000)], watcher=stop)
+    assert run.reason == "feed_error"
+    assert run.elapsed == pytest.approx(1010, abs=0.1)
 
 
 class ClosedFrontier(MemoryFrontier):
