@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -46,7 +48,8 @@ def check_command(targets: Sequence[str]) -> int:
             continue
         spiders += len(found)
         for spider in found:
-            wrong += [*_around(spider), *(str(finding) for finding in check_spider(spider))]
+            with _warned_once():
+                wrong += [*_around(spider), *(str(finding) for finding in check_spider(spider))]
     for line in dict.fromkeys(wrong):  # what several spiders share is said once
         typer.echo(printable(line))
     if not wrong:
@@ -73,3 +76,30 @@ def _around(spider: type[Spider]) -> Iterator[str]:
         load(*ambient(), own)
     except SettingsError as error:
         yield str(error)
+
+
+@contextmanager
+def _warned_once() -> Iterator[None]:
+    """Say what the settings warn of once, to standard error: they are loaded several times to be checked."""
+    said = _Said()
+    settings = logging.getLogger("trawl.settings")
+    propagates, settings.propagate = settings.propagate, False
+    settings.addHandler(said)
+    try:
+        yield
+    finally:
+        settings.removeHandler(said)
+        settings.propagate = propagates
+    for line in said.lines:
+        typer.echo(printable(line), err=True)
+
+
+class _Said(logging.Handler):
+    """Keeps what is logged, each line once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines[record.getMessage()] = None

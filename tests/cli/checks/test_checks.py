@@ -326,3 +326,14 @@ def test_in_a_folder_every_file_is_looked_at_for_imports_of_scrapys(
     line = "from {}.exceptions import DropItem"
     told = f'depot/pipelines.py:2: change "{line.format("scrapy")}" to "{line.format("trawl")}"'
     assert capsys.readouterr().out == f"{told}\n"
+
+
+def test_a_setting_that_has_no_effect_is_told_once_and_is_nothing_wrong(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shop_of_old.py"
+    body = "    name = 'a'\n    custom_settings = {'DEPTH_PRIORITY': 1}\n    def parse(self, response): pass\n"
+    file.write_text(f"import trawl\nclass A(trawl.Spider):\n{body}", "utf-8")
+    assert main(["check", str(file)]) == 0
+    told = "DEPTH_PRIORITY (in custom_settings) is Scrapy's and has no effect: use DEPTH_FIRST"
+    assert capfd.readouterr() == ("1 spider: nothing wrong\n", f"{told}, or give requests a priority\n")
