@@ -60,8 +60,8 @@ def crawl(
         typer.Option(
             "-o",
             metavar="FEED",
-            help="Append items to this file (.jsonl .json .csv .xml; FEED:FORMAT says otherwise; - is standard output)."
-            " Replaces the setting FEEDS. Repeatable.",
+            help="Append items to this file (.jsonl .json .csv .xml .sqlite .parquet, with .gz or .zst after it;"
+            " FEED:FORMAT says otherwise; - is standard output). Replaces the setting FEEDS. Repeatable.",
         ),
     ] = [],  # noqa: B006
     overwrite: Annotated[
