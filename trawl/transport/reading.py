@@ -117,7 +117,7 @@ class Reading:
                     except DownloadError as error:
                         refused = error
                         stream.refuse()
-                    except trio.Cancelled as error:
+                    except trio.Cancelled as error:  # noqa: ASYNC103 - raised when the generators have ended
                         cancelled = error
                         stream.refuse()
         except self._broken as error:
