@@ -70,7 +70,7 @@ def test_sleepers_and_timers_wake_in_the_order_of_their_instants() -> None:
 
 def test_a_sleeper_that_is_cancelled_is_not_woken_later() -> None:
     async def slept() -> tuple[float, float]:
-        with trio.move_on_at(2.0):
+        with trio.move_on_after(2.0):
             await sleep_until(5.0)
         cancelled_at = trio.current_time()
         await sleep_until(1.0)  # it has passed: a checkpoint
