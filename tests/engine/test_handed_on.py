@@ -85,9 +85,9 @@ def test_only_what_is_as_it_was_is_taken_out(key: str) -> None:
     last = Request("http://a.example/", meta={"mine": 1, key: 1})
     same, other = last.replace(), last.replace(meta={"mine": 1, key: 2})
     for request in (same, other):
-        forget_the_last(request, last)
+        forget_the_last([request], last)
     assert (same.meta, other.meta) == ({"mine": 1}, {"mine": 1, key: 2})
-    forget_the_last(same, None)
+    forget_the_last([same], None)
 
 
 def test_what_the_throttle_keeps_is_among_it() -> None:

@@ -8,6 +8,9 @@ tried again by a callback counts its tries there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from trawl.http import Request
 
 __all__ = ["CRAWLS_OWN", "forget_the_last"]
@@ -21,13 +24,20 @@ CRAWLS_OWN: frozenset[str] = frozenset(
 """The keys that are meant for one request alone."""
 
 
-def forget_the_last(request: Request, last: Request | None) -> None:
-    """Take out of the meta of ``request`` what was handed on from ``last``, the one whose callback gave it.
+def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
+    """Take out of the meta of ``requests`` what was handed on from ``last``, the one whose callback gave them.
 
     A request that is tried again (``retry_times`` differs) is the same one still, and keeps all.
     """
-    meta, before = request.extras()[2], None if last is None else last.extras()[2]
-    if not meta or not before or meta.get("retry_times") != before.get("retry_times"):
+    if last is None or not last.has_meta:
+        return
+    for request in requests:
+        if request.has_meta:
+            _forget(request.meta, last.meta)
+
+
+def _forget(meta: dict[str, Any], before: dict[str, Any]) -> None:
+    if meta.get("retry_times") != before.get("retry_times"):
         return
     for key in CRAWLS_OWN & meta.keys() & before.keys():
         if meta[key] == before[key]:

@@ -77,8 +77,7 @@ class Intake:
         Whether one of them may go before what could go until now.
         """
         if source is not None:
-            for request in requests:
-                forget_the_last(request, source.request)
+            forget_the_last(requests, source.request)
         records = await self.admit(requests, depth=depth, is_start=is_start, source=source)
         if not records:
             return False
@@ -106,9 +105,7 @@ class Intake:
             failure: Why it counts as failed.
             source: What its callback found them on.
         """
-        last = lease.request if source is None or source.request is None else source.request
-        for request in requests:
-            forget_the_last(request, last)
+        forget_the_last(requests, lease.request if source is None or source.request is None else source.request)
         records = await self.admit(requests, depth=depth, source=source) if requests else []
         if records:
             self._state.opened(len(records))

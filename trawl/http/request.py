@@ -240,6 +240,11 @@ class Request:
             self._meta = {}
         return self._meta
 
+    @property
+    def has_meta(self) -> bool:
+        """Whether :attr:`meta` holds anything; makes none, as reading it would."""
+        return bool(self._meta)
+
     def meta_get(self, key: str, default: Any = None) -> Any:
         """What ``meta`` has under ``key``; makes no dictionary where there is none, as reading ``meta`` would."""
         return default if self._meta is None else self._meta.get(key, default)
