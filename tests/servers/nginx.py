@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +19,8 @@ import pytest
 BINARY = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 START_WITHIN = 5.0
 """Seconds."""
+SETTLED = "settled.invalid"
+"""The host of the request that is asked for nothing but the end of those before it."""
 
 CONFIGURATION = """
 daemon off;
@@ -77,8 +80,19 @@ class Nginx:
 
     def hits(self) -> list[Hit]:
         """The access log so far, in the order in which the requests came."""
+        self._settle()
         lines = (self.folder / "access.log").read_text(encoding="utf-8").splitlines()
-        return sorted((read_hit(line) for line in lines), key=lambda hit: hit.at)
+        hits = sorted((read_hit(line) for line in lines), key=lambda hit: hit.at)
+        return [hit for hit in hits if hit.host != SETTLED]
+
+    def _settle(self) -> None:
+        """Ask once more: nginx writes a line after it has sent the answer, and before it takes the next request."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=START_WITHIN)
+        try:
+            connection.request("HEAD", "/", headers={"Host": SETTLED})
+            connection.getresponse().read()
+        finally:
+            connection.close()
 
 
 def read_hit(line: str) -> Hit:
