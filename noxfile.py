@@ -43,6 +43,20 @@ def asynchronous_files(*folders: str) -> list[str]:
     return sorted(str(path) for path in files if ASYNCHRONOUS.search(path.read_text(encoding="utf-8")))
 
 
+def in_halves(session: nox.Session, program: str, *words: str) -> None:
+    """Run pytest by a command on each of two cores, with half of the test files each."""
+    said = Path(session.create_tmp(), "second-part.log")
+    command = [str(Path(session.bin, program)), *words, "--part=2/2"]
+    with said.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as second:
+        try:
+            session.run(program, *words, "--part=1/2")
+        finally:
+            second.wait()
+            print(said.read_text(encoding="utf-8"), flush=True)
+    if second.returncode:
+        session.error("a test of the second part failed: see above")
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style, asynchronous traps, the floors, spelling, and the news fragments."""
@@ -76,16 +90,7 @@ def tests(session: nox.Session) -> None:
     if session.posargs:  # a chosen few say nothing about the whole
         session.run("coverage", "run", "-m", "pytest", *session.posargs)
         return
-    said = Path(session.create_tmp(), "second-part.log")
-    command = [str(Path(session.bin, "coverage")), "run", "-m", "pytest", "--part=2/2"]
-    with said.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as second:
-        try:
-            session.run("coverage", "run", "-m", "pytest", "--part=1/2")
-        finally:
-            second.wait()
-            print(said.read_text(encoding="utf-8"), flush=True)
-    if second.returncode:
-        session.error("a test of the second part failed: see above")
+    in_halves(session, "coverage", "run", "-m", "pytest")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
@@ -94,7 +99,10 @@ def tests(session: nox.Session) -> None:
 def servers(session: nox.Session) -> None:
     """The tests against real servers from the system's packages."""
     install(session, "servers", editable=True)
-    session.run("pytest", "-m", "servers", *session.posargs)
+    if session.posargs:
+        session.run("pytest", "-m", "servers", *session.posargs)
+    else:
+        in_halves(session, "pytest", "-m", "servers")
 
 
 @nox.session
