@@ -82,7 +82,8 @@ class Dispatcher:
         now = trio.current_time()
         chooser, state = self._chooser, self._state
         self._throttle.waiting_direct(chooser.pending_direct)
-        if state.is_reading and state.may_page and chooser.in_flight < chooser.places:
+        has_room = state.may_page and chooser.in_flight < chooser.places
+        if state.is_reading and has_room and not chooser.has_ready():
             self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
         await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)), alarm)
 
@@ -113,8 +114,9 @@ class Dispatcher:
                 start_soon(self._flow.refuse, entry.entry, entry.reason, self._gates.failure_of(entry.entry))
                 self._gone(entry.entry)
                 refused += 1
-                if refused % MOST_REFUSED == 0:  # no place limits them
-                    await trio.lowlevel.cancel_shielded_checkpoint()
+                if refused == MOST_REFUSED:  # no place limits them: the dispatcher goes on behind them
+                    state.pulse.beat()
+                    return
                 continue
             turn = Turn(entry)
             if entry.waiter is not None:
