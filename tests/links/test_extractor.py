@@ -96,6 +96,30 @@ def test_domains_hold_for_what_is_below_them_and_for_any_port(options: dict[str,
     assert found(**options) == expected
 
 
+@pytest.mark.parametrize("domains", ["allow_domains", "deny_domains"])
+def test_a_link_without_a_host_lies_in_no_domain(domains: str) -> None:
+    body = page('<a href="file:///x">x</a><a href="http://a.example/y">y</a><a href="http://c.example/">z</a>')
+    expected = {
+        "allow_domains": ["http://a.example/y"],
+        "deny_domains": ["file:///x", "http://c.example/"],
+    }
+    assert found(body, **{domains: "a.example"}) == expected[domains]
+
+
+@pytest.mark.parametrize("domain", ["bücher.example", "Bücher.example.", ".xn--bcher-kva.example", "BÜCHER.example"])
+def test_domains_are_the_same_in_all_their_spellings(domain: str) -> None:
+    body = page('<a href="http://bücher.example/">x</a><a href="http://w.bücher.example.:81/">y</a><a href="/z">z</a>')
+    assert found(body, allow_domains=domain) == ["http://xn--bcher-kva.example/", "http://w.xn--bcher-kva.example.:81/"]
+    assert found(body, allow_domains=f"w.{domain.strip('.')}:81") == ["http://w.xn--bcher-kva.example.:81/"]
+
+
+def test_the_words_of_links_that_lie_in_each_other_are_bounded() -> None:
+    body = page("".join(f'<a href="/{i}"><b>' for i in range(100)) + "word " * 10_000)
+    links = LinkExtractor().extract_links(body)
+    assert len(links) == 100
+    assert {len(link.text) for link in links} == {10_000}
+
+
 def test_it_looks_only_inside_parts_of_the_page_and_takes_a_part_that_is_a_link() -> None:
     assert found(restrict_xpaths=["//div[has-class('nav')]", "//map"]) == [
         "http://a.example/",

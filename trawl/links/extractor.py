@@ -30,7 +30,9 @@ Texts = str | Iterable[str] | None
 _SCHEMES = frozenset({"http", "https", "file", "ftp"})
 _SPACE = " \t\n\r\f"
 _NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exslt.org/sets"}
-_TEXT = etree.XPath("string()", smart_strings=False)
+_MOST_WORDS = 10_000
+_TEXT = etree.XPath(f"substring(string(), 1, {_MOST_WORDS})", smart_strings=False)
+"""The words of a link. Links that are not closed lie in each other: each of hundreds would have all of a large page."""
 
 
 class LinkExtractor:
@@ -82,8 +84,8 @@ class LinkExtractor:
         extensions = IGNORED_EXTENSIONS if deny_extensions is None else _texts(deny_extensions)
         self._allow = _compiled("allow", allow)
         self._deny = _compiled("deny", deny)
-        self._allow_domains = frozenset(name.lower() for name in _texts(allow_domains))
-        self._deny_domains = frozenset(name.lower() for name in _texts(deny_domains))
+        self._allow_domains = frozenset(_domain(name) for name in _texts(allow_domains))
+        self._deny_domains = frozenset(_domain(name) for name in _texts(deny_domains))
         self._parts = tuple(_path(query) for query in queries)
         self._tags = _texts(tags)
         self._attributes = _texts(attrs)
@@ -98,7 +100,8 @@ class LinkExtractor:
         """Return the wanted links of a page, in its order; part by part where it looks only inside some.
 
         Links are relative to the page's ``<base href>``. A link that makes no URL, or one that is neither ``http``,
-        ``https``, ``ftp`` nor ``file``, is left out. The words of a link are those inside its element, as they stand.
+        ``https``, ``ftp`` nor ``file``, is left out. The words of a link are those inside its element, as they stand:
+        10,000 characters of them at most.
         """
         links = []
         seen: set[str] = set()
@@ -113,7 +116,7 @@ class LinkExtractor:
                     key = url = canonicalize_url(url)
                 if self._unique and key in seen:
                     continue
-                text = str(_TEXT(element)) if len(element) else element.text or ""
+                text = str(_TEXT(element)) if len(element) else (element.text or "")[:_MOST_WORDS]
                 if self._words and not _finds(self._words, text):
                     continue
                 seen.add(key)
@@ -213,10 +216,23 @@ def _path_of(url: str) -> str:
 
 
 def _hosts_of(url: str) -> tuple[str, ...]:
-    """The host of a URL in normal form, without its port and, where it has one, with it."""
+    """The host of a URL in normal form, without its port and, where it has one, with it; "" for a ``file:`` without."""
     host = host_of(url)
-    port = url.partition("://")[2].partition("/")[0].rpartition(host)[2]
+    port = url.partition("://")[2].partition("/")[0].rpartition(host)[2] if host else ""
+    host = host.removesuffix(".")
     return (host, f"{host}{port}") if port else (host,)
+
+
+def _domain(name: str) -> str:
+    """A domain, with or without a port, as hosts are in a URL in normal form."""
+    plain = name.strip().strip(".").lower()
+    if plain.isascii():
+        return plain
+    host, colon, port = plain.partition(":")
+    try:
+        return f"{host_of(normalize_url(f'http://{host}/'))}{colon}{port}"
+    except ValueError:
+        return plain
 
 
 def _is_below(hosts: Iterable[str], domains: Iterable[str]) -> bool:
