@@ -31,6 +31,7 @@
       NotConfigured                  leave this one out (raised by users in from_crawler)
       DropItem                       drop this item (raised by users in pipelines)
       CloseSpider                    end the crawl with this reason (raised by users in callbacks)
+      DontCloseSpider                do not end, though nothing is pending (raised by users where spider_idle is heard)
 
 Expected ends (duplicate, offsite, refused by robots.txt) are not here: they are values, counted under their reason.
 """
@@ -49,6 +50,7 @@ __all__ = [
     "CloseSpider",
     "ConnectFailed",
     "ConnectTimeout",
+    "DontCloseSpider",
     "DownloadError",
     "DownloadTimeout",
     "DropItem",
@@ -313,3 +315,7 @@ class CloseSpider(TrawlError):
     def __init__(self, reason: str = "closespider") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class DontCloseSpider(TrawlError):
+    """Do not end the crawl, though nothing is pending: what a receiver of the signal ``spider_idle`` raises."""

@@ -26,7 +26,7 @@ SCRAPYS: list[tuple[type, list[str]]] = [
     (
         CrawlerEngine,
         [
-            *("crawl", "schedule", "pause", "unpause", "stop", "spider_is_idle", "downloader", "scraper", "slot"),
+            *("schedule", "pause", "unpause", "stop", "spider_is_idle", "downloader", "scraper", "slot"),
         ],
     ),
     (

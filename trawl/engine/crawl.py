@@ -14,6 +14,7 @@ from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.direct import DirectFetches
 from trawl.engine.state import State
+from trawl.engine.turn import current_turn
 from trawl.events import MOST_UNREAD, Event, Events, EventStream, EventT
 from trawl.frontier import Frontier
 from trawl.http import Request, Response
@@ -142,7 +143,18 @@ class Crawl:
     @property
     def is_idle(self) -> bool:
         """Whether no request is pending, on the wire or in its callback: only ``start()`` may go on."""
-        return self._state.open <= self._state.is_reading
+        return self._state.is_idle
+
+    async def until_idle(self) -> None:
+        """Return when :attr:`is_idle` holds: for ``start()``, which waits so for the end of a part. A checkpoint.
+
+        Raises:
+            RuntimeError: A callback asks, or what it calls: it is itself pending, and would wait for ever.
+        """
+        turn = current_turn.get()
+        if turn is not None:
+            raise RuntimeError(f"until_idle() waits for ever in the callback of {turn.entry.request!r}: ask in start()")
+        await self._state.until_idle()
 
     @property
     def in_flight(self) -> int:

@@ -13,6 +13,7 @@ import trio
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.holding import ItemStore
+from trawl.engine.idling import is_asked_when_idle
 from trawl.engine.note import Note, note_of
 from trawl.engine.outlet import Writer
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
@@ -84,25 +85,26 @@ async def open_durable(
         opened, outbox = await open_outbox(
             feeds, blocking, job, spider_name=spider.name, started_utc=note.begun_utc, stats=stats
         )
-        _tell(job, note, frontier, job.last_words)
+        _tell(job, note, frontier, job.last_words, goes_on=is_asked_when_idle(spider))
         async with opened:
             yield Durable(job, note, frontier, opened, outbox)
     finally:
         await job.aclose()  # noqa: ASYNC102 - it shields itself
 
 
-def _tell(job: JobStore, note: Note, frontier: Frontier, last_words: str) -> None:
+def _tell(job: JobStore, note: Note, frontier: Frontier, last_words: str, *, goes_on: bool) -> None:
     """Say in one line how far the job is."""
     if job.is_new:
         logger.info("job %s: new", job.directory)
         return
     pending = frontier.statistics().pending
     waiting = job.outbox_end - job.outbox_start
-    if note.is_started and not pending and waiting:
+    is_finished = note.is_started and not pending and not goes_on
+    if is_finished and waiting:
         words = "job %s: nothing is pending, so nothing will be sent; items that wait for its feeds: %d"
         logger.info(words, job.directory, waiting)
         return
-    if note.is_started and not pending:
+    if is_finished:
         logger.warning(
             "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another directory",
             job.directory,

@@ -21,6 +21,7 @@ from trawl.engine.flow import Flow, StatusRule
 from trawl.engine.hits import Hits
 from trawl.engine.holding import Holder
 from trawl.engine.hooks import Hooks
+from trawl.engine.idling import Idling
 from trawl.engine.intake import Intake, page_entry
 from trawl.engine.keeping import Keeping
 from trawl.engine.limits import CrawlLimits
@@ -120,6 +121,7 @@ class Parts:
     dispatcher: Dispatcher
     reading: Reading
     direct: DirectFetches
+    idling: Idling
     shields: Shields
     processor: Processor
     limits: CrawlLimits
@@ -183,6 +185,7 @@ def assemble(plan: Plan) -> Parts:
         dispatcher=dispatcher,
         reading=reading,
         direct=direct,
+        idling=Idling(plan.spider, intake, shields, state),
         shields=shields,
         processor=processor,
         limits=core.limits,

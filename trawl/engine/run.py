@@ -6,10 +6,10 @@
       writers: the feeds (shielded, so that a cancelled crawl still ends on whole records)
         inner: start(), the dispatcher, one task a request
 
-The dispatcher returns when the crawl is idle or ending; the inner nursery ends when its last request has. Then
-pipelines and feeds are closed, what was leased and not finished goes back to the frontier, and spider, transport and
-frontier are closed, shielded and under a time limit each. The first shutdown sets a deadline on the inner nursery; a
-second one, or a caller's cancel, cancels it at once.
+The dispatcher returns when the crawl is idle or ending; where somebody hears ``spider_idle``, it goes on with what they
+give. The inner nursery ends when its last request has. Then pipelines and feeds are closed, what was leased and not
+finished goes back to the frontier, and spider, transport and frontier are closed, shielded and under a time limit each.
+The first shutdown sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
 """
 
 from __future__ import annotations
@@ -142,9 +142,14 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
             state.opened(1)  # start() itself
             inner.start_soon(parts.reading.run)
             await parts.dispatcher.run(inner)
+            while parts.idling.is_wanted:
+                parts.idling.begin()
+                inner.start_soon(parts.idling.run)
+                await parts.dispatcher.run(inner)
             if state.is_ending:
                 logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.chooser.in_flight)
                 parts.reading.stop()
+                parts.idling.stop()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
             parts.direct.give_up()
             while state.turns or state.is_reading:
@@ -155,6 +160,7 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             parts.shields.cancel()
             parts.reading.stop()
+            parts.idling.stop()
 
 
 class _Writing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import trio
+
 from trawl.engine.pulse import Pulse
 
 __all__ = ["State"]
@@ -15,12 +17,12 @@ class State:
         turns: Requests that were granted and whose task has not ended.
         callbacks: Callbacks that run now.
         most_callbacks: At so many, no further page is sent.
-        is_reading: ``start()`` has not come to its end.
+        is_reading: ``start()`` has not come to its end, or receivers of ``spider_idle`` are asked.
         reason: Why the crawl is ending; None while it is not.
         pulse: Wakes the dispatcher.
     """
 
-    __slots__ = ("callbacks", "is_reading", "most_callbacks", "open", "pulse", "reason", "turns")
+    __slots__ = ("_idle", "callbacks", "is_reading", "most_callbacks", "open", "pulse", "reason", "turns")
 
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks
@@ -30,6 +32,7 @@ class State:
         self.callbacks: int = 0
         self.reason: str | None = None
         self.pulse: Pulse = Pulse()
+        self._idle: trio.Event | None = None
 
     def opened(self, n: int) -> None:
         """``n`` requests were admitted."""
@@ -38,8 +41,27 @@ class State:
     def ended(self) -> None:
         """A request has ended, its outputs are in."""
         self.open -= 1
+        if self.open <= 1:
+            self._nearly_idle()
+
+    def _nearly_idle(self) -> None:
         if not self.open:
             self.pulse.beat()
+        if self._idle is not None and self.is_idle:
+            self._idle.set()
+            self._idle = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is open but ``start()``."""
+        return self.open <= self.is_reading
+
+    async def until_idle(self) -> None:
+        """Return when nothing is open but ``start()``. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        while not self.is_idle:
+            self._idle = self._idle or trio.Event()
+            await self._idle.wait()
 
     def turn_ended(self) -> None:
         """The task of a granted request has ended."""

@@ -21,7 +21,6 @@ _STANDARD = "take it from the standard library or w3lib"
 _NO_PART = "it is no part that can be replaced"
 _COMMAND = "the command is `trawl`; a program calls `trawl.cli.main(['crawl', 'FILE.py'])`"
 _QUEUES = "there is one scheduler: DEPTH_FIRST says which order, JOB_DIR that it is stored"
-_IDLE = "give an endless start(): it is read whenever there is room"
 _STOPPED = "meta `download_maxsize` ends a download that is too long"
 
 ELSEWHERE: Mapping[str, str] = {
@@ -49,7 +48,6 @@ ELSEWHERE: Mapping[str, str] = {
     "request.headers['User-Agent'], its place given in DOWNLOADER_MIDDLEWARES",
     "dupefilters": "there is one filter; `dont_filter` passes it",
     "exceptions.ContractFail": "there are no contracts: write tests on `trawl.testing.SimulatedWeb`",
-    "exceptions.DontCloseSpider": _IDLE,
     "exceptions.NotSupported": "each response has css() and xpath(), which find nothing in what is no text, and raise "
     "ValueError for JSON",
     "exceptions.ScrapyDeprecationWarning": "catch or raise DeprecationWarning",

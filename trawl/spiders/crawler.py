@@ -5,7 +5,8 @@ A thin face of :class:`~trawl.spiders.RunningCrawl`, there before the crawl runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -25,11 +26,10 @@ _MADE = "keep what you make yourself, and give it to whoever needs it"
 
 
 class CrawlerEngine:
-    """What spiders ask of Scrapy's engine: to end the crawl, and to fetch."""
+    """What spiders ask of Scrapy's engine: to end the crawl, to fetch, and to go on when nothing is pending."""
 
-    __slots__ = ("_crawl",)
+    __slots__ = ("_crawl", "_given")
     if not TYPE_CHECKING:
-        crawl = Absent(_GIVE)
         schedule = Absent(_GIVE)
         pause = Absent(_PAUSE)
         unpause = Absent(_PAUSE)
@@ -41,6 +41,7 @@ class CrawlerEngine:
 
     def __init__(self) -> None:
         self._crawl: RunningCrawl | None = None
+        self._given: list[Request] | None = None
 
     def bind(self, crawl: RunningCrawl) -> None:
         """Name the crawl, once it runs."""
@@ -49,6 +50,29 @@ class CrawlerEngine:
     def close_spider(self, spider: object = None, reason: str = "cancelled") -> None:
         """Send nothing new, let what is in flight end, and finish with ``reason``."""
         self._running().shutdown(reason)
+
+    def crawl(self, request: Request, spider: object = None) -> None:
+        """Give the crawl one more request, in a receiver of ``spider_idle``; it is stored when all have been asked.
+
+        Raises:
+            RuntimeError: None is asked now: elsewhere requests are yielded, and so held up and kept.
+            TypeError: It is no request.
+        """
+        if not isinstance(request, Request):
+            raise TypeError(f"engine.crawl() takes a Request, not {request!r}")
+        if self._given is None:
+            raise RuntimeError(f"engine.crawl() is for receivers of the signal spider_idle: {_GIVE}")
+        self._given.append(request)
+
+    @contextmanager
+    def taking(self) -> Generator[list[Request], None, None]:
+        """The requests that :meth:`crawl` is given inside the block."""
+        given: list[Request] = []
+        self._given = given
+        try:
+            yield given
+        finally:
+            self._given = None
 
     async def download(self, request: Request) -> Response:
         """The response to ``request``, through the throttle. A checkpoint; errors are those of ``spider.fetch``."""

@@ -60,6 +60,10 @@ class RunningCrawl(Protocol):
         """Whether no request is pending, on the wire or in its callback: only ``start()`` may go on."""
         ...
 
+    async def until_idle(self) -> None:
+        """Return when no request is pending, on the wire or in its callback: for ``start()``."""
+        ...
+
     def why(self, subject: Request | str) -> Reason | None:
         """Why a pending request, or a scope (by its id), waits; None when nothing holds it up."""
         ...

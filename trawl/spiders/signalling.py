@@ -1,8 +1,9 @@
 """Scrapy's signals, for code that connects to them: each is sent where its event is told, or the crawl begins and ends.
 
-Theory of operation. A receiver of ``spider_opened``, ``engine_started`` and those of the end may be ``async``, and is
-waited for. All others are called where their event happens, at once and in place, as Scrapy calls them, so they may not
-wait: who wants to wait reads the event in a watcher. A crawl that nobody connects to makes no event for it.
+Theory of operation. A receiver of ``spider_opened``, ``engine_started``, ``spider_idle`` and those of the end may be
+``async``, and is waited for. All others are called where their event happens, at once and in place, as Scrapy calls
+them, so they may not wait: who wants to wait reads the event in a watcher. A crawl that nobody connects to makes no
+event for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from trawl.errors import DropItem, UsageError
+from trawl.errors import CloseSpider, DontCloseSpider, DropItem, UsageError
 from trawl.events import (
     Event,
     Events,
@@ -30,10 +31,13 @@ from trawl.events import (
 )
 from trawl.moving.absent import Absent
 
-__all__ = ["AT_ENDS", "TOLD", "CrawlerSignals", "Failure"]
+__all__ = ["AT_ENDS", "IDLE", "TOLD", "CrawlerSignals", "Failure"]
 
 AT_ENDS: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
 """The signals that are sent as the crawl begins and as it ends."""
+
+IDLE = "spider_idle"
+"""The signal that is sent when nothing is pending: who hears it may give more, or keep the crawl from ending."""
 
 logger: logging.Logger = logging.getLogger("trawl.spiders")
 
@@ -105,13 +109,12 @@ NOT_SENT: Mapping[str, str] = {
     " crawl.events(ResponseReceived, RequestFailed)",
     "robots_parsed": "`await spider.fetch(...)` fetches a robots.txt like any page",
     "scheduler_empty": _ENDLESS,
-    "spider_idle": _ENDLESS,
 }
 """Scrapy's other signals: what to do in place of connecting to them."""
 
 
 class CrawlerSignals:
-    """Scrapy's signals as ``from_crawler`` connects to them: those of :data:`AT_ENDS` and of :data:`TOLD`."""
+    """Scrapy's signals as ``from_crawler`` connects to them: of :data:`AT_ENDS`, of :data:`TOLD`, and :data:`IDLE`."""
 
     __slots__ = ("_events", "_receivers", "_spider")
     if not TYPE_CHECKING:
@@ -128,7 +131,7 @@ class CrawlerSignals:
         """Have ``receiver`` called when a signal is sent, with as many of the signal's arguments as it takes.
 
         Args:
-            receiver: What it raises is logged. It may be ``async`` for the signals of :data:`AT_ENDS`.
+            receiver: What it raises is logged. It may be ``async`` for :data:`IDLE` and the signals of :data:`AT_ENDS`.
             signal: One of ``trawl.signals``: ``signals.spider_opened``, ``signals.item_scraped``, ...
             options: Scrapy's others, which are not looked at.
 
@@ -138,8 +141,8 @@ class CrawlerSignals:
         """
         if isinstance(signal, str) and signal in NOT_SENT:
             raise UsageError(f"the signal {signal} is not sent here: {NOT_SENT[signal]}")
-        if not isinstance(signal, str) or signal not in AT_ENDS | TOLD.keys():
-            known = ", ".join(sorted(AT_ENDS | TOLD.keys()))
+        if not isinstance(signal, str) or signal not in AT_ENDS | TOLD.keys() | {IDLE}:
+            known = ", ".join(sorted(AT_ENDS | TOLD.keys() | {IDLE}))
             raise UsageError(
                 f"there is no signal {signal}: there are {known}; for others a watcher (WATCHERS) reads"
                 " crawl.events(ItemScraped, ...); the guide 'Watch a crawl' has the whole list"
@@ -175,6 +178,31 @@ class CrawlerSignals:
                     await result
             except Exception:
                 logger.exception("what is connected to %s failed: %r", signal, receiver)
+
+    def is_heard(self, signal: str) -> bool:
+        """Whether something is connected to a signal."""
+        return any(wanted == signal for wanted, _ in self._receivers)
+
+    async def ask_idle(self, spider: object) -> Exception | None:
+        """Call those that are connected to :data:`IDLE`, in order, and wait for them.
+
+        What one of them says about the end: ``DontCloseSpider``, which is the stronger, ``CloseSpider`` or None.
+        """
+        said: Exception | None = None
+        for wanted, receiver in list(self._receivers):
+            if wanted != IDLE:
+                continue
+            try:
+                result = receiver(**_taken(receiver, {"signal": IDLE, "sender": self, "spider": spider}))
+                if inspect.isawaitable(result):
+                    await result
+            except DontCloseSpider as error:
+                said = error
+            except CloseSpider as error:
+                said = said or error
+            except Exception:
+                logger.exception("what is connected to %s failed: %r", IDLE, receiver)
+        return said
 
     def _listen(self, events: Events, signal: str, receiver: Callable[..., Any]) -> None:
         kind, arguments = TOLD[signal]
