@@ -208,6 +208,31 @@ async def test_the_first_item_with_a_field_tells_the_columns() -> None:
     assert stream.content == b"a\r\n1\r\n"
 
 
+async def test_a_table_whose_columns_an_item_has_none_of_is_not_continued_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_bytes(b"a,b\r\n1,2\r\n")
+    feed = started(options(path, "csv"), FileTarget(path))
+    assert feed.add({}) > 0  # says nothing
+    with pytest.raises(FeedError) as raised:
+        feed.add({"url": "u", "title": "t"})
+    assert str(raised.value) == (
+        f"feed {path}: the file can't be continued: its columns are a,b, and an item has none of them, but url,title:"
+        " give another file, or have this one overwritten"
+    )
+    feed.close()
+    assert path.read_bytes() == b"a,b\r\n1,2\r\n"
+
+
+async def test_a_table_is_continued_by_items_that_have_some_of_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_bytes(b"a,b\r\n1,2\r\n")
+    feed = started(options(path, "csv"), FileTarget(path))
+    feed.add({"b": 4, "c": 5})
+    feed.add({"c": 6})
+    await feed.finish(BLOCKING)
+    assert path.read_bytes() == b"a,b\r\n1,2\r\n,4\r\n,\r\n"
+
+
 async def test_only_items_of_the_wanted_classes_are_written() -> None:
     @attrs.define
     class Book:

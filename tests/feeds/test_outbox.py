@@ -150,6 +150,27 @@ async def test_a_table_without_a_header_keeps_its_columns(tmp_path: Path, autoju
     assert path.read_bytes() == b"1,2\r\n3,4\r\n"
 
 
+async def test_items_that_have_no_column_of_their_feed_stay_in_the_job(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path, job = tmp_path / "out.csv", FakeJob()
+    outbox = await outbox_of(job, {path: {}})
+    give(job, outbox, {"a": 1})
+    outbox.close()
+    await outbox.write()
+    job = job.killed()
+    outbox = await outbox_of(job, {path: {}})
+    give(job, outbox, {"url": "u"})
+    outbox.close()
+    with pytest.raises(FeedError, match="its columns are a, and an item has none of them, but url"):
+        await outbox.write()
+    assert path.read_bytes() == b"a\r\n1\r\n"
+    again = await outbox_of(job.killed(), {tmp_path / "urls.csv": {}})
+    again.close()
+    await again.write()
+    assert (tmp_path / "urls.csv").read_bytes() == b"url\r\nu\r\n"
+
+
 @dataclasses.dataclass
 class Quote:
     """An item of a class that one feed asks for."""

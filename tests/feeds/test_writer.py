@@ -364,3 +364,24 @@ async def test_feeds_whose_crawl_is_cancelled_as_it_begins_are_closed(tmp_path: 
         async with feeds:
             await trio.sleep_forever()
     await write_all(await opened(tmp_path / "out.jsonl"), [{"n": "1"}])  # refused, were it open
+
+
+async def test_an_item_for_which_a_table_has_no_column_ends_the_writer_and_not_the_other_feeds(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    table, lines = tmp_path / "out.csv", tmp_path / "out.jsonl"
+    table.write_bytes(b"a\r\n1\r\n")
+    settings = FeedsSettings(feeds={str(lines): {}, str(table): {}})
+    feeds = await open_feeds(settings, InlineBlocking(), spider_name="q", started_utc=STARTED_UTC)
+
+    async def write(*, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - feeds.write does
+        with pytest.raises(FeedError, match="its columns are a, and an item has none of them"):
+            await feeds.write(task_status=task_status)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(write)
+        with pytest.raises(FeedError, match="its columns are a"):
+            feeds.put_nowait({"url": "u"})
+        with pytest.raises(FeedError, match="its columns are a"):
+            await feeds.put({"url": "u"})
+    assert (table.read_bytes(), lines.read_bytes()) == (b"a\r\n1\r\n", b'{"url":"u"}\n')

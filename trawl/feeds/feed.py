@@ -185,6 +185,7 @@ class Feed:
         """Take an item, encoded at once; return the bytes it takes, 0 if this feed does not want it.
 
         Raises:
+            FeedError: It is the first in a table that is continued, and has nothing for any of its columns.
             TypeError: A value in it has no written form.
             ValueError: A value in it contains itself, or the feed's filter failed on it.
         """
@@ -196,6 +197,7 @@ class Feed:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
 
         Raises:
+            FeedError: As there.
             ValueError: It is nested too deep to be written.
         """
         if not self._picker.takes_stored(stored):
@@ -215,6 +217,13 @@ class Feed:
         return len(record)
 
     def _settle(self, row: Mapping[str, object]) -> None:
+        columns = self._format.columns
+        if self.position and columns and row and self._options.fields is None and row.keys().isdisjoint(columns):
+            raise FeedError(
+                f"feed {self.uri}: the file can't be continued: its columns are {','.join(columns)}, and an item has"
+                f" none of them, but {','.join(map(str, row))}: give another file, or have this one overwritten",
+                self.uri,
+            )
         self._format = self._format.settled(row)
         self._is_settled = bool(row)
         if self._format.columns is not None and self._options.fields is None:

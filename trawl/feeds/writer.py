@@ -105,9 +105,18 @@ class Feeds:
                 logger.error("feed %s: an item of type %s is left out: %s", feed.uri, type(item).__name__, error)
                 if self._stats is not None:
                     self._stats.inc("feed_item_errors")
+            except FeedError as error:
+                self._refuse(error)
+                raise
         self._some.set()
         if self._waiting_bytes >= BUFFER_BYTES:
             self._urgent.set()
+
+    def _refuse(self, error: FeedError) -> None:
+        """Have :meth:`write` end with an error that was met where an item was added."""
+        self._error = error
+        self._some.set()
+        self._urgent.set()
 
     async def put(self, item: object) -> None:
         """Give an item to the feeds, once there is room for it. A checkpoint; a cancelled one gave nothing.
@@ -181,6 +190,8 @@ class Feeds:
             await self._some.wait()
             with trio.move_on_after(FLUSH_INTERVAL):
                 await self._urgent.wait()
+            if self._error is not None:
+                raise self._error
             self._waiting_bytes = 0
             self._room.set()
             self._room = trio.Event()
