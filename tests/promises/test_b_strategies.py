@@ -14,7 +14,7 @@ from tests.promises.pacing import SPACED, A, changes, crawl, in_turn, pages, web
 from trawl.errors import SettingsError
 from trawl.http import Fetch, Outcome, Request, Response
 from trawl.testing import Outage, RateLimit, SimulatedResponse, Simulation
-from trawl.throttling import ThrottlingManager
+from trawl.throttling import Backoff, ThrottlingManager
 
 X, Y = "x.example", "y.example"
 
@@ -226,6 +226,63 @@ def test_b18_arguments_that_do_not_fit_are_refused_at_the_start() -> None:
         crawl(web_of(), pages(1), overridden(cls=Linear, stride=3.0))
     with pytest.raises(SettingsError, match="Nowhere"):
         crawl(web_of(), pages(1), overridden(cls="trawl.Nowhere"))
+
+
+class Failing:
+    """Raises wherever it is asked."""
+
+    def __init__(self, config: object = None) -> None:
+        pass
+
+    def fail(self, *about: object) -> Any:
+        """No answer."""
+        raise RuntimeError("mine")
+
+    is_trigger = slower = faster = fewer = more = get_delay = is_retry = fail
+
+
+@pytest.mark.parametrize("of_the_user", [{"backoff": {"cls": Failing}}, {"manager": Failing}])
+def test_b18_e17_what_fails_in_the_middle_of_a_decision_is_counted_and_as_usual(
+    of_the_user: Mapping[str, object],
+) -> None:
+    def run(scope: Mapping[str, object]) -> Simulation:
+        busy = {**SPACED, "CONCURRENT_REQUESTS_PER_DOMAIN": 4, "BACKOFF_MAX_DELAY": 4.0, "BACKOFF_WINDOW": 5.0}
+        web = web_of(latency=2.0, outages=[Outage(3.0, 40.0, status=503)])
+        return crawl(web, pages(30), {**busy, "THROTTLING_SCOPES": {A: scope}})
+
+    sim, usual = run(of_the_user), run({})
+    assert (sim.reason, len(sim.items)) == ("finished", 30)
+    assert sim.times(A) == usual.times(A)
+    assert sim.stats["throttling_errors"] > 0
+    assert "throttling_errors" not in usual.stats
+
+
+class Parts:
+    """Thinks in fractions."""
+
+    def fewer(self, concurrency: float) -> float:
+        """The slots after a trigger at the longest delay."""
+        return concurrency * 0.7
+
+    def more(self, concurrency: float, full: float) -> float:
+        """The slots after a quiet window."""
+        return concurrency * 1.3
+
+
+@attrs.frozen(kw_only=True)
+class PartsOfIts(Backoff):
+    """The same, made from the usual one."""
+
+    fewer = Parts.fewer
+    more = Parts.more
+
+
+@pytest.mark.parametrize("cls", [Parts, PartsOfIts])
+def test_b15_b18_a_strategy_that_names_parts_of_slots_gets_whole_ones(cls: type) -> None:
+    busy = {**SPACED, "CONCURRENT_REQUESTS_PER_DOMAIN": 8, "BACKOFF_MAX_DELAY": 1.0, "BACKOFF_WINDOW": 5.0}
+    web = web_of(latency=3.5, outages=[Outage(3.0, 40.0, status=503)])
+    sim = crawl(web, pages(60), {**busy, "THROTTLING_SCOPES": {A: {"backoff": {"cls": cls}}}})
+    assert (sim.reason, len(sim.items)) == ("finished", 60)
 
 
 @attrs.define

@@ -292,6 +292,7 @@ def _throttle(plan: Plan, crawl: Crawl) -> Throttle:
         changed=_nobody_waits,
         crawl=crawl,
         resolve=plan.address_of,
+        failed=lambda: plan.stats.inc("throttling_errors"),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.errors import SoftBlocked
 from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden
+from trawl.throttling.said import said
 from trawl.throttling.signals import Signal, signals_of
 
 if TYPE_CHECKING:
@@ -29,10 +30,9 @@ def is_trigger(policy: ScopePolicy, response: Response | None, exception: Except
     if isinstance(exception, SoftBlocked):  # the user has said so
         return True
     if policy.manager is not None:
-        ask = getattr(policy.manager, "is_trigger", None)
-        said = None if ask is None else ask(response, exception)
-        if said is not None:
-            return bool(said)
+        answer = said(policy.manager, "is_trigger", policy.kind.failed, response, exception)
+        if answer is not None:
+            return bool(answer)
     return policy.kind.backoff.is_trigger(None if response is None else response.status, exception)
 
 

@@ -21,7 +21,7 @@ Time is data here: every function takes the instants it needs. The strategy is a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -29,6 +29,7 @@ import attrs
 from trawl.errors import SettingsError
 from trawl.throttling.configuration import load_exception, load_object
 from trawl.throttling.limits import Jitter, jitter_factors
+from trawl.throttling.said import Failed, figure, nobody, said
 
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
@@ -105,40 +106,56 @@ class Backoff:
 
 @attrs.frozen(kw_only=True)
 class CustomBackoff(Backoff):
-    """A user's strategy: what its class has is its own, the rest is the scope's usual one.
+    """A user's strategy: what its class has is its own, the rest is the scope's usual one, and so is what fails.
 
     Attributes:
         own: The user's object.
+        failed: Told when a method of it raises, or answers what is no number.
     """
 
     own: Any = None
+    failed: Failed = attrs.field(default=nobody, eq=False, repr=False)
 
     def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
         """As the user's object says, if it does."""
-        return bool(self._own("is_trigger", super().is_trigger)(status, exception))
+        answer = said(self.own, "is_trigger", self.failed, status, exception)
+        return super().is_trigger(status, exception) if answer is None else bool(answer)
 
     def slower(self, delay: float, base: float) -> float:
         """As the user's object says, if it does; never under ``base``."""
-        return max(base, float(self._own("slower", super().slower)(delay, base)))
+        wanted = figure(self.own, "slower", self.failed, delay, base)
+        return super().slower(delay, base) if wanted is None else max(base, wanted)
 
     def faster(self, delay: float, base: float) -> float:
         """As the user's object says, if it does; never under ``base``."""
-        return max(base, float(self._own("faster", super().faster)(delay, base)))
+        wanted = figure(self.own, "faster", self.failed, delay, base)
+        return super().faster(delay, base) if wanted is None else max(base, wanted)
 
     def fewer(self, concurrency: float) -> float:
-        """As the user's object says, if it does; at least 1."""
-        return max(1.0, float(self._own("fewer", super().fewer)(concurrency)))
+        """As the user's object says, if it does; whole slots, at least 1."""
+        wanted = figure(self.own, "fewer", self.failed, concurrency)
+        return super().fewer(concurrency) if wanted is None else max(1.0, _whole(wanted, math.floor))
 
     def more(self, concurrency: float, full: float) -> float:
-        """As the user's object says, if it does; at most ``full``."""
-        return min(full, float(self._own("more", super().more)(concurrency, full)))
-
-    def _own(self, name: str, usual: Any) -> Any:
-        return getattr(self.own, name, usual)
+        """As the user's object says, if it does; whole slots, at most ``full``."""
+        wanted = figure(self.own, "more", self.failed, concurrency, full)
+        return super().more(concurrency, full) if wanted is None else min(full, max(1.0, _whole(wanted, math.ceil)))
 
 
-def backoff_of(config: Mapping[str, Any], settings: ThrottlingSettings, path: str = "backoff") -> Backoff:
+def _whole(slots: float, rounded: Callable[[float], int]) -> float:
+    return slots if math.isinf(slots) else float(rounded(slots))
+
+
+def backoff_of(
+    config: Mapping[str, Any], settings: ThrottlingSettings, path: str = "backoff", *, failed: Failed = nobody
+) -> Backoff:
     """The strategy that a scope's ``backoff`` mapping and the settings make.
+
+    Args:
+        config: The mapping, checked.
+        settings: For what it leaves out.
+        path: Its name, for messages.
+        failed: Told when a user's strategy fails.
 
     Raises:
         SettingsError: A custom class can't be made with these arguments.
@@ -152,12 +169,14 @@ def backoff_of(config: Mapping[str, Any], settings: ThrottlingSettings, path: st
         if isinstance(cls, type) and issubclass(cls, Backoff):
             known = {field.name for field in attrs.fields(cls)}
             ready = _ready({key: value for key, value in arguments.items() if key in known}, path)
-            return cls(**{**usual, **arguments, **ready})
-        own = cls(**arguments)
+            own: Any = cls(**{**usual, **arguments, **ready})
+        else:
+            own = cls(**arguments)
     except (TypeError, ValueError) as error:
         raise SettingsError(f"{path}: {cls!r} can't be made with {arguments!r}: {error}", path) from error
     named = {field.name: getattr(own, field.name) for field in attrs.fields(Backoff) if hasattr(own, field.name)}
-    return CustomBackoff(**{**usual, **_ready(named, path)}, own=own)
+    ready = named if isinstance(own, Backoff) else _ready(named, path)
+    return CustomBackoff(**{**usual, **ready}, own=own, failed=failed)
 
 
 def _arguments(config: Mapping[str, Any], settings: ThrottlingSettings, path: str) -> dict[str, Any]:

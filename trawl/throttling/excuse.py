@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from trawl.errors import ConnectFailed, ConnectTimeout
+from trawl.throttling.said import said
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
@@ -93,10 +94,11 @@ def passed_by(entry: Sent, others: Mapping[str, Signal] | None) -> list[str]:
 def _said(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> bool | None:
     """Whether it is a retry by the word of a scope's manager; None: none has an opinion."""
     for policy in policies:
-        ask = getattr(policy.manager, "is_retry", None)
-        is_retry = None if ask is None else ask(entry.request, outcome.response, outcome.error)
-        if is_retry is not None:
-            return bool(is_retry)
+        if policy.manager is None:
+            continue
+        answer = said(policy.manager, "is_retry", policy.kind.failed, entry.request, outcome.response, outcome.error)
+        if answer is not None:
+            return bool(answer)
     return None
 
 

@@ -21,6 +21,7 @@ from trawl.http import body_bytes
 from trawl.throttling.backoff import Standing
 from trawl.throttling.explain import Reason
 from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.said import figure
 from trawl.throttling.scope import Scope
 from trawl.throttling.signals import Signal
 
@@ -119,15 +120,11 @@ def _back_off(scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float, *
     policy.apply(scope)
     quiet = scope.delay * scope._factor()
     if policy.manager is not None:
-        wanted = getattr(policy.manager, "get_delay", _no_delay)(outcome.response, outcome.error, quiet)
-        quiet = quiet if wanted is None else max(0.0, float(wanted))
+        wanted = figure(policy.manager, "get_delay", policy.kind.failed, outcome.response, outcome.error, quiet)
+        quiet = quiet if wanted is None else max(0.0, wanted)
     if quiet > 0.0:
         source = f"backoff step {standing.steps}: {policy.trigger_source}"
         scope.hold(now + quiet, Reason(scope.id, "backoff", now + quiet, source))
-
-
-def _no_delay(response: object, exception: object, delay: float) -> None:
-    return None
 
 
 def _obey(scope: Scope, policy: ScopePolicy, signal: Signal, now: float, what: str, factor: float) -> None:

@@ -17,6 +17,7 @@ from trawl.throttling.limits import limits_of
 from trawl.throttling.manager import ThrottlingScopeManager
 from trawl.throttling.policy import Kind
 from trawl.throttling.rampup import rampup_of
+from trawl.throttling.said import Failed, nobody
 from trawl.throttling.scope import CONFIGURED
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
@@ -31,13 +32,15 @@ class Kinds:
 
     Args:
         settings: What is configured.
+        failed: Told when a user's strategy or scope manager fails.
 
     Raises:
         SettingsError: A scope's custom strategy can't be made.
     """
 
-    def __init__(self, settings: ThrottlingSettings) -> None:
+    def __init__(self, settings: ThrottlingSettings, failed: Failed = nobody) -> None:
         self.settings = settings
+        self._failed = failed
         per_ip = settings.concurrent_requests_per_ip
         self._ip_settings = msgspec.structs.replace(settings, concurrent_requests_per_domain=per_ip) if per_ip else None
         self._configs = {normal_id(key): (key, config) for key, config in settings.throttling_scopes.items()}
@@ -92,7 +95,7 @@ class Kinds:
     def _made(self, key: str, config: Mapping[str, Any], *, is_host: bool, is_ip: bool) -> Kind:
         settings = self._ip_settings if is_ip and self._ip_settings is not None else self.settings
         path = f"THROTTLING_SCOPES[{key!r}]"
-        backoff = backoff_of(config.get("backoff", {}), settings, f"{path}['backoff']")
+        backoff = backoff_of(config.get("backoff", {}), settings, f"{path}['backoff']", failed=self._failed)
         follows_latency = settings.autothrottle_enabled and is_host and "delay" not in config and "rate" not in config
         cls = load_object(config.get("manager") or settings.throttling_scope_manager, f"{path}['manager']")
         return Kind(
@@ -106,6 +109,7 @@ class Kinds:
             give_up_after=settings.backoff_give_up_after,
             source=path if key else CONFIGURED,
             manager=None if cls is ThrottlingScopeManager else cls,
+            failed=self._failed,
         )
 
 

@@ -25,6 +25,7 @@ from trawl.throttling.backoff import Backoff, Base, Standing
 from trawl.throttling.explain import LimitName
 from trawl.throttling.limits import Limits
 from trawl.throttling.rampup import Ramp, Rampup
+from trawl.throttling.said import Failed, nobody
 from trawl.throttling.scope import CONFIGURED, Scope
 
 __all__ = ["Kind", "ScopePolicy"]
@@ -45,6 +46,7 @@ class Kind:
         give_up_after: Seconds without a good answer after which their pending requests end (B20).
         source: Where the limits come from.
         manager: The class of their scope managers; None for the default, which keeps nothing.
+        failed: Told when one of those fails.
     """
 
     config: Mapping[str, Any]
@@ -55,6 +57,7 @@ class Kind:
     give_up_after: float = 900.0
     source: str = CONFIGURED
     manager: Any = None
+    failed: Failed = nobody
 
     @property
     def keeps_delay(self) -> bool:

@@ -16,7 +16,6 @@ import logging
 import math
 from collections.abc import Callable
 from datetime import datetime
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
@@ -24,6 +23,7 @@ from trawl.throttling.alarms import Alarms
 from trawl.throttling.asking import Asking, is_trigger
 from trawl.throttling.charging import AddressOf, Charging
 from trawl.throttling.crawldelay import CrawlDelays
+from trawl.throttling.due import Due
 from trawl.throttling.excuse import judge, passed_by
 from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.feedback import adjust, correct, good, lengthened, step_at_start, trigger
@@ -34,6 +34,7 @@ from trawl.throttling.pages import Ledger
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.report import account, reports_of
 from trawl.throttling.resume import Restored, state_of
+from trawl.throttling.said import Failed, nobody
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import Charges
 from trawl.throttling.sent import Sent
@@ -62,6 +63,7 @@ class Throttle:
         concurrent_requests: The cap on requests in flight in all, for the warnings; ``inf`` for none.
         crawl: Given to the managers' ``from_crawler``.
         resolve: Says the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
+        failed: Told when a user's scope manager or strategy fails; what it would have said is as usual.
 
     Raises:
         SettingsError: A class that the settings name can't be made.
@@ -78,13 +80,14 @@ class Throttle:
         concurrent_requests: float | None = None,
         crawl: object = None,
         resolve: AddressOf | None = None,
+        failed: Failed = nobody,
     ) -> None:
         self.settings = settings
         self._seed = seed
         self._wall = wall
         self._changed = changed
         self._now = wall.anchor_at
-        self._table = Table(Kinds(settings), seed=seed, crawl=crawl)
+        self._table = Table(Kinds(settings, failed), seed=seed, crawl=crawl)
         self._default = ThrottlingManager()
         self._manager = manager_of(settings.throttling_manager if manager is None else manager, crawl)
         for each in (self._default, self._manager):
@@ -93,8 +96,7 @@ class Throttle:
         by_address = resolve if settings.concurrent_requests_per_ip else None
         self.charging: Charging = Charging(self._manager, self._table.kinds, by_address)
         self._asking = Asking(self._manager, self._default)
-        self._due: list[tuple[float, int, str]] = []
-        self._armings = 0
+        self._due = Due(self._table)
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit)
         self.given_up: GivenUp = GivenUp()
         self._restored: Restored | None = None
@@ -111,7 +113,7 @@ class Throttle:
         scope, is_new = self._table.made(id, now)
         if is_new:
             if self._restored is not None and self._restored.take_up(scope, now):
-                self._arm(scope)
+                self._due.arm(scope)
             if self._crawl_delays:
                 self._slow_down(scope, now)
         return scope
@@ -257,7 +259,7 @@ class Throttle:
         if has_moved:
             self._moved(scope, now)
         elif policy.standing is not None or policy.ramp is not None:
-            self._arm(scope)
+            self._due.arm(scope)
 
     # -- time
 
@@ -266,20 +268,15 @@ class Throttle:
 
         What is due takes effect first; if that moved something the answer is ``now``: what waits is to be looked at.
         """
-        if self._due and self._due[0][0] <= now and self.tick(now):
+        if self._due.next_at() <= now and self.tick(now):
             return now
-        return self._due[0][0] if self._due else math.inf
+        return self._due.next_at()
 
     def tick(self, now: float) -> bool:
         """Let the windows that are over at ``now`` take effect and report the scopes that moved; whether any did."""
         has_moved = False
         self._now = max(self._now, now)
-        while self._due and self._due[0][0] <= now:
-            at, _, id = heappop(self._due)
-            scope = self._table.get(id)
-            if scope is None or scope.policy.armed != at:
-                continue
-            scope.policy.armed = math.inf
+        for scope in self._due.passed(now):
             if scope.policy.is_beyond_hope(scope, now):
                 self._give_up(scope, now)
                 has_moved = True
@@ -287,19 +284,11 @@ class Throttle:
                 self._moved(scope, now)
                 has_moved = True
             else:
-                self._arm(scope)
+                self._due.arm(scope)
         return has_moved
 
-    def _arm(self, scope: Scope) -> None:
-        due = scope.policy.due_at(scope)
-        if due != scope.policy.armed:
-            scope.policy.armed = due
-            if due < math.inf:
-                self._armings += 1
-                heappush(self._due, (due, self._armings, scope.id))
-
     def _moved(self, scope: Scope, now: float) -> None:
-        self._arm(scope)
+        self._due.arm(scope)
         self._changed(scope, now)
 
     def refused(self, entry: Sent, now: float) -> str | None:

@@ -1,0 +1,55 @@
+"""What a user's object answers where it is asked in the middle of a decision.
+
+A scope manager or a strategy that fails is the user's failure: it is logged and counted, and the answer is as usual.
+Were it let through, a refusal would go unheard, and the end of a window would end the crawl.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Failed", "figure", "nobody", "said"]
+
+logger: logging.Logger = logging.getLogger("trawl.throttling")
+
+Failed = Callable[[], None]
+"""Told of each failure."""
+
+
+def nobody() -> None:
+    """A :data:`Failed` that does nothing."""
+
+
+def said(owner: object, name: str, failed: Failed, *about: object) -> Any:
+    """What the method ``name`` of ``owner`` answers; None, which is "as usual", where there is none or it raises."""
+    method = getattr(owner, name, None)
+    if method is None:
+        return None
+    try:
+        return method(*about)
+    except Exception:
+        _tell(owner, name, failed)
+        return None
+
+
+def figure(owner: object, name: str, failed: Failed, *about: object) -> float | None:
+    """The same where a number is wanted; what is none, NaN included, is a failure too."""
+    answer = said(owner, name, failed, *about)
+    if answer is None:
+        return None
+    try:
+        number = float(answer)
+        if math.isnan(number):
+            raise ValueError(f"{name}() answered {answer!r}, which is no number")
+    except (TypeError, ValueError):
+        _tell(owner, name, failed)
+        return None
+    return number
+
+
+def _tell(owner: object, name: str, failed: Failed) -> None:
+    logger.exception("%s.%s() failed: it is as usual", type(owner).__qualname__, name)
+    failed()
