@@ -214,6 +214,24 @@ async def test_scrapys_older_start_requests_is_read_too(autojump_clock: MockCloc
     assert len((await web.crawl(Older, settings=FREE)).items) == 1
 
 
+async def test_start_requests_may_give_those_of_the_class_above_too(autojump_clock: MockClock) -> None:
+    class Older(trawl.Spider):
+        name = "older"
+        start_urls = ("http://a.example/1",)
+
+        def start_requests(self) -> Iterator[Request]:
+            yield Request("http://a.example/login")
+            yield from super().start_requests()
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    items = (await web.crawl(Older, settings=FREE)).items
+    assert [item["url"] for item in items] == ["http://a.example/login", "http://a.example/1"]
+
+
 async def test_duplicate_start_urls_are_fetched_once(autojump_clock: MockClock) -> None:
     class Twice(trawl.Spider):
         name = "twice"

@@ -64,6 +64,14 @@ def test_the_pages_of_a_sitemap_are_asked_for() -> None:
     assert pages(simulate(Pages, web, FAST)) == ["/1", "/2", "/3"]
 
 
+def test_start_requests_may_add_pages_to_the_sitemaps() -> None:
+    class More(Pages):
+        def start_requests(self) -> list[trawl.Request]:
+            return [*super().start_requests(), trawl.Request(f"{HOST}/new", self.parse)]
+
+    assert pages(simulate(More, site({"/sitemap.xml": urlset(loc("/1"))}), FAST)) == ["/new", "/1"]
+
+
 def test_rules_say_who_gets_which_page_and_the_first_wins() -> None:
     class Shop(Pages):
         sitemap_rules = [("/product/", "parse_product"), (re.compile("^.*/category/"), "parse"), ("/p", "parse")]

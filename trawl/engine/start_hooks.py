@@ -66,7 +66,7 @@ def _newer(method: Callable[[AsyncIterator[Any]], Any], name: str) -> StartHook:
 def _older(methods: Sequence[Callable[..., Any]], spider: Spider) -> StartHook:
     async def around(outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - nothing is awaited
         with ExitStack() as stack:
-            made: Any = spider._first()
+            made: Any = spider.start_requests()
             for method in methods:
                 made = _closed_by(stack, method(_closed_by(stack, made)) or ())
             for output in made:

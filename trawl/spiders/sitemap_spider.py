@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -70,7 +70,7 @@ class SitemapSpider(Spider[ItemT]):
         super().check()
         check_urls(self.name, "sitemap_urls", self.sitemap_urls)
 
-    async def start(self) -> AsyncIterator[Any]:
+    def start_requests(self) -> Iterable[Any]:
         """The sitemaps to begin with."""
         for url in self.sitemap_urls:
             yield Request(url, self._parse_sitemap)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from trawl.errors import UsageError
@@ -149,18 +149,17 @@ class Spider(Generic[ItemT]):
         """The first requests (items too), by default one request a start URL.
 
         Read under back-pressure: while nothing that is pending may be sent, and fewer than 10,000 requests are pending.
-        A generator without end runs in constant memory. A spider that has a method ``start_requests()`` (a plain
-        iterable, Scrapy's older form) and no ``start`` of its own is started from that.
+        A generator without end runs in constant memory. A spider that has no ``start`` of its own is started from
+        :meth:`start_requests`, a plain iterable, Scrapy's older form.
         """
-        for request in self._first():
+        for request in self.start_requests():
             yield request
 
-    def _first(self) -> Iterator[Any]:
-        """What the default :meth:`start` gives: what ``start_requests()`` does, or else a request a start URL."""
-        older = getattr(self, "start_requests", None)
-        if older is not None:
-            yield from older()
-            return
+    def start_requests(self) -> Iterable[Any]:
+        """What the default :meth:`start` gives, by default a request for each start URL: Scrapy's older form of it.
+
+        Something new is written as :meth:`start`. A spider that overrides this one may call ``super()``'s.
+        """
         for url in self.start_urls:
             yield Request(url)
 
