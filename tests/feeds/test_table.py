@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,12 +17,13 @@ from trio.testing import MockClock
 
 from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import ROWS, left_in, opened
-from tests.feeds.test_outbox import Mortal, run_until_killed
+from tests.feeds.test_outbox import Mortal, give, outbox_of, run_until_killed
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, SettingsError
-from trawl.feeds import Feeds, FeedsSettings, open_feeds
+from trawl.feeds import Feeds, FeedsSettings, open_feeds, table_sqlite
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.table import TableFeed
+from trawl.feeds.table_sqlite import SqliteTable
 
 
 async def write(feeds: Feeds, *items: object) -> None:
@@ -116,6 +118,90 @@ async def test_a_failed_write_leaves_whole_transactions(tmp_path: Path) -> None:
             await feed.flush(InlineBlocking())
         assert feed.position == 1
     assert [row["a"] for row in rows_of(path)] == [1]
+
+
+async def put(feeds: Feeds, item: object) -> None:
+    await feeds.put(item)
+    for feed in feeds.all:
+        await feed.flush(InlineBlocking())
+
+
+async def test_two_crawls_may_write_to_one_table_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "out.sqlite"
+    first, second = await opened(path), await opened(path)  # there is no table yet
+    await put(first, {"a": 1})
+    await put(second, {"b": 2})
+    await put(first, {"b": 3, "c": 4})
+    await first.finish()
+    third = await opened(path)
+    await put(second, {"a": 5})
+    await third.finish()  # having written nothing, it removes nothing
+    await second.finish()
+    assert [{name: value for name, value in row.items() if value is not None} for row in rows_of(path)] == [
+        {"a": 1},
+        {"b": 2},
+        {"b": 3, "c": 4},
+        {"a": 5},
+    ]
+    assert left_in(tmp_path) == ["out.sqlite"]
+
+
+async def test_a_crawl_without_an_item_leaves_the_file_to_the_one_that_has_it_open(tmp_path: Path) -> None:
+    path = tmp_path / "out.sqlite"
+    values = FeedsSettings(feeds={str(path): {"store_empty": False}})
+    first = await open_feeds(values, InlineBlocking(), spider_name="x", started_utc=datetime.now(UTC))
+    second = await opened(path)
+    await first.finish()
+    await write(second, {"a": 1})
+    assert rows_of(path) == [{"a": 1}]
+
+
+async def test_a_table_that_was_made_beforehand_is_kept_as_it_was_made(tmp_path: Path) -> None:
+    path = tmp_path / "out.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE items (url TEXT UNIQUE, n INTEGER)")
+    await write(await opened(path), {"n": "7", "url": "u"})
+    assert rows_of(path) == [{"url": "u", "n": 7}]
+    with pytest.raises(FeedError, match=r"out\.sqlite: UNIQUE constraint failed: items\.url"):
+        await write(await opened(path), {"url": "u"})
+
+
+async def test_a_job_has_its_table_to_itself_and_deletes_no_row_of_others(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path, job = tmp_path / "out.sqlite", FakeJob()
+    outbox = await outbox_of(job, {path: {}})
+    other = await opened(path)
+    await write(other, {"of": "another"})
+    give(job, outbox, {"a": 1})
+    outbox.close()
+    with pytest.raises(FeedError, match=r"out\.sqlite: another program writes to its table items, which a job has to"):
+        await outbox.write()
+    assert rows_of(path) == [{"of": "another"}]
+
+
+async def test_a_database_that_another_crawl_is_just_making_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out.sqlite"
+    run, refusals = SqliteTable._run, []
+
+    def busy_at_first(table: SqliteTable, statement: str, values: Iterable[Any] = ()) -> list[Any]:
+        if "journal_mode = WAL" in statement and not refusals:
+            with closing(sqlite3.connect(path)) as other, closing(sqlite3.connect(path, timeout=0)) as late:
+                other.execute("BEGIN EXCLUSIVE")
+                try:
+                    late.execute(statement)
+                except sqlite3.OperationalError as error:
+                    refusals.append(error)
+                    raise
+        return run(table, statement, values)
+
+    monkeypatch.setattr(SqliteTable, "_run", busy_at_first)
+    monkeypatch.setattr(table_sqlite, "_AGAIN", 0.0)
+    await write(await opened(path), {"a": 1})
+    assert [str(error) for error in refusals] == ["database is locked"]
+    assert rows_of(path) == [{"a": 1}]
 
 
 async def test_tables_are_written_from_threads(tmp_path: Path) -> None:

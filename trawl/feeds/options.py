@@ -74,6 +74,7 @@ class FeedOptions:
         storage: What the store's file system is made with.
         folder: Where what goes to a store is kept until it is whole; None: where the system keeps such files.
         local: The file that is written in place of ``uri``, which is a store's; None: there is none.
+        is_of_job: A later run may cut it back to where it was, and go on.
         arguments: What only one format knows.
     """
 
@@ -92,6 +93,7 @@ class FeedOptions:
     storage: Mapping[str, Any] = attrs.field(factory=dict)
     folder: str | None = None
     local: Path | None = None
+    is_of_job: bool = False
     arguments: ExportArguments = attrs.field(factory=ExportArguments)
 
     @property

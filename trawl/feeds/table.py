@@ -94,7 +94,7 @@ class TableFeed:
         self._options = options
         self._picker = options.picker
         self._table = _table(options)
-        self._errors: tuple[type[Exception], ...] = (OSError, *self._table.errors)
+        self._errors: tuple[type[Exception], ...] = (OSError, NotThisFormat, *self._table.errors)
         self._delivery: Delivery | None = None
         self._rows: list[Row] = []
         self._given: list[Row] = []  # on their way to the table: a cancel may come before they are there
@@ -280,7 +280,8 @@ def _table(options: FeedOptions) -> Table:
     if options.format == "sqlite":
         from trawl.feeds.table_sqlite import SqliteTable  # noqa: PLC0415
 
-        return SqliteTable(options.arguments.get("table", "items"), columns or ())
+        table = options.arguments.get("table", "items")
+        return SqliteTable(table, columns or (), is_of_job=options.is_of_job)
     from trawl.feeds.table_parquet import ParquetTable  # noqa: PLC0415
 
     arguments = options.arguments

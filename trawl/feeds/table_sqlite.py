@@ -2,13 +2,18 @@
 
 Each flush is one transaction, so a crawl that is killed leaves whole rows. The row numbers are counted up: a job cuts
 the table back to the last one that it has recorded. Text, numbers and NULL are stored as such; what is nested is JSON.
+
+Other programs may have the database open. Each transaction begins with what the table is by then: columns and rows that
+others have added are gone on from. Only a job has its table to itself, or cutting it back would lose rows of others.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +26,8 @@ __all__ = ["SqliteTable"]
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 _LARGEST = 2**63
-_BUSY = 5.0  # seconds that a reader of the file may hold up a write
+_BUSY = 5.0  # seconds that others who have the file open may hold up a write
+_AGAIN = 0.05  # seconds until what SQLite does not wait for by itself is tried again
 _ROW_BYTES = 50
 
 
@@ -30,8 +36,12 @@ class SqliteTable:
 
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
 
-    def __init__(self, name: str = "items", fields: Sequence[str] = ()) -> None:
-        """The table of this name; one that is made has columns for ``fields`` from the start."""
+    def __init__(self, name: str = "items", fields: Sequence[str] = (), *, is_of_job: bool = False) -> None:
+        """The table of this name; one that is made has columns for ``fields`` from the start.
+
+        With ``is_of_job`` nobody else may write to it meanwhile.
+        """
+        self._is_of_job = is_of_job
         self.position: int = 0
         self._name = _quoted(name)
         self._bare = name
@@ -40,7 +50,8 @@ class SqliteTable:
         self._path = Path()
         self._is_new = False
         self._overwrites = False
-        self._keep: int | None = 0
+        self._keep = 0
+        self._is_cut = False
         self._columns: dict[str, str] = {}  # by the name in lower case, as SQLite compares them
         self._database: sqlite3.Connection | None = None
 
@@ -53,9 +64,9 @@ class SqliteTable:
         """Open the database, or make it."""
         self._path, self._overwrites, self._is_new = path, overwrite, not path.exists()
         self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
-        self._run("PRAGMA journal_mode = WAL")  # a kill leaves the last whole transaction, and nobody waits for a disk
+        self._begin_wal()
         self._run("PRAGMA synchronous = NORMAL")
-        self._columns = {_lower(name): name for _, name, *_ in self._run(f"PRAGMA table_info({self._name})")}
+        self._columns = self._columns_now()
 
     def locate(self, position: int | None) -> None:
         """Find the row to go on after."""
@@ -63,31 +74,29 @@ class SqliteTable:
         if position is not None and position > last:
             raise NotThisFormat(f"its table {self._bare} has {last} rows, not the {position} that were written to it")
         self._keep = position if position is not None else 0 if self._overwrites else last
+        self._is_cut = position is not None
 
     def start(self) -> None:
         """Remove the rows behind it; a table that is written anew is made anew."""
-        self.position = self._keep or 0
-        if not self.position and self._columns:
-            self._run(f"DROP TABLE {self._name}")
-            self._columns = {}
-        elif self._columns:
-            self._run(f"DELETE FROM {self._name} WHERE {self._number} > ?", (self.position,))
-        if not self._columns and self._fields:
-            self._add_columns({_lower(name): name for name in self._fields})
+        self.position = self._keep
+        with self._transaction():
+            if self._overwrites and not self.position and self._columns:
+                self._run(f"DROP TABLE {self._name}")
+                self._columns = {}
+            elif self._is_cut and self._columns:
+                self._run(f"DELETE FROM {self._name} WHERE {self._number} > ?", (self.position,))
+            if not self._columns and self._fields:
+                self._add_columns({_lower(name): name for name in self._fields})
 
     def write(self, rows: Sequence[Row]) -> None:
         """Insert rows in one transaction."""
-        self._run("BEGIN IMMEDIATE")
-        known, position = dict(self._columns), self.position
-        try:
+        with self._transaction():
+            last = self._last() if self._columns else 0
+            if self._is_of_job and last > self.position:
+                raise NotThisFormat(f"another program writes to its table {self._bare}, which a job has to itself")
+            self.position = max(last, self.position)
             for row in rows:
                 self._insert(row)
-            self._run("COMMIT")
-        except BaseException:
-            self._columns, self.position = known, position
-            if self._open.in_transaction:
-                self._run("ROLLBACK")
-            raise
 
     def sync(self) -> None:
         """Move all into the file itself, and the file to the disk."""
@@ -105,13 +114,14 @@ class SqliteTable:
             self._database = None
 
     def remove(self) -> None:
-        """Close the database, and delete it if it was made for this feed."""
+        """Close the database, and delete it if it was made for this feed, and nobody else uses it by now."""
+        is_unused = self._is_new and self._is_unused()
         self.close()
-        if self._is_new:
+        if is_unused:
             self._path.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Close the database, and delete it if it was made for this feed: it may have other tables."""
+        """As :meth:`remove`: it may have other tables."""
         self.remove()
 
     @property
@@ -127,6 +137,49 @@ class SqliteTable:
 
     def _run(self, statement: str, values: Iterable[Any] = ()) -> list[Any]:
         return self._open.execute(statement, tuple(values)).fetchall()
+
+    def _begin_wal(self) -> None:
+        """A kill leaves the last whole transaction then, and nobody waits for a disk."""
+        until = time.monotonic() + _BUSY
+        while True:
+            try:
+                self._run("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                # Another begins it at the same time, which SQLite does not wait for.
+                if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > until:
+                    raise
+                time.sleep(_AGAIN)
+            else:
+                return
+
+    @contextmanager
+    def _transaction(self) -> Generator[None, None, None]:
+        """All that is done inside, or nothing; it begins with the columns that there are by then."""
+        known, position = self._columns, self.position
+        self._run("BEGIN IMMEDIATE")
+        try:
+            self._columns = self._columns_now()
+            yield
+            self._run("COMMIT")
+        except BaseException:
+            self._columns, self.position = known, position
+            if self._open.in_transaction:
+                self._run("ROLLBACK")
+            raise
+
+    def _columns_now(self) -> dict[str, str]:
+        return {_lower(name): name for _, name, *_ in self._run(f"PRAGMA table_info({self._name})")}
+
+    def _is_unused(self) -> bool:
+        """Whether there is nothing in the database but this table, without a row, and nobody else has it open."""
+        if self._database is None:
+            return True
+        with suppress(sqlite3.Error):
+            self._run("PRAGMA busy_timeout = 0")
+            self._run("PRAGMA journal_mode = DELETE")  # refused while anybody else has it open
+            [(others,)] = self._run("SELECT count(*) FROM sqlite_master WHERE name != ?", (self._bare,))
+            return not others and not (self._columns_now() and self._last())
+        return False
 
     def _last(self) -> int:
         [(last,)] = self._run(f"SELECT max({self._number}) FROM {self._name}")
@@ -144,7 +197,6 @@ class SqliteTable:
         marks = ", ".join("?" * (len(values) + 1))
         self.position += 1
         self._run(f"INSERT INTO {self._name} ({names}) VALUES ({marks})", (self.position, *values.values()))
-
 
     def _add_columns(self, new: Mapping[str, str]) -> None:
         if not self._columns and new:

@@ -14,6 +14,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self
 
+import attrs
 import trio
 
 from trawl.blocking import Blocking
@@ -265,6 +266,7 @@ async def open_feeds(
     """
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
     if is_durable:
+        options = [attrs.evolve(one, is_of_job=True) for one in options]
         for one in options:
             refuse_for_job(one)
     feeds = [make_feed(one, started_utc=started_utc) for one in options]
