@@ -149,6 +149,24 @@ def test_who_sets_how_often_it_is_tried_is_believed(tmp_path: Path) -> None:
     assert (engine.settings["ROBOTSTXT_RETRY_TIMES"], engine.settings["DOWNLOAD_CONNECT_TIMEOUT"]) == (1, 20.0)
 
 
+def test_a_project_s_own_parts_are_found_where_no_spider_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sellers").mkdir()
+    (tmp_path / "sellers" / "__init__.py").write_text("", "utf-8")
+    stamp = "class Stamp:\n    def process_request(self, request):\n        request.headers['X-Stamp'] = 'mine'\n"
+    (tmp_path / "sellers" / "middlewares.py").write_text(stamp, "utf-8")
+    setting = '[tool.trawl]\nDOWNLOADER_MIDDLEWARES = { "sellers.middlewares.Stamp" = 543 }\n'
+    (tmp_path / "pyproject.toml").write_text(setting, "utf-8")
+    assert run("fetch", "https://a.example/next", "--headers") == 0
+    assert "> X-Stamp: mine" in capfd.readouterr().out
+    for name in ("sellers", "sellers.middlewares"):
+        del sys.modules[name]
+    monkeypatch.chdir(tmp_path / "sellers")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
+    assert run("shell", "https://a.example/", "-c", "response.status") == 0
+
+
 def test_a_status_that_is_an_error_is_printed_all_the_same(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("fetch", "https://a.example/gone") == 1
     assert capfd.readouterr().out == "gone"

@@ -20,7 +20,7 @@ from trawl.moving import GUIDE, hint, hint_of_file
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
 
-__all__ = ["load_module", "load_spider", "load_spiders"]
+__all__ = ["load_module", "load_spider", "load_spiders", "look_beside"]
 
 
 def load_spider(target: str) -> type[Spider]:
@@ -58,6 +58,12 @@ def load_module(path: str) -> ModuleType:
         SpiderLoadError: There is no such file, or it fails.
     """
     return _from_file(Path(path))
+
+
+def look_beside(file: str) -> None:
+    """Let what settings name be imported where no spider is: from the working directory, and from beside ``file``."""
+    _first_on_path(Path(file).resolve().parent)
+    _first_on_path(Path.cwd())
 
 
 def _loaded(target: str) -> tuple[ModuleType, str, str]:

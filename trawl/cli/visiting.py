@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import attrs
 
-from trawl.cli.load import load_spider
+from trawl.cli.load import load_spider, look_beside
 from trawl.cli.logs import Logs
 from trawl.cli.run import check_arguments, log_layer
 from trawl.cli.targets import spider_arguments
@@ -98,7 +98,10 @@ def prepared(visit: Visit, logs: Logs) -> Prepared:
     arguments = spider_arguments(visit.arguments)
     spider = load_spider(visit.target) if visit.target else Visitor
     unkept = Layer("the command", UNKEPT)
-    around = (*ambient(), of_spider(spider), visit.logged)
+    project, environment = ambient()
+    if not visit.target:
+        look_beside(project.source)
+    around = (project, environment, of_spider(spider), visit.logged)
     said = {name for layer in around for name in layer.values}
     hasty = {name: value for name, value in HASTY.items() if name not in said}
     layers = (*around, Layer("the command", hasty), assignments(visit.settings), unkept)
