@@ -184,7 +184,8 @@ async def test_a_database_that_another_crawl_is_just_making_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "out.sqlite"
-    run, refusals = SqliteTable._run, []
+    run = SqliteTable._run
+    refusals: list[Exception] = []
 
     def busy_at_first(table: SqliteTable, statement: str, values: Iterable[Any] = ()) -> list[Any]:
         if "journal_mode = WAL" in statement and not refusals:
