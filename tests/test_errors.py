@@ -51,6 +51,12 @@ def test_an_errback_written_for_scrapy_finds_what_it_asks_a_failure_for() -> Non
     assert error.value is error
     assert error.check(IgnoreRequest, ConnectFailed, NameNotResolved) is ConnectFailed
     assert error.check(IgnoreRequest) is None
+    assert error.type is NameNotResolved
+    assert error.getErrorMessage() == str(error)
+    assert error.getTraceback().endswith(f"NameNotResolved: {error}\n")
+    assert error.trap(ConnectFailed) is ConnectFailed
+    with pytest.raises(NameNotResolved):
+        error.trap(IgnoreRequest, HttpError)
 
 
 SCRAPYS = [

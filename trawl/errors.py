@@ -38,6 +38,7 @@ Expected ends (duplicate, offsite, refused by robots.txt) are not here: they are
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -94,6 +95,26 @@ class TrawlError(Exception):
     def check(self, *kinds: type[BaseException]) -> type[BaseException] | None:
         """The first of ``kinds`` that this error is, or None: as a Failure answers errbacks written for Scrapy."""
         return next((kind for kind in kinds if isinstance(self, kind)), None)
+
+    def trap(self, *kinds: type[BaseException]) -> type[BaseException]:
+        """As :meth:`check`, but an error that is none of ``kinds`` is raised."""
+        kind = self.check(*kinds)
+        if kind is None:
+            raise self
+        return kind
+
+    @property
+    def type(self) -> Any:
+        """Its class."""
+        return self.__class__
+
+    def getErrorMessage(self) -> str:
+        """What it says."""
+        return str(self)
+
+    def getTraceback(self) -> str:
+        """Where it comes from, as Python prints it."""
+        return "".join(traceback.format_exception(self))
 
 
 class UsageError(TrawlError):
