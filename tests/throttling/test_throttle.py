@@ -627,6 +627,14 @@ def test_h_and_i11_the_report_tells_what_each_scope_did() -> None:
     assert row.limited["hint"] == pytest.approx(2.0)
 
 
+def test_i11_the_report_names_the_delay_per_slot_where_that_is_the_longer_one() -> None:
+    throttle = throttle_of(download_delay=0.1, download_delay_per_slot=1.0)
+    for now in (0.0, 1.0, 2.0):
+        throttle.scope(A, now).lanes = 1
+        send(throttle, now, latency=0.25)
+    assert throttle.report(3.0)[0].limited.keys() == {"delay_per_slot"}
+
+
 # -- AutoThrottle through the throttle
 
 

@@ -64,8 +64,9 @@ def _obstacle(scope: Scope, now: float, at: float) -> tuple[str, float]:
         until = max(scope.held_until, scope.last_sent + max(scope.delay, scope.delay_per_slot))
         if scope.in_flight > 1 or until <= now:
             return "concurrency", math.inf
-        is_held = scope.hold_reason is not None and until == scope.held_until
-        return scope.hold_reason.limit if is_held and scope.hold_reason else scope.delay_limit, until
+        if scope.hold_reason is not None and until == scope.held_until:
+            return scope.hold_reason.limit, until
+        return "delay_per_slot" if scope.delay_per_slot > scope.delay else scope.delay_limit, until
     return scope.reason(now).limit, at
 
 
