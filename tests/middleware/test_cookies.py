@@ -4,7 +4,7 @@ from tests.middleware.web import Web, now_utc
 from trawl.cookies import Jars
 from trawl.errors import ConnectFailed
 from trawl.http import Request, Response
-from trawl.middleware import cookies
+from trawl.middleware import auth, cookies
 
 URL = "https://a.example/"
 
@@ -19,6 +19,20 @@ async def test_a_cookie_goes_on_a_copy_and_the_response_answers_the_request_itse
     assert "Cookie" not in request.headers
     assert outcome.response is not None
     assert outcome.response.request is request
+
+
+async def test_a_response_tells_the_cookies_and_the_credentials_that_were_sent() -> None:
+    layers = [auth({"a.example": "Bearer t"}), cookies(Jars(), now_utc)]
+    web = Web(Response(URL, headers=[("Set-Cookie", "a=1")]))
+    first = (await web.through(layers, Request(URL, headers={"X": "x"}))).response
+    assert first is not None
+    assert dict(first.sent_headers) == {"X": "x", "Authorization": "Bearer t"}
+    second = (await web.through(layers, Request(URL))).response
+    assert second is not None
+    assert second.request is not None
+    assert dict(second.sent_headers) == {"Authorization": "Bearer t", "Cookie": "a=1"}
+    assert dict(second.replace(body=b"").sent_headers) == dict(second.sent_headers)
+    assert dict(second.request.headers) == dict(second.request.replace(url="https://b.example/").headers) == {}
 
 
 async def test_a_request_for_which_there_is_no_cookie_is_passed_on_as_it_is() -> None:

@@ -90,7 +90,7 @@ def told(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
     for url, reason, target in zip(urls, reasons, [*urls[1:], request.url], strict=False):
         yield f"* {reason}: {url} -> {target}"
     yield f"> {request.method} {request.url}"
-    yield from (f"> {name}: {value}" for name, value in request.headers.items_list())
+    yield from (f"> {name}: {value}" for name, value in response.sent_headers.items_list())
     yield ">"
     yield f"< {response.status}"
     yield from (f"< {name}: {value}" for name, value in response.headers.items_list())
@@ -105,7 +105,7 @@ def told(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
         for limit, seconds in sorted(report.limited.items(), key=lambda limited: -limited[1])
         if seconds >= 0.05  # less is told as 0.0 s
     ]
-    yield from waits or ["* nothing made it wait"]
+    yield from waits or ["* no limit made it wait"]
 
 
 def _print_body(response: Response) -> None:

@@ -44,7 +44,7 @@ class Response:
         status: The status code.
         headers: The fields as they came.
         body: The bytes after decompression.
-        request: What it answers, as it was sent; None on one made by hand.
+        request: What it answers; None on one made by hand. :attr:`sent_headers` has what was added when it was sent.
         flags: Words that say what is special about it (``"cached"``).
         latency: Seconds from the start of connecting to the headers; None if it was not measured.
         ip_address: The address that answered, if known.
@@ -57,6 +57,7 @@ class Response:
         "_base_url",
         "_decoded",
         "_selector",
+        "_sent",
         "body",
         "flags",
         "headers",
@@ -103,6 +104,24 @@ class Response:
         self._decoded: Decoded | None = None
         self._selector: Selector | None = None
         self._base_url: str | None = None
+        self._sent: Headers | None = None
+
+    @property
+    def sent_headers(self) -> Headers:
+        """The fields that its request went to the wire with: the cookies, and the credentials of ``HTTP_AUTH``, too.
+
+        ``request.headers`` is without these, so that a request which is made of it takes none of them along.
+
+        Raises:
+            AttributeError: the response has no request.
+        """
+        return self._answered("sent_headers").headers if self._sent is None else self._sent
+
+    def answer(self, request: Request) -> None:
+        """Be what answers ``request``, of which a copy was sent; :attr:`sent_headers` goes on to tell the copy's."""
+        if self._sent is None and self.request is not None and self.request is not request:
+            self._sent = self.request.headers
+        self.request = request
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -267,6 +286,8 @@ class Response:
         values.update(changes)
         changed = type(self)(**values)
         changed.times = self.times
+        if "request" not in changes:
+            changed._sent = self._sent
         return changed
 
     def copy(self) -> Self:

@@ -62,7 +62,7 @@ def auth(credentials: Credentials) -> Middleware:
             sent.headers["Authorization"] = field
             outcome = await fetch(sent)
             if outcome.response is not None:
-                outcome.response.request = request
+                outcome.response.answer(request)
             return outcome
 
         return send

@@ -34,7 +34,7 @@ def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
                 outcome = await fetch(sent)
             response = outcome.response
             if response is not None:
-                response.request = request  # one meta for the spider and the crawl
+                response.answer(request)  # one meta for the spider and the crawl
                 jars.store(request, response, now_utc)
             if debug:
                 _log(request, header, outcome)
