@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.http.url import (
+    _NORMAL,
     canonicalize_url,
     host_of,
     host_scope,
@@ -54,6 +55,32 @@ def test_a_url_is_read_as_browsers_read_it(url: str, normal: str) -> None:
 def test_a_url_that_is_none_is_refused_by_name(url: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         normalize_url(url)
+
+
+@given(st.from_regex(_NORMAL, fullmatch=True))
+def test_a_url_that_is_taken_as_it_stands_is_what_ada_makes_of_it(url: str) -> None:
+    assert ada_url.normalize_url(url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example",
+        "http://a.example/b/../c",
+        "http://a.example/.",
+        "http://1.2.3/",
+        "http://01.2.3.4/",
+        "http://a.1/",
+        "http://a.example:80/",
+        "http://a.example:99999/",
+        "http://xn--a/",
+        "http://a.example/%7e",
+        "http://a.example/#",
+        "http://a.example/?'",
+    ],
+)
+def test_what_may_be_written_otherwise_is_parsed(url: str) -> None:
+    assert _NORMAL.fullmatch(url) is None
 
 
 def test_a_url_that_is_no_text_is_refused() -> None:
