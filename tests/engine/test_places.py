@@ -11,7 +11,7 @@ import trio
 
 import trawl
 from tests.promises.pacing import SPACED, pages, web_of
-from trawl.engine.places import Places
+from trawl.engine.places import MOST_KEPT, Places
 from trawl.scheduler import Entry
 from trawl.scheduler.lanes import Lane
 from trawl.testing import RateLimit, simulate
@@ -53,13 +53,15 @@ async def test_its_size_is_what_policy_moves_and_what_is_in_flight_stays() -> No
     assert places.borrowed("a") == 3
 
 
-async def test_an_idle_scope_keeps_none() -> None:
+async def test_few_idle_scopes_keep_theirs_and_no_more() -> None:
     places = Places()
-    (only,) = entries(1, Scope("a", Limits(concurrency=1)))
-    places.take(only)
-    places.give_back(only)
-    assert places.borrowed("a") == 0
-    assert places._limiters == {}
+    alone = [entries(1, Scope(f"host-{number}", Limits(concurrency=1)))[0] for number in range(MOST_KEPT + 50)]
+    for entry in alone:
+        places.take(entry)
+    for entry in alone:
+        places.give_back(entry)
+    assert places.borrowed("host-0") == 0
+    assert len(places._limiters) == MOST_KEPT
 
 
 class Several(trawl.Spider):

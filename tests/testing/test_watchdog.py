@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from trawl.testing import Stuck, TouchedTheWorld
+from trawl.testing.clock import VirtualClock
 from trawl.testing.guard import guarded
 from trawl.testing.watchdog import Watchdog
 
 
-def test_who_waits_for_ever_is_cancelled_and_told() -> None:
+def mock() -> trio.abc.Clock:
+    return MockClock(autojump_threshold=0)
+
+
+CLOCKS = pytest.mark.parametrize("clock", [mock, VirtualClock])
+
+
+@CLOCKS
+def test_who_waits_for_ever_is_cancelled_and_told(clock: Callable[[], trio.abc.Clock]) -> None:
     async def main() -> None:
         with guarded() as guard, Watchdog(guard) as watch:
             await trio.Event().wait()
         with pytest.raises(Stuck, match="no timer is set"):
             watch.check()
 
-    trio.run(main, clock=MockClock(autojump_threshold=0))
+    trio.run(main, clock=clock())
 
 
-def test_who_waits_long_is_not() -> None:
+@CLOCKS
+def test_who_waits_long_is_not(clock: Callable[[], trio.abc.Clock]) -> None:
     async def main() -> None:
         with guarded() as guard, Watchdog(guard) as watch:
             for _ in range(300):
@@ -31,10 +42,11 @@ def test_who_waits_long_is_not() -> None:
         watch.check()
         assert not guard.scope.cancelled_caught
 
-    trio.run(main, clock=MockClock(autojump_threshold=0))
+    trio.run(main, clock=clock())
 
 
-def test_a_thread_that_slipped_through_is_seen_before_the_clock_jumps_far() -> None:
+@CLOCKS
+def test_a_thread_that_slipped_through_is_seen_before_the_clock_jumps_far(clock: Callable[[], trio.abc.Clock]) -> None:
     from trio.to_thread import run_sync as slipped  # before a guard could wrap it
 
     async def main() -> None:
@@ -42,4 +54,4 @@ def test_a_thread_that_slipped_through_is_seen_before_the_clock_jumps_far() -> N
         with pytest.raises(TouchedTheWorld, match="a real thread"), guarded() as guard, Watchdog(guard):
             await slipped(time.sleep, 0.02)
 
-    trio.run(main, clock=MockClock(autojump_threshold=0))
+    trio.run(main, clock=clock())

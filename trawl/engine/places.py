@@ -2,7 +2,8 @@
 
 The core decides who goes; a scope's :class:`trio.CapacityLimiter` is the lock that would raise if the core were wrong,
 and what Trio's introspection shows. It is taken on behalf of the entry, never waited on, made at a scope's first send
-and dropped when nothing of the scope is in flight (838 bytes a scope; a crawl may know 100,000 of them).
+and dropped when nothing of the scope is in flight (838 bytes a scope; a crawl may know 100,000 of them), but for a few:
+to make one for each page of a delayed host costs more than all else that is done with it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from trawl.throttling import Scope
 
 __all__ = ["Places"]
 
+MOST_KEPT = 256
+"""Limiters up to which one is kept that has nothing in flight."""
+
 
 class Places:
-    """Capacity limiters of the scopes that have something in flight."""
+    """Capacity limiters of the scopes that have something in flight, and of a few that had."""
 
     __slots__ = ("_limiters",)
 
@@ -44,7 +48,7 @@ class Places:
         for scope in _scopes(entry):
             limiter = self._limiters[scope.id]
             limiter.release_on_behalf_of(entry)
-            if not limiter.borrowed_tokens:
+            if len(self._limiters) > MOST_KEPT and not limiter.borrowed_tokens:
                 del self._limiters[scope.id]
 
     def resize(self, scope: Scope) -> None:

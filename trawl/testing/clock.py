@@ -4,7 +4,7 @@ Trio asks its clock how long to sleep when no task is runnable, and at no other 
 :class:`trio.testing.MockClock` jumps a turn of Trio's loop later, after it has looked whether a task waits in
 :func:`trio.testing.wait_all_tasks_blocked`; for ten thousand pages that is a fifth of the whole time. Here such a task
 is woken when no timer is left, and where there is no such task either the loop is told to sleep, for so short a time
-that :class:`trawl.testing.watchdog.Watchdog` hears of it: nothing will ever happen.
+that :class:`trawl.testing.watchdog.Watchdog`, which the clock calls, hears of it: nothing will ever happen.
 
 The clock wakes the exchanges of the simulated wire itself, one for each page: a cancel scope for each of their sleeps
 would be a tenth of the whole time.
@@ -13,6 +13,7 @@ would be a tenth of the whole time.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
@@ -23,14 +24,23 @@ __all__ = ["VirtualClock", "sleep_until"]
 NO_TIMER = 1e-6
 """Real seconds to sleep when no timer is set."""
 
+JUMPS = 16
+"""Of so many jumps, one is looked at: a real thread would see hours pass."""
+
 
 class VirtualClock(trio.abc.Clock):
-    """Begins at 0.0; hours pass in no time."""
+    """Begins at 0.0; hours pass in no time.
 
-    __slots__ = ("_next", "_now", "_sleepers")
+    Attributes:
+        suspect: Called when no timer is set, and at some of the jumps, before the loop of Trio goes on.
+    """
+
+    __slots__ = ("_jumps", "_next", "_now", "_sleepers", "suspect")
 
     def __init__(self) -> None:
+        self.suspect: Callable[[], None] | None = None
         self._now: float = 0.0
+        self._jumps = 0
         self._sleepers: list[tuple[float, int, list[trio.lowlevel.Task]]] = []  # in turn; no task: it was cancelled
         self._next = count().__next__
 
@@ -45,6 +55,9 @@ class VirtualClock(trio.abc.Clock):
         """Jump to ``deadline``, or to who sleeps until earlier, if there is either; then no real seconds are left."""
         sleepers = self._sleepers
         at = min(deadline, sleepers[0][0]) if sleepers else deadline
+        self._jumps += 1
+        if self.suspect is not None and (at == math.inf or not self._jumps % JUMPS):
+            self.suspect()
         if at == math.inf:
             return NO_TIMER
         self._now = max(self._now, at)

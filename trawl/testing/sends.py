@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from types import MappingProxyType
 
-import attrs
+import msgspec
 
 from trawl.http import host_scope
 
@@ -21,8 +21,7 @@ def shown(at: float) -> float:
     return round(at, DIGITS) + 0.0
 
 
-@attrs.frozen(kw_only=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, kw_only=True):
     """One request on the wire.
 
     Attributes:
