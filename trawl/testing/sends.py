@@ -21,7 +21,7 @@ def shown(at: float) -> float:
     return round(at, DIGITS) + 0.0
 
 
-class Send(msgspec.Struct, frozen=True, kw_only=True):
+class Send(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request on the wire.
 
     Attributes:
@@ -50,20 +50,17 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Row:
+class Row(msgspec.Struct, gc=False):
     """A send while it is on the wire; instants are those of the run's clock."""
 
-    __slots__ = ("ended_at", "error", "method", "scopes", "sent_at", "slots", "status", "url")
-
-    def __init__(self, url: str, method: str, sent_at: float) -> None:
-        self.url: str = url
-        self.method: str = method
-        self.sent_at: float = sent_at
-        self.ended_at: float | None = None
-        self.status: int | None = None
-        self.error: str | None = None
-        self.scopes: tuple[tuple[str, float | None], ...] = ()
-        self.slots: tuple[int, ...] = ()
+    url: str
+    method: str
+    sent_at: float
+    ended_at: float | None = None
+    status: int | None = None
+    error: str | None = None
+    scopes: tuple[tuple[str, float | None], ...] = ()
+    slots: tuple[int, ...] = ()
 
 
 class Ledger:
