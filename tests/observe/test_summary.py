@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from trawl.observe import summary_rows
 
 
@@ -49,6 +51,34 @@ def test_c12_the_summary_tells_where_the_time_of_a_request_went() -> None:
 def test_many_kinds_are_cut_to_the_most_frequent() -> None:
     stats = {f"response_status_count/{500 + n}": n for n in range(1, 8)}
     assert dict(summary_rows("finished", 1.0, stats))["statuses"] == "507: 7, 506: 6, 505: 5, 504: 4, 3 other kinds"
+
+
+def test_one_kind_is_not_called_kinds() -> None:
+    stats = {f"response_status_count/{500 + n}": n for n in range(1, 6)}
+    assert dict(summary_rows("finished", 1.0, stats))["statuses"].endswith("502: 2, 1 other kind")
+
+
+def test_the_rate_of_a_job_is_that_of_all_its_runs() -> None:
+    stats = {"response_count": 90, "job_run_count": 2, "elapsed_seconds": 30.0}
+    rows = dict(summary_rows("finished", 0.5, stats))
+    assert (rows["elapsed"], rows["rate"]) == ("0.5 s, 30 s in 2 runs", "3.0/s")
+    assert dict(summary_rows("finished", 30.0, {**stats, "job_run_count": 1}))["elapsed"] == "30 s"
+
+
+@pytest.mark.parametrize(
+    ("key", "row", "words"),
+    [
+        ("unstorable_requests", "filtered", "not to be stored by the job: 7"),
+        ("pages_filtered", "filtered", "beyond a page budget: 7"),
+        ("item_invalid_count", "dropped items", "not of their type: 7"),
+        ("file_error_count", "errors", "files: 7"),
+        ("feed_item_errors", "errors", "items that a feed can't hold: 7"),
+        ("httpcache/hit", "from the cache", "7"),
+        ("file_count", "files", "7"),
+    ],
+)
+def test_what_is_left_out_or_spared_is_told(key: str, row: str, words: str) -> None:
+    assert dict(summary_rows("finished", 1.0, {key: 7}))[row] == words
 
 
 def test_a_reason_from_a_page_cannot_write_to_the_terminal() -> None:

@@ -19,16 +19,21 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
 
     Args:
         reason: Why it ended.
-        elapsed: How long it took, in seconds.
+        elapsed: How long this run of it took, in seconds.
         stats: Its statistics.
     """
     pages, items = _count(stats, "response_count"), _count(stats, "item_scraped_count")
+    runs, counted = _count(stats, "job_run_count"), elapsed  # all that is counted goes on from run to run of a job
+    words = duration_words(elapsed)
+    if runs > 1:
+        counted = max(elapsed, _count(stats, "elapsed_seconds"))
+        words = f"{words}, {duration_words(counted)} in {number_words(runs)} runs"
     rows = [
         ("ended", printable(reason)),
-        ("elapsed", duration_words(elapsed)),
+        ("elapsed", words),
         ("pages", number_words(pages)),
         ("items", number_words(items)),
-        ("rate", rate_words(pages / elapsed if elapsed > 0 else 0.0)),
+        ("rate", rate_words(pages / counted if counted > 0 else 0.0)),
     ]
     sends = _count(stats, "request_count")
     if sends:
@@ -48,6 +53,8 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("download_error_count", "downloads"),
         ("spider_exceptions", "callbacks"),
         ("item_error_count", "pipelines"),
+        ("file_error_count", "files"),
+        ("feed_item_errors", "items that a feed can't hold"),
         ("middleware_exceptions", "middlewares"),
         ("throttling_errors", "throttling managers"),
         ("scope_errors", "scopes"),
@@ -61,7 +68,9 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("refused", "refused by their host"),
     ),
     "redirects": (("redirect_count", ""),),
-    "dropped items": (("item_dropped_count", ""),),
+    "from the cache": (("httpcache/hit", ""),),
+    "files": (("file_count", ""),),
+    "dropped items": (("item_dropped_count", ""), ("item_invalid_count", "not of their type")),
     "filtered": (
         ("dupefilter_filtered", "seen before"),
         ("offsite_filtered", "offsite"),
@@ -70,6 +79,8 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("scheme_filtered", "not http or https"),
         ("depth_filtered", "too deep"),
         ("urllength_filtered", "URL too long"),
+        ("pages_filtered", "beyond a page budget"),
+        ("unstorable_requests", "not to be stored by the job"),
     ),
 }
 """Row title to the statistics in it and their words; a key that ends in ``/`` stands for all keys below it."""
@@ -82,7 +93,7 @@ def _parts(stats: Mapping[str, object], keys: tuple[tuple[str, str], ...]) -> It
             for name in sorted(below, key=lambda name: -_count(stats, name))[:_DETAILS]:
                 yield f"{clipped(name[len(key) :], _KIND_CHARACTERS)}: {number_words(_count(stats, name))}"
             if len(below) > _DETAILS:
-                yield f"{len(below) - _DETAILS} other kinds"
+                yield f"{len(below) - _DETAILS} other {'kinds' if len(below) > _DETAILS + 1 else 'kind'}"
         elif n := _count(stats, key):
             yield f"{words}: {number_words(n)}" if words else number_words(n)
 
