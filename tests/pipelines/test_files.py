@@ -99,6 +99,25 @@ def test_items_of_any_kind_are_filled(tmp_path: Path) -> None:
     assert item.files[0]["status"] == "downloaded"
 
 
+@pytest.mark.parametrize("given", ["http://files.example/a.pdf", b"http://files.example/a.pdf", 7])
+def test_what_is_no_list_of_urls_is_told_in_a_line_and_counted_and_the_item_goes_on(
+    tmp_path: Path, given: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Text(Reports):
+        def parse(self, response: Any) -> Any:
+            yield {"file_urls": given}
+
+    result = crawled(tmp_path, Server(), Text)
+    assert result.items == [{"file_urls": given, "files": []}]
+    [told] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert (told.exc_info, told.getMessage()) == (
+        None,
+        "FilesPipeline: spider 'reports': no file: the field file_urls of an item must be a list of URLs,"
+        f" not {given!r}",
+    )
+    assert (result.stats["file_error_count"], result.stats.get("item_error_count")) == (1, None)
+
+
 def test_an_item_with_very_many_files_has_a_bounded_number_under_way(tmp_path: Path) -> None:
     class VeryMany(Reports):
         urls = [f"http://files.example/{number}.pdf" for number in range(2 * MOST_AT_ONCE + 1)]

@@ -134,11 +134,14 @@ class MediaPipeline(ABC):
     def get_media_requests(self, item: Any, info: MediaInfo) -> Any:
         """The requests for an item's files: by default one for each URL in its field of URLs.
 
-        What is no URL there, as pages have it, is told and counted like a file that could not be had.
+        What is no URL there, as pages have it, is told and counted like a file that could not be had; so is a field
+        that is no list.
         """
         urls = item_fields(item).get(self.urls_field) or ()
-        if isinstance(urls, str) or not isinstance(urls, Iterable):
-            raise TypeError(f"{self.urls_field} is a list of URLs, not {urls!r}")
+        if isinstance(urls, str | bytes) or not isinstance(urls, Iterable):
+            wrong = TypeError(f"the field {self.urls_field} of an item must be a list of URLs, not {urls!r:.200}")
+            self._missed(f"spider {self.info.spider.name!r}", wrong)
+            return []
         requests = []
         for url in urls:
             try:
