@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.bench import Bench
@@ -15,15 +16,20 @@ from benchmarks.rows import ROWS
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 
-def main() -> None:
-    """Measure and tell; the exit status is 1 where a goal is missed."""
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--row", action="append", choices=sorted(ROWS), help="only this one; may be given again")
     parser.add_argument("--rounds", type=int, default=5, help="the median of so many counts (5)")
     parser.add_argument("--quick", action="store_true", help="to see that it runs, not to measure; keeps nothing")
     parser.add_argument("--resume", action="store_true", help="only the rows that --output has not yet")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the figures are kept")
-    given = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    """Measure and tell; the exit status is 1 where a goal is missed."""
+    given = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no nginx is left behind
     results = Results.read(given.output) if given.row or given.resume else Results()
     with Bench(1 if given.quick else given.rounds, is_quick=given.quick) as bench:

@@ -1,12 +1,15 @@
 """The commands of a page, run as a reader runs them, but for the network and the time.
 
-``trawl`` runs in this process, on a copy of the tutorial's site and on the virtual clock; what is no ``trawl`` is given
-to ``sh``. A crawl that the page kills is one in a process of its own, which kills itself at that virtual second. All
-commands of a page share one folder, and the wall clock goes on from one to the next.
+``trawl`` runs in this process, on copies of the sites and on the virtual clock; ``python`` and ``pytest`` in a process
+that is forked; all else is given to ``sh``. A crawl that the page kills is one in a process of its own, which kills
+itself at that virtual second. All commands of a page share one folder, one environment and one time: the wall clock
+goes on from one to the next.
 """
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import io
 import os
 import re
@@ -14,20 +17,24 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+import webbrowser
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import trio
 
 import trawl.cli.run
-from tests.docs.toscrape import tutorial_site
+from tests.docs.given import ROOT, every_site
+from tests.docs.processes import python, run_forked
 from trawl.blocking import InlineBlocking
-from trawl.cli import main
+from trawl.cli import asking, main
 from trawl.crawl import CrawlResult, crawl_with
+from trawl.testing import Simulation, running, simulate
 from trawl.testing.clock import VirtualClock
 from trawl.testing.determinism import seeded_scheduling
 from trawl.testing.wire import WALL_START_UTC
@@ -36,8 +43,8 @@ from trawl.transport import TransportSettings
 __all__ = ["Commands"]
 
 KILLED = re.compile(r"^(?P<command>trawl .*[^&\s])\s*&\nsleep (?P<seconds>\d+)\nkill -9 \$!$", re.M | re.S)
+ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.S)
 COLUMNS = 88
-ROOT = Path(__file__).parents[2]
 
 ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),
@@ -45,7 +52,7 @@ ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # other projects' plugins take a second
-    "PYTEST_ADDOPTS": "-p no:cacheprovider -p trawl.testing.plugin",
+    "PYTEST_ADDOPTS": "-p no:cacheprovider -p pytest_trio -p trawl.testing.plugin",
 }
 
 
@@ -54,56 +61,113 @@ class Commands:
 
     Attributes:
         status: The exit status of the last one.
+        stats: The statistics of the crawls that have come to their end, also of simulated ones, in order.
+        typed: What is typed into a shell that asks for lines.
     """
 
     def __init__(self, folder: Path) -> None:
         self.status = 0
+        self.stats: list[Mapping[str, Any]] = []
+        self.typed: Sequence[str] = ()
         self._folder = folder
+        self._here = folder
+        self._environment: dict[str, str] = {}
         self._passed = 0.0
 
-    def run(self, text: str) -> str:
-        """Run the commands of a block, one a line; what they print, standard output and errors together."""
+    @property
+    def here(self) -> Path:
+        """The working directory."""
+        return self._here
+
+    def lines(self, text: str) -> Iterator[str]:
+        """The commands of a block, one at a time: in the folder of the page, until one goes elsewhere."""
+        self._here = self._folder
         killed = KILLED.search(text)
         if killed is not None:
-            return self.run(text[: killed.start()]) + self._kill(killed) + self.run(text[killed.end() :])
-        lines = text.replace("\\\n", " ").splitlines()
-        return "".join(self._line(line) for line in lines if line.strip() and not line.startswith("#"))
+            yield from self.lines(text[: killed.start()])
+            yield killed[0]
+            yield from self.lines(text[killed.end() :])
+        else:
+            lines = text.replace("\\\n", " ").splitlines()
+            yield from (line for line in lines if line.strip() and not line.startswith("#"))
+
+    def run(self, line: str) -> str:
+        """Run a command; what it prints, standard output and errors together."""
+        killed = KILLED.fullmatch(line)
+        if killed is not None:
+            return self._kill(killed)
+        if line.strip() == "echo $?":
+            return f"{self.status}\n"
+        words, set_here = shlex.split(line, comments=True), {}
+        while assignment := ASSIGNMENT.fullmatch(words[0]):
+            set_here[assignment["name"]] = assignment["value"]
+            del words[0]
+        if words[0] == "export":
+            name, _, value = words[1].partition("=")
+            self._environment[name] = value
+            return ""
+        if words[0] == "cd":
+            self._here /= words[1]
+            return ""
+        with patch.dict(os.environ, {**self._environment, **set_here}):
+            if words[0] == "trawl":
+                return self._trawl(words[1:])
+            plain = not {"|", ">", ">>", "&&", ";"} & set(words)
+            return self._forked(python, words) if words[0] in ("python", "pytest") and plain else self._shell(line)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
         """In the folder of the page, on its web and its clock: where its Python is run."""
         entry = sys.modules["trawl.crawl"]
-        real = vars(entry)["crawl_with"]
         with chdir(self._folder), fresh_modules(self._folder), virtual_time():
             sys.path.insert(0, "")
-            vars(entry)["crawl_with"] = crawl_on_the_copy(self._passed)
-            try:
+            with patch.dict(vars(entry), {"crawl_with": crawl_on_copies(self._passed)}):
                 yield
-            finally:
-                vars(entry)["crawl_with"] = real
-
-    def _line(self, line: str) -> str:
-        if line.strip() == "echo $?":
-            return f"{self.status}\n"
-        words = shlex.split(line, comments=True)
-        return self._trawl(words[1:]) if words[0] == "trawl" else self._shell(line)
 
     def _trawl(self, words: Sequence[str]) -> str:
-        *words, mark, place = ["", *words] if words[-2:-1] == [">"] else ["", *words, "", ""]
+        *words, mark, place = words if words[-2:-1] in ([">"], [">>"]) else [*words, "", ""]
         printed = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n")
         told = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n") if mark else printed
-        with chdir(self._folder), redirect_stdout(printed), redirect_stderr(told), fresh_modules(self._folder):
-            self.status, elapsed = command(words[1:], self._passed)
-        self._passed += elapsed
+        results: list[CrawlResult] = []
+        with chdir(self._here), redirect_stdout(printed), redirect_stderr(told), fresh_modules(self._folder):
+            sys.path.append(str(self._folder / "site"))
+            importlib.invalidate_caches()
+            with typing(self.typed), patch.object(running, "simulate", self._simulate):
+                self.status = command(words, self._passed, results=results)
+        self._passed += sum(result.elapsed for result in results)
+        self.stats += [result.stats for result in results]
         if mark:
-            (self._folder / place).write_bytes(content(printed))
+            with (self._here / place).open("ab" if mark == ">>" else "wb") as file:
+                file.write(content(printed))
         return content(told).decode()
+
+    def _simulate(self, *given: Any, **options: Any) -> Simulation:
+        sim = simulate(*given, **options)
+        self.stats.append(sim.stats)
+        return sim
+
+    def _kill(self, killed: re.Match[str]) -> str:
+        words = shlex.split(killed["command"].replace("\\\n", " "))[1:]
+        seconds = float(killed["seconds"])
+        printed = self._forked(partial(command, killed_at=seconds), words, self._passed)
+        assert self.status == -signal.SIGKILL, printed
+        self.status = 0
+        self._passed += seconds
+        return printed
+
+    def _forked(self, function: Any, *given: Any) -> str:
+        said = self._folder / ".said"
+        self.status = run_forked(function, *given, folder=self._here, environment=ENVIRONMENT, said=said)
+        try:
+            return said.read_text("utf-8")
+        finally:
+            said.unlink()
 
     def _shell(self, line: str) -> str:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         done = subprocess.run(
             ["sh", "-c", line],
-            cwd=self._folder,
+            cwd=self._here,
             env={**os.environ, **ENVIRONMENT, "PATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -114,22 +178,6 @@ class Commands:
         self.status = done.returncode
         return done.stdout
 
-    def _kill(self, killed: re.Match[str]) -> str:
-        words = shlex.split(killed["command"].replace("\\\n", " "))[1:]
-        done = subprocess.run(
-            [sys.executable, "-m", __name__, killed["seconds"], str(self._passed), *words],
-            cwd=self._folder,
-            env={**os.environ, **ENVIRONMENT},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == -signal.SIGKILL, done.stdout
-        self._passed += float(killed["seconds"])
-        return done.stdout
-
 
 def content(stream: io.TextIOWrapper) -> bytes:
     """What was written to a stream in memory."""
@@ -137,21 +185,25 @@ def content(stream: io.TextIOWrapper) -> bytes:
     return stream.buffer.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
-def command(words: Sequence[str], passed: float, *, killed_at: float | None = None) -> tuple[int, float]:
-    """Run the command ``trawl`` on the copy of the site; its exit status, and the virtual seconds that it took."""
-    took: list[float] = []
+def command(
+    words: Sequence[str],
+    passed: float,
+    *,
+    killed_at: float | None = None,
+    results: list[CrawlResult] | None = None,
+) -> int:
+    """Run the command ``trawl`` on the copies of the sites; its exit status."""
     with virtual_time(), shown_on_a_terminal():
-        status = main(list(words), crawl_with=crawl_on_the_copy(passed, killed_at=killed_at, took=took))
-    return status, sum(took)
+        return main(list(words), crawl_with=crawl_on_copies(passed, killed_at=killed_at, results=results))
 
 
-def crawl_on_the_copy(passed: float, *, killed_at: float | None = None, took: list[float] | None = None) -> Any:
-    """A ``crawl_with`` whose wire is the copy of the site, ``passed`` seconds after its wall clock began."""
+def crawl_on_copies(passed: float, *, killed_at: float | None = None, results: list[CrawlResult] | None = None) -> Any:
+    """A ``crawl_with`` whose wire leads to copies of the sites, ``passed`` seconds after its wall clock began."""
 
     async def crawl(spider: Any, settings: Any, **options: Any) -> CrawlResult:
         if "transport" in options:
             return await crawl_with(spider, settings, **options)  # simulated already
-        web, begun_at = tutorial_site(), trio.current_time()
+        web, begun_at = every_site(), trio.current_time()
         if killed_at is not None:
             options["watchers"] = [*options.get("watchers", ()), partial(_killed, killed_at)]
         result = await crawl_with(
@@ -164,8 +216,8 @@ def crawl_on_the_copy(passed: float, *, killed_at: float | None = None, took: li
             seed=0,
             now_utc=WALL_START_UTC + timedelta(seconds=passed),
         )
-        if took is not None:
-            took.append(result.elapsed)
+        if results is not None:
+            results.append(result)
         return result
 
     return crawl
@@ -175,6 +227,24 @@ async def _killed(at: float, crawl: object) -> None:
     await trio.sleep(at)
     sys.stdout.flush()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def typing(lines: Sequence[str]) -> Iterator[None]:
+    """A shell that asks for lines gets these, and shows them behind its prompt; then it is left. No browser opens."""
+    left = iter(lines)
+
+    def given(prompt: str = "") -> str:
+        for line in left:
+            print(f">>> {line}")
+            return line
+        raise EOFError
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(builtins, "input", given))
+        stack.enter_context(patch.object(webbrowser, "open"))
+        stack.enter_context(patch.object(asking, "find_spec", lambda name: None))  # Python's own shell, not IPython
+        yield
 
 
 @contextmanager
@@ -188,22 +258,15 @@ def virtual_time() -> Iterator[None]:
         with seeded_scheduling(0):
             return run(function, *arguments, **options, clock=VirtualClock())
 
-    trio.run = virtual  # type: ignore[assignment]
-    try:
+    with patch.object(trio, "run", virtual):
         yield
-    finally:
-        trio.run = run
 
 
 @contextmanager
 def shown_on_a_terminal() -> Iterator[None]:
     """The table of a crawl is as wide as on the terminal that the pages show."""
-    width = trawl.cli.run._WIDTH_OF_A_FILE
-    trawl.cli.run._WIDTH_OF_A_FILE = COLUMNS
-    try:
+    with patch.object(trawl.cli.run, "_WIDTH_OF_A_FILE", COLUMNS):
         yield
-    finally:
-        trawl.cli.run._WIDTH_OF_A_FILE = width
 
 
 @contextmanager
@@ -218,7 +281,3 @@ def fresh_modules(folder: Path) -> Iterator[None]:
         for name in set(sys.modules) - modules:
             if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
                 del sys.modules[name]
-
-
-if __name__ == "__main__":
-    command(sys.argv[3:], float(sys.argv[2]), killed_at=float(sys.argv[1]))

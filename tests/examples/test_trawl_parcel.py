@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ import pytest
 
 import trawl
 from tests.cli.simulated import QUICK, crawl_on
+from tests.examples.installed import install, install_parcel
 from trawl.cli import main
 from trawl.errors import FeedError, SettingsError
 from trawl.plugins import load_plugin, plugin_names
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
-
-HOME = Path(__file__).parents[2] / "examples" / "plugin"
 
 
 class Pages(trawl.Spider):
@@ -37,24 +35,10 @@ def a_web() -> SimulatedWeb:
     return web
 
 
-def install(site: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
-    """Write what pip leaves of an installed package that others find it by (core metadata, entry points)."""
-    meta = site / f"{name.replace('-', '_')}-0.1.0.dist-info"
-    meta.mkdir()
-    (meta / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n", "utf-8")
-    lines: list[str] = []
-    for group, entries in groups.items():
-        lines += [f"[{group}]", *(f"{key} = {value}" for key, value in entries.items())]
-    (meta / "entry_points.txt").write_text("\n".join(lines), "utf-8")
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "site"
-    folder.mkdir()
-    project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
-    install(folder, project["name"], project["entry-points"])
-    (folder / "trawl_parcel.py").write_bytes((HOME / "trawl_parcel.py").read_bytes())
+    install_parcel(folder)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.chdir(tmp_path)
     yield folder

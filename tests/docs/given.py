@@ -1,0 +1,127 @@
+"""What a reader of a page has before the first of its commands: files of their own, and a web to ask.
+
+Where a page says "your spider", the reader's is the README's, under the name that the page's commands call it by.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from tests.docs.blocks import blocks_of
+from tests.docs.toscrape import html, tutorial_site
+from tests.examples.sandboxes import add_books
+from trawl.http import Request
+from trawl.testing import SimulatedResponse, SimulatedWeb
+
+__all__ = ["ROOT", "STATUS", "a_store", "every_site", "lay_out"]
+
+ROOT = Path(__file__).parents[2]
+
+SPIDERS = {
+    "auth": ["spider.py"],
+    "autothrottle": ["myspider.py"],
+    "cache": ["spider.py"],
+    "check": ["spiders/quotes.py", "more/quotes.py"],
+    "cookies": ["spider.py"],
+    "feeds": ["books.py"],
+    "publish-a-plugin": ["pages.py"],
+    "resume-a-crawl": ["quotes.py"],
+    "scopes": ["myspider.py"],
+    "untrusted-pages": ["intranet.py"],
+    "warc": ["books.py"],
+}
+"""By how-to: files that are the README's spider."""
+FOLLOWER = """
+import trawl
+
+
+class Pages(trawl.Spider):
+    name = "pages"
+    start_urls = ["http://a.example/"]
+
+    def parse(self, response):
+        yield {"url": response.url}
+        yield from response.follow_all(css="a")
+"""
+QUOTESBOT = """
+BOT_NAME = "quotesbot"
+TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+FEED_EXPORT_ENCODING = "utf-8"
+DOWNLOADER_MIDDLEWARES = {"quotesbot.middlewares.Stamp": 543}
+ITEM_PIPELINES = {"quotesbot.pipelines.Dedupe": 100, "quotesbot.pipelines.Json": 300}
+JSON_PATH = "out.jl"
+"""
+OTHERS = {
+    "coming-from-scrapy": {"quotesbot/settings.py": QUOTESBOT},
+    "why-slow": {"myspider.py": FOLLOWER},
+}
+"""By how-to: other files, with what is in them."""
+SHOWN = {"coming-from-scrapy": "books.py", "try-things-out": "quotes.py", "use-proxies": "catalogue.py"}
+"""By how-to: the file that its first block of Python is."""
+FOLDERS = {
+    "coming-from-scrapy": ROOT / "tests" / "moving" / "spiders" / "project" / "shop",
+    "publish-a-plugin": ROOT / "examples" / "plugin",
+}
+"""By how-to: a folder of the reader's."""
+STATUS = {"trawl check shop": 2}
+"""By command: its exit status, where it is not 0. This one finds spiders of Scrapy's."""
+
+
+def first_python(page: Path) -> str:
+    """The first block of Python of a page."""
+    return next(block.text for block in blocks_of(page.read_text("utf-8")) if block.language == "python")
+
+
+def lay_out(page: Path, folder: Path) -> None:
+    """Write what a page's reader has into their folder."""
+    (folder / "examples").symlink_to(ROOT / "examples")
+    if page.parent.name != "howto":
+        return
+    if page.stem in FOLDERS:
+        whole = FOLDERS[page.stem]
+        shutil.copytree(whole, folder / whole.name, ignore=shutil.ignore_patterns("__pycache__"))
+    files = {name: first_python(ROOT / "README.md") for name in SPIDERS.get(page.stem, ())}
+    files |= OTHERS.get(page.stem, {})
+    if page.stem in SHOWN:
+        files[SHOWN[page.stem]] = first_python(page)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+
+
+def every_site() -> SimulatedWeb:
+    """A web with all sites that the commands of the pages ask."""
+    web = tutorial_site()
+    add_books(web)
+    web.add_page("https://books.toscrape.com/about", body="<h1>About</h1>")
+    web.add_page("https://example.com/", body="<title>Example</title>")
+    web.add_site("a.example", pages=100, links=10, latency=0.1)
+    web.add_host("shop.example", handler=behind_a_proxy)
+    return web
+
+
+def behind_a_proxy(request: Request) -> SimulatedResponse:
+    """A page for those who come through the proxy; others are sent away."""
+    return html("a page") if "proxy.example" in str(request.meta.get("proxy")) else SimulatedResponse(403, "")
+
+
+@contextmanager
+def a_store() -> Iterator[None]:
+    """``s3://`` is a store in memory."""
+    from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
+    from fsspec.registry import _registry  # type: ignore[import-untyped]
+
+    class Bucket(MemoryFileSystem):  # type: ignore[misc]
+        protocol = "s3"
+        store: dict[str, object] = {}
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return str(super()._strip_protocol(path.replace("s3://", "memory://")))
+
+    with patch.dict(_registry, {"s3": Bucket}):
+        yield

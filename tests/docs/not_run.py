@@ -1,0 +1,157 @@
+"""What the pages show and these tests don't run, each with the reason; and what is looked at in place of that.
+
+Whatever is not in one of the two tables is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import attrs
+import typer
+
+from benchmarks.__main__ import arguments
+from tests.docs.blocks import Block
+from tests.docs.given import ROOT
+from tests.examples.installed import install_parcel
+from tests.servers.limited import HTTP, SERVER
+from trawl.cli.app import app
+
+__all__ = ["BLOCKS", "LINES", "group_of_trawl", "is_looked_at", "known", "looked_at"]
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+OF_OTHERS = {"-e", "--upgrade", ".", "pip", "nox", "pytest", "pytest-trio"}
+"""What else the pages have pip install, and how."""
+
+
+@attrs.frozen
+class NotRun:
+    """Why something is not run.
+
+    Attributes:
+        first: How the line, or the block's first line, begins.
+        why: The reason.
+        look: Looks at the words of the line, or at the lines of the block; raises where they are wrong.
+    """
+
+    first: str
+    why: str
+    look: Callable[[Sequence[str]], object]
+
+
+def installable(words: Sequence[str]) -> None:
+    """Refuse what pip could not install from this checkout: extras, groups and folders that there are not."""
+    given = list(words[words.index("install") + 1 :])
+    if "--group" in given:
+        at = given.index("--group")
+        assert given[at + 1] in PROJECT["dependency-groups"]
+        del given[at : at + 2]
+    for what in given:
+        if what.startswith("./"):
+            install_parcel(Path("site"))
+        elif what not in OF_OTHERS:
+            known(what)
+
+
+def known(requirement: str) -> None:
+    """Refuse another distribution than this one, and extras that it has not."""
+    name, extras = re.fullmatch(r"([\w-]+)\[([\w,]+)\]", requirement).groups()  # type: ignore[union-attr]
+    assert name == PROJECT["project"]["name"]
+    assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
+
+
+def a_session(words: Sequence[str]) -> None:
+    """Refuse a session that nox would not find."""
+    tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
+    assert words[words.index("-s") + 1] in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def understood(words: Sequence[str]) -> None:
+    """Refuse a command line of ``trawl`` with a word or an option that there is not; it is read, and not run."""
+    words = words[next(at for at, word in enumerate(words) if Path(word).name == "trawl") :]
+    group = group_of_trawl()
+    with group.make_context("trawl", [words[1]]) as context:
+        name, command, rest = group.resolve_command(context, list(words[1:]))
+        assert command is not None
+        command.make_context(name, rest, parent=context)
+
+
+def group_of_trawl() -> typer.core.TyperGroup:
+    """The command ``trawl``, as what reads its words."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return group
+
+
+def an_example(words: Sequence[str]) -> None:
+    """Refuse a program that is not among the examples, or that no test of theirs names."""
+    path = ROOT / words[1]
+    assert path.is_file()
+    assert path.name in (ROOT / "tests" / "examples" / f"test_{path.name}").read_text("utf-8")
+
+
+def a_benchmark(words: Sequence[str]) -> None:
+    """Refuse a module of benchmarks that there is not, and options that it does not take."""
+    if words[2] == "benchmarks":
+        arguments(words[3:])
+    else:
+        assert callable(import_module(words[2]).main)
+        assert list(words[3:]) == []
+
+
+def floors(lines: Sequence[str]) -> None:
+    """Refuse another order of the floors than the one that import-linter holds."""
+    contract = next(one for one in PROJECT["tool"]["importlinter"]["contracts"] if one["id"] == "floors")
+    held = [[name for name in layer.split(" | ") if name[0] != "("] for layer in contract["layers"]]
+    assert [re.split(r"\s{2,}", line)[0].split(" | ") for line in lines] == [names for names in held if names]
+
+
+def limits_of_nginx(lines: Sequence[str]) -> None:
+    """Refuse directives that the servers' tests don't give to nginx, but for the key."""
+    given = {line.strip() for line in (HTTP + SERVER).replace("$five", "$host").splitlines()}
+    assert {line.partition("  #")[0].strip() for line in lines} <= given
+
+
+LINES = [
+    NotRun("python3.11 -m venv", "makes a Python, to be filled from an index of packages", tuple),
+    NotRun(". .venv/bin/activate", "there is no such environment to enter", tuple),
+    NotRun("pip install", "installs from an index of packages, or takes seconds", installable),
+    NotRun(".venv/bin/pip install", "installs from an index of packages", installable),
+    NotRun(".venv/bin/nox -s", "runs the tests, this one among them", a_session),
+    NotRun(".venv/bin/trawl crawl", "takes half a minute: tests/examples/test_pydoc.py, and .ci/run", understood),
+    NotRun("python examples/", "asks the network: its own test asks this machine", an_example),
+    NotRun("python -m benchmarks", "measures for minutes, or writes into the checkout", a_benchmark),
+]
+"""Lines of commands."""
+
+BLOCKS = [
+    NotRun("whoever called", "a drawing", tuple),
+    NotRun("        taken                       sent", "a drawing", tuple),
+    NotRun("configured ─► AutoThrottle or rampup", "a drawing", tuple),
+    NotRun("cli", "a list: import-linter holds it", floors),
+    NotRun("limit_req_zone", "of nginx's, which tests/servers start", limits_of_nginx),
+]
+"""Blocks that are no code of ours, nor printed by any."""
+
+
+def looked_at(line: str) -> bool:
+    """Whether a line is one that is not run; what can be seen of it is right."""
+    found = next((one for one in LINES if line.startswith(one.first)), None)
+    if found is not None:
+        found.look(shlex.split(line, comments=True))
+    return found is not None
+
+
+def is_looked_at(block: Block) -> bool:
+    """Whether a block is one that is not run; what can be seen of it is right."""
+    found = next((one for one in BLOCKS if block.text.startswith(one.first)), None)
+    if found is not None:
+        found.look(block.text.splitlines())
+    return found is not None
