@@ -37,6 +37,36 @@ _SCRAPYS = {
 }
 """Commands of Scrapy's that are called otherwise here."""
 
+_LEVEL = "it is --log-level LEVEL"
+_FORMAT = "the ending of the file says the format, or FILE:FORMAT does"
+_RULES = "name the callback: --callback NAME"
+_PRINTS = "items and requests are printed, a line each"
+
+_SCRAPYS_OPTIONS = {
+    "--cbkwargs": "it is --cb-kwargs JSON",
+    "--logfile": "it is --log-file FILE",
+    "--loglevel": _LEVEL,
+    "--nocolour": _PRINTS,
+    "--noitems": _PRINTS,
+    "--nolinks": _PRINTS,
+    "--nolog": "it is --log-level CRITICAL",
+    "--output": "it is -o FILE",
+    "--output-format": _FORMAT,
+    "--overwrite-output": "it is -O FILE",
+    "--pdb": "put breakpoint() where it is to stop, and add --quiet",
+    "--pidfile": "the shell knows it: `trawl crawl ... & echo $! > FILE`",
+    "--pipelines": "items go through the pipelines in `trawl crawl` only",
+    "--profile": "it is `python -m cProfile -o FILE -m trawl crawl ...`",
+    "--rules": _RULES,
+    "-L": _LEVEL,
+    "-c": "it is --callback NAME",
+    "-d": "it is --depth N",
+    "-m": "it is --meta JSON",
+    "-r": _RULES,
+    "-t": _FORMAT,
+}
+"""Options of Scrapy's that are called otherwise here, or done otherwise."""
+
 
 def sentence(error: typer.TyperException, typed: str = "trawl") -> str:
     """What is wrong with what was typed, and where to read of it, in one line.
@@ -53,6 +83,8 @@ def sentence(error: typer.TyperException, typed: str = "trawl") -> str:
             break
     if (found := re.match(r"there is no command (\w+)", words)) and found[1] in _SCRAPYS:
         words = f"{found[0]}: {_SCRAPYS[found[1]]}"
+    if (found := re.match(r"there is no option ([\w-]+)", words)) and found[1] in _SCRAPYS_OPTIONS:
+        words = f"{found[0]}: {_SCRAPYS_OPTIONS[found[1]]}"
     path = getattr(getattr(error, "ctx", None), "command_path", typed)
     return f"{words.rstrip('.')} ('{path} --help' shows what there is)"
 
