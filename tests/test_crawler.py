@@ -43,6 +43,13 @@ def silent_root() -> Iterator[logging.Logger]:
     root.setLevel(level)
 
 
+def test_a_setting_without_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    process = CrawlerProcess({"TELNETCONSOLE_ENABLED": True}, install_root_handler=False)
+    process.crawl(Saying)
+    process.start()
+    assert len([line for line in caplog.messages if line.startswith("TELNETCONSOLE_ENABLED")]) == 1
+
+
 def test_it_runs_spiders_with_their_arguments_side_by_side() -> None:
     others: list[trio.Event] = []
 

@@ -99,7 +99,8 @@ class CrawlerProcess:
         self.results = [found[number] for number in range(len(wanted))]
 
     def _log(self) -> None:
-        values = load(*ambient(), Layer("settings", self._settings)).of(ObserveSettings)
+        # What they warn of is said by the crawls.
+        values = load(*ambient(), Layer("settings", self._settings), tell=lambda warning: None).of(ObserveSettings)
         if self._installs and values.log_enabled:
             logging.basicConfig(level=values.log_level, format=values.log_format, datefmt=values.log_dateformat)
 

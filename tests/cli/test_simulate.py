@@ -61,6 +61,17 @@ def test_groups_of_settings_are_compared(folder: Path, capsys: pytest.CaptureFix
     assert "DOWNLOAD_DELAY=2" in (folder / "out-2.svg").read_text()
 
 
+def test_what_settings_warn_of_is_told_once_for_all_groups(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAWL_TELNETCONSOLE_ENABLED", "1")
+    groups = ["--set", "DOWNLOAD_DELAY=1", "--set", "DOWNLOAD_DELAY=2", "--set", "STATSMAILER_RCPTS=[]"]
+    assert main(["simulate", "pages.py", "--web", "web.toml", *groups]) == 0
+    said = capsys.readouterr().err
+    assert said.count("TELNETCONSOLE_ENABLED (in TRAWL_TELNETCONSOLE_ENABLED) is Scrapy's and has no effect") == 1
+    assert said.count("STATSMAILER_RCPTS (in --set) is Scrapy's and has no effect") == 1
+
+
 def test_one_run_is_drawn_under_the_name_given(folder: Path) -> None:
     assert main(["simulate", "pages.py", "--web", "web.toml", "--svg", "out.svg"]) == 0
     assert (folder / "out.svg").read_text().startswith("<svg")

@@ -93,6 +93,12 @@ def test_a_redirect_is_not_followed_where_that_is_asked_for(capfd: pytest.Captur
     assert "< Location: https://b.example/" in capfd.readouterr().out.splitlines()
 
 
+@pytest.mark.parametrize("command", ["fetch", "parse"])
+def test_a_setting_without_effect_is_told_once(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(command, "https://a.example/", "--spider", "quotes.py", "-s", "TELNETCONSOLE_ENABLED=1") == 0
+    assert capfd.readouterr().err.count("TELNETCONSOLE_ENABLED (in -s) is Scrapy's and has no effect") == 1
+
+
 def test_robots_txt_holds(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("fetch", "https://a.example/private") == 1
     captured = capfd.readouterr()

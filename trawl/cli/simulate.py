@@ -91,7 +91,11 @@ def _simulated(
     spider = load_spider(target)
     values = spider_arguments(arguments)
     unwritten = Layer("simulate", {"FEEDS": {}})
-    loaded = [load(*ambient(), of_spider(spider), assignments(group, "--set"), unwritten) for group in groups]
+    around = (*ambient(), of_spider(spider))
+    warnings: list[str] = []
+    loaded = [load(*around, assignments(group, "--set"), unwritten, tell=warnings.append) for group in groups]
+    for warning in dict.fromkeys(warnings):
+        logger.warning("%s", warning)
     return [run(spider, web, settings, seed, **values) for settings in loaded]
 
 

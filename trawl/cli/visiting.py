@@ -84,8 +84,8 @@ class Prepared:
     layers: Sequence[Layer]
 
     def with_settings(self, source: str, values: Mapping[str, object]) -> Prepared:
-        """The same with other values of some settings."""
-        return attrs.evolve(self, settings=load(*self.layers, Layer(source, values)))
+        """The same with other values of some settings; what they warn of was said."""
+        return attrs.evolve(self, settings=load(*self.layers, Layer(source, values), tell=lambda warning: None))
 
 
 def prepared(visit: Visit, logs: Logs) -> Prepared:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -59,11 +59,15 @@ class Layer:
         return f"{self.prefix}{name}" if self.prefix else self.source
 
 
-def load(*layers: Layer) -> Settings:
+def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Settings:
     """The settings that ``layers`` give, weakest first, over the defaults.
 
     Scrapy's settings that trawl has under another name are translated; those that mean nothing here are passed over
-    with a warning in the log.
+    with a warning.
+
+    Args:
+        layers: The sources.
+        tell: Is given each warning, a sentence; by default it is logged. Who loads them twice says it once.
 
     Raises:
         SettingsError: A name is unknown, or a value does not fit; one line that names the entry and its source.
@@ -73,7 +77,7 @@ def load(*layers: Layer) -> Settings:
     sources: dict[str, str] = {}
     for layer in layers:
         for name, value in translated(layer.values).items():
-            definition = _definition(name, layer, own)
+            definition = _definition(name, layer, own, tell)
             if definition is not None:
                 values[name] = _value(value, definition, layer)
                 sources[name] = layer.place(name)
@@ -156,14 +160,16 @@ def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
     return Layer(source, values, is_text=True)
 
 
-def _definition(name: object, layer: Layer, own: Mapping[str, Definition]) -> Definition | None:
+def _definition(
+    name: object, layer: Layer, own: Mapping[str, Definition], tell: Callable[[str], object]
+) -> Definition | None:
     """The definition of ``name``; None where it is passed over."""
     if isinstance(name, str) and name in own:
         return own[name]
     if isinstance(name, str) and name in known():
         return known()[name]
     if isinstance(name, str) and (reason := why_ignored(name)):
-        logger.warning("%s (in %s) is Scrapy's and has no effect: %s", name, layer.place(name), reason)
+        tell(f"{name} (in {layer.place(name)}) is Scrapy's and has no effect: {reason}")
         return None
     written = f"{layer.prefix}{name}"
     close = nearest(str(name), [*known(), *own])
