@@ -107,3 +107,13 @@ def test_what_one_spider_is_refused_for_is_raised_as_it_is() -> None:
     process.crawl(Wrong)
     with pytest.raises(SettingsError, match="DOWNLOAD_DELAY must be a number"):
         process.start()
+
+
+def test_what_only_scrapys_has_says_what_to_use() -> None:
+    scrapys: Any = CrawlerProcess()
+    with pytest.raises(AttributeError, match=r"CrawlerProcess has no create_crawler, .* `results\[0\]\.stats`"):
+        scrapys.create_crawler(Saying)
+    with pytest.raises(ImportError, match=r"there is no CrawlerRunner here: .*`await trawl\.crawl\(Spider\)`"):
+        from trawl.crawler import CrawlerRunner  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        from trawl.crawler import nonsense  # type: ignore[attr-defined]  # noqa: F401

@@ -8,17 +8,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trawl.crawl import CrawlResult, crawl
 from trawl.errors import UsageError
+from trawl.moving import why_absent
+from trawl.moving.absent import Absent
 from trawl.observe import ObserveSettings
 from trawl.settings import Layer, ambient, load
 from trawl.spiders import Crawler, Spider
 
 __all__ = ["AsyncCrawlerProcess", "Crawler", "CrawlerProcess"]
+
+
+_RESULTS = "`results` has how each crawl ended, once start() has returned"
+_ALONE = "start() returns when the last crawl has ended; a Trio program runs `await trawl.crawl(Spider)`"
 
 
 class CrawlerProcess:
@@ -39,6 +45,16 @@ class CrawlerProcess:
     Attributes:
         results: How each crawl ended, in the order of :meth:`crawl`, once :meth:`start` has returned.
     """
+
+    if not TYPE_CHECKING:
+        create_crawler = Absent(
+            "give crawl() the spider's class, whose from_crawler() connects signals; `results[0].stats` are its"
+            " statistics, and `trawl.run(Spider).items` its items"
+        )
+        crawlers = Absent(_RESULTS)
+        bootstrap_failed = Absent(_RESULTS)
+        join = Absent(_ALONE)
+        stop = Absent(_ALONE)
 
     def __init__(self, settings: Mapping[str, object] | None = None, install_root_handler: bool = True) -> None:
         self._settings = dict(settings or {})
@@ -107,3 +123,12 @@ class CrawlerProcess:
 
 AsyncCrawlerProcess = CrawlerProcess
 """Scrapy's other name for it."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """What to use in place of a name that only Scrapy's module has."""
+        words = "" if name.startswith("__") else why_absent(f"crawler.{name}")
+        if words:  # an AttributeError's words would be lost in `from trawl.crawler import ...`
+            raise ImportError(f"there is no {name} here: {words}", name=__name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
