@@ -16,6 +16,7 @@ from tests.transport.sinks import NotingSink
 from trawl.errors import BodyTooLarge, DownloadTimeout, ReadTimeout, ResponseBroken, SettingsError
 from trawl.http import FileResponse, Outcome, Request
 from trawl.transport import ChosenTransport, HttpxTransport, TransportSettings
+from trawl.transport.base import NEW_CONNECTION
 
 __all__ = ["clock"]
 
@@ -258,7 +259,13 @@ async def test_a_stream_that_is_reset_again_and_again_is_asked_for_twice_at_most
         outcome = await wire.send(Request(server.url), lambda: sent.append(trio.current_time()))
         assert isinstance(outcome.error, ResponseBroken)
         assert len(server.asked) == 3
-        assert len(sent) == 1
+        assert len(sent) == 2
+        answers = iter([False, True])
+        held = await wire.send(Request(server.url), lambda: next(answers))
+        assert (held.response, held.error, held.sent_at, len(server.asked)) == (None, None, None, 4)
+        outcome = await ask(wire, Request(server.url, meta={NEW_CONNECTION: True}))
+        assert isinstance(outcome.error, ResponseBroken)
+        assert len(server.asked) == 5  # else it might be put off for ever
         await wire.aclose()
 
 

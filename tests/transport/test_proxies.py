@@ -49,7 +49,7 @@ def transport(trusted: ssl.SSLContext | None = None, guard: AddressGuard | None 
 async def ask(wire: ChosenTransport, url: str, proxy: str | None, **options: Any) -> Outcome:
     sent: list[float] = []
     outcome = await wire.send(Request(url, meta={"proxy": proxy}, **options), lambda: sent.append(trio.current_time()))
-    assert sent == ([] if outcome.sent_at is None else [outcome.sent_at])
+    assert sent[-1:] == ([] if outcome.sent_at is None else [outcome.sent_at])  # two where it went again
     return outcome
 
 

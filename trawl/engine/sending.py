@@ -2,7 +2,8 @@
 
 From the grant to the wire there is no await but the connection's own. A scope that a refusal has closed while the
 connection was made is still obeyed (D01, B03): the request is not sent, gives its places back, and waits for another
-turn, while the connection is left to whoever comes next. When the body has been read, the throttle hears
+turn, while the connection is left to whoever comes next. So does one whose old connection was dead, where its scopes
+count sends: going again is another send. When the body has been read, the throttle hears
 the outcome first and the places are given back second, in one step without a send between, so that the request which
 takes the place already obeys the backoff; both come before any callback, so that a callback may wait for a direct
 fetch at concurrency 1.
@@ -28,6 +29,7 @@ from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
 from trawl.throttling.report import add_parsing, add_times
 from trawl.transport import Transport
+from trawl.transport.base import NEW_CONNECTION
 
 __all__ = ["Recorder", "Sending"]
 
@@ -93,9 +95,11 @@ class Sending:
             self._count(turn, outcome)
             return outcome
         outcome = await self._transport.send(request, partial(self._sent, turn))
-        if turn.entry.sent_at is None and outcome.response is None and outcome.error is None:
+        if outcome.sent_at is None and outcome.response is None and outcome.error is None:
+            if turn.entry.sent_at is not None:
+                turn.entry.request.meta[NEW_CONNECTION] = True
             outcome.then = Replace(turn.entry.request, reason="held")
-            self.give_back(turn)
+            self.give_back(turn, outcome)
             return outcome
         if outcome.response is not None:
             self._limits.answered(turn)
@@ -130,6 +134,8 @@ class Sending:
         """Note that a request goes to the wire; True: it must not, a scope of it was closed since its grant."""
         now = trio.current_time()
         entry = turn.entry
+        if entry.sent_at is not None:
+            return self._sent_again(entry, now)
         if entry.granted_at < now and entry.lane is not None:
             for scope in entry.lane.scopes:
                 if scope.held_until > now:
@@ -142,6 +148,20 @@ class Sending:
             entry = turn.entry
             self._events.tell(RequestSent(entry.request, [scope for scope, _ in entry.scopes]))
         self._state.pulse.beat_before(self._chooser.next_event(now))  # from a send, spacing counts
+        return False
+
+    def _sent_again(self, entry: Entry, now: float) -> bool:
+        """Note that it goes again, in place of a send that met a dead connection; True: it must wait for another turn.
+
+        A send counts for spacing and for quotas, whoever hears it; so a turn is good for one (rule 1). Only where
+        nothing is counted by sends may it go at once.
+        """
+        scopes = () if entry.lane is None else entry.lane.scopes
+        if any(scope.held_until > now or scope.counts_sends for scope in scopes):
+            return True
+        for scope in scopes:
+            scope.last_sent = now
+        self._stats.inc("request_count")
         return False
 
     def parsed(self, turn: Turn, response: Response | None, now: float) -> None:

@@ -192,6 +192,11 @@ class Scope:
             or self.pages is not None
         )
 
+    @property
+    def counts_sends(self) -> bool:
+        """Whether a send keeps others waiting that go later: by spacing, or by what it uses of the quota."""
+        return self.delay > 0.0 or self.delay_per_slot > 0.0 or self.quota is not None
+
     def is_shut(self, now: float, amount: float, patience: float) -> bool:
         """Whether more than contention is in the way: a hold, the quota, or a long backed-off delay.
 

@@ -10,14 +10,21 @@ from typing import Protocol
 
 from trawl.http import Outcome, Request
 
-__all__ = ["OnSent", "Transport"]
+__all__ = ["NEW_CONNECTION", "OnSent", "Transport"]
+
+NEW_CONNECTION = "transport_new_connection"
+"""Meta key: it met a dead connection before and had to wait for another turn, which is not to happen to it for ever.
+
+So it goes out on a new connection, or, where a transport can't say, once and no more."""
 
 OnSent = Callable[[], bool | None]
-"""Called once, synchronously, at the moment the request goes to the wire (after connecting).
+"""Called synchronously at the moment the request goes to the wire (after connecting); again if it goes there again.
+
+A request of a safe method goes again where an old connection turns out to be dead; that is a send like any other.
 
 Where it answers True the request must not go after all: a server has said "slow down" while the connection was made
-(D01, B03). The transport then keeps the connection for whoever comes next, if it can, and returns an outcome with
-neither response, error nor ``sent_at``. The engine asks again later.
+(D01, B03), or it is too early to go again. The transport then keeps the connection for whoever comes next, if it can,
+and returns an outcome with neither response, error nor ``sent_at``. The engine asks again later.
 """
 
 

@@ -84,7 +84,7 @@ class Instants:
         if outcome.sent_at is None and self._on_sent():
             raise HeldError
         self.has_sent = True
-        if outcome.sent_at is not None:  # it goes again
+        if outcome.sent_at is not None:
             return
         outcome.sent_at = trio.current_time()
         if not self.is_new:

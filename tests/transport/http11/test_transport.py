@@ -20,6 +20,7 @@ from trawl.errors import (
 )
 from trawl.http import Outcome, Request
 from trawl.transport import TransportSettings
+from trawl.transport.base import NEW_CONNECTION
 from trawl.transport.http11 import Http11Transport
 from trawl.transport.http11.pool import Site
 from trawl.transport.http11.wire import Wire
@@ -100,9 +101,35 @@ async def test_a_safe_request_goes_again_when_an_old_connection_closes_without_a
     sent: list[float] = []
     outcome = await transport.send(Request(URL, method=method), lambda: sent.append(trio.current_time()))
     assert outcome.error is None
-    assert len(sent) == 1
+    assert len(sent) == 2  # going again is a send too
     assert (servers.opened, servers.left_open) == (2, 1)
     assert servers.sent[1].startswith(method.encode())
+
+
+async def test_what_must_not_go_again_yet_leaves_the_new_connection_to_others(autojump_clock: MockClock) -> None:
+    servers = Servers([[HELLO, CLOSES], [HELLO, CLOSES], [HELLO]], connect_seconds=1.0)
+    transport = transport_to(servers)
+    await ask(transport)
+    answers = iter([False, True])
+    outcome = await transport.send(Request(URL), lambda: next(answers))
+    assert (outcome.response, outcome.error, outcome.sent_at, outcome.first_byte_at) == (None, None, None, None)
+    assert (servers.opened, servers.left_open, servers.sent[1]) == (2, 1, b"")
+    assert body_of(await ask(transport)) == b"hello"
+    assert servers.opened == 2
+    # one that met a dead connection before gets a new one
+    assert body_of(await ask(transport, Request(URL, meta={NEW_CONNECTION: True}))) == b"hello"
+    assert (servers.opened, servers.left_open) == (3, 1)
+
+
+async def test_a_new_connection_that_was_left_to_others_is_not_tried_again(autojump_clock: MockClock) -> None:
+    servers = Servers([[HELLO, CLOSES], [CLOSES], [HELLO]])
+    transport = transport_to(servers)
+    await ask(transport)
+    answers = iter([False, True])
+    await transport.send(Request(URL), lambda: next(answers))
+    outcome = await ask(transport, Request(URL, meta={NEW_CONNECTION: True}))
+    assert type(outcome.error) is ResponseBroken  # else a server that answers nothing would be asked for ever
+    assert (servers.opened, servers.left_open) == (2, 0)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])

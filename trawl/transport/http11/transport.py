@@ -15,7 +15,7 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import Headers, Outcome, Request, Response
-from trawl.transport.base import OnSent
+from trawl.transport.base import NEW_CONNECTION, OnSent
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Line, Resolve
 from trawl.transport.http11.connecting import Connector
@@ -73,7 +73,7 @@ class Http11Transport:
         """Send ``request`` once and read the whole response; what goes wrong is the outcome's error.
 
         A request of a safe method goes again, on a new connection, if the server closed an old one instead of
-        answering (RFC 9112, 9.3.1). Cancelling drops the connection. Always a checkpoint.
+        answering (RFC 9112, 9.3.1) and ``on_sent`` lets it. Cancelling drops the connection. Always a checkpoint.
         """
         now = trio.current_time()
         outcome = Outcome(request, started_at=now)
@@ -112,13 +112,16 @@ class Http11Transport:
             raise
         message = message_of(request, site, self._defaults)
         connection = self._pool.take(site, outcome.started_at)
-        is_reused = connection is not None
+        is_reused = connection is not None and connection.requests > 0  # a new one was left by who had to wait
+        if is_reused and connection is not None and request.meta_get(NEW_CONNECTION):
+            connection.close()
+            connection, is_reused = None, False
         while True:
             if connection is None:
                 connection = await self._open(site, outcome, watch)
             try:
                 if outcome.sent_at is None:
-                    outcome.sent_at = outcome.started_at if is_reused else trio.current_time()
+                    outcome.sent_at = outcome.started_at if connection.requests else trio.current_time()
                     if on_sent():
                         await self._unsent(site, connection, outcome)
                         return None
@@ -135,6 +138,7 @@ class Http11Transport:
                 if not is_reused or request.method not in SAFE_METHODS:
                     raise ResponseBroken(str(error)) from error
                 connection, is_reused = None, False
+                outcome.sent_at = None  # it goes again: a send like any other
             except BaseException:
                 connection.close()
                 raise

@@ -20,7 +20,7 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.errors import AddressRefused, DownloadError, DownloadTimeout, RequestInvalid, UnsupportedScheme
 from trawl.http import Outcome, Request, Response, scheme_of
-from trawl.transport.base import OnSent
+from trawl.transport.base import NEW_CONNECTION, OnSent
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Resolve, ThreadResolver
 from trawl.transport.http11.connection import SAFE_METHODS
@@ -109,7 +109,7 @@ class HttpxTransport:
         route, proxy = self._route(request, target)
         is_secure = scheme == "https" or (proxy is not None and proxy.scheme == "https")
         pool = await self._pools.get(route, proxy, is_secure=is_secure)
-        for is_last in (False, True):
+        for is_last in (True,) if request.meta_get(NEW_CONNECTION) else (False, True):
             instants = Instants(outcome, on_sent)
             try:
                 return await self._converse(pool, self._message(request, target, proxy, instants), outcome)
@@ -123,6 +123,7 @@ class HttpxTransport:
                     shown = None if proxy is None else str(proxy)
                     around = Circumstances(target.host, shown, not instants.is_past_proxies, self._settings)
                     raise mapped(error, around) from error
+                outcome.sent_at = None  # it goes again: a send like any other
             finally:
                 instants.end()
         raise AssertionError  # the last try returns or raises

@@ -1,0 +1,124 @@
+"""A safe request whose old connection turns out dead goes to the wire twice: the second is a send like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from tests.transport.http11.memory import CLOSES, Script, Servers
+from trawl.blocking import InlineBlocking
+from trawl.crawl import crawl_with
+from trawl.http import Request, Response
+from trawl.settings.load import Layer, load
+from trawl.transport import Http11Transport, TransportSettings
+
+HOST = "a.example"
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+FREE: dict[str, Any] = {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": 4}
+SETTINGS = {"ROBOTSTXT_OBEY": False, "RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "RETRY_TIMES": 0}
+
+
+class Pages(trawl.Spider):
+    """Asks for pages, one after the other."""
+
+    name = "pages"
+    count = 3
+
+    def start_requests(self) -> Iterator[Request]:
+        for number in range(self.count):
+            yield Request(f"http://{HOST}/{number}")
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"path": response.url.rpartition("/")[2]}
+
+
+async def crawled(
+    scope: dict[str, Any], scripts: list[Script], *, spider: type[Pages] = Pages, count: int = 3
+) -> tuple[Any, list[tuple[float, str]]]:
+    """A crawl over scripted connections; and when which request line went to the wire."""
+    servers = Servers(scripts, connect_seconds=0.1)
+    lines: list[tuple[float, str]] = []
+    seen: dict[int, int] = {}
+    begun_at = trio.current_time()
+
+    async def note() -> None:
+        for number, data in enumerate(servers.sent):
+            for line in data[seen.get(number, 0) :].split(b"\r\n"):
+                if line.startswith(b"GET "):
+                    lines.append((round(trio.current_time() - begun_at, 6), line.split(b" ")[1].decode()))
+            seen[number] = len(data)
+
+    servers.send_hook = note
+    result = await crawl_with(
+        type("Those", (spider,), {"count": count}),
+        load(Layer("test", {**SETTINGS, "THROTTLING_SCOPES": {HOST: {**FREE, **scope}}})),
+        transport=Http11Transport(TransportSettings(), connect=servers.connect),
+        blocking=InlineBlocking(),
+        collect=True,
+    )
+    assert servers.left_open == 0
+    return result, lines
+
+
+async def test_a05_it_keeps_the_delay_from_the_send_that_met_a_dead_connection(autojump_clock: MockClock) -> None:
+    result, lines = await crawled({"delay": 1.0}, [[PAGE, CLOSES], [PAGE], [PAGE]])
+    # page 1 goes out at 1.1 on the connection of page 0, which is dead; a new one is there at 1.2, for whoever is next
+    assert lines[:4] == [(0.1, "/0"), (1.1, "/1"), (2.1, "/2"), (3.2, "/1")]
+    assert sorted(item["path"] for item in result.items) == ["0", "1", "2"]
+    assert result.stats["held_count"] == 1
+    assert result.stats["request_count"] == len(lines) == 4
+    assert result.stats.get("retry_count", 0) == 0
+
+
+@pytest.mark.parametrize("scope", [{"delay_per_slot": 1.0}, {"quota": 2.0, "window": 10.0}])
+async def test_a06_f04_it_rests_and_is_charged_like_any_other_send(
+    autojump_clock: MockClock, scope: dict[str, Any]
+) -> None:
+    result, lines = await crawled({**scope, "concurrency": 1}, [[PAGE, CLOSES], [PAGE], [PAGE]], count=2)
+    times = [time for time, path in lines if path == "/1"]
+    assert times[1] - times[0] >= (1.0 if "delay_per_slot" in scope else 9.5)
+    assert len(result.items) == 2
+
+
+async def test_where_nothing_is_counted_by_sends_it_goes_again_at_once(autojump_clock: MockClock) -> None:
+    result, lines = await crawled({"concurrency": 1}, [[PAGE, CLOSES], [PAGE]], count=2)
+    assert lines == [(0.1, "/0"), (0.1, "/1"), (0.2, "/1")]
+    assert len(result.items) == 2
+    assert result.stats["request_count"] == 3
+    assert "held_count" not in result.stats
+
+
+async def test_an_exempt_request_goes_again_at_once(autojump_clock: MockClock) -> None:
+    class Exempt(Pages):
+        def start_requests(self) -> Iterator[Request]:
+            yield Request(f"http://{HOST}/0")
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"path": response.url.rpartition("/")[2]}
+            if response.url.endswith("/0"):
+                yield Request(f"http://{HOST}/1", meta={"dont_throttle": True})
+
+    _, lines = await crawled({"delay": 1.0}, [[PAGE, CLOSES], [PAGE]], spider=Exempt)
+    assert lines == [(0.1, "/0"), (0.1, "/1"), (0.2, "/1")]
+
+
+async def test_r13_a_server_that_lets_no_connection_be_used_twice_starves_nobody(autojump_clock: MockClock) -> None:
+    result, lines = await crawled({"delay": 1.0}, [[PAGE, CLOSES]], count=20)
+    assert len(result.items) == 20
+    assert max(sum(path == f"/{number}" for _, path in lines) for number in range(20)) <= 2
+    assert min(round(later - earlier, 6) for (earlier, _), (later, _) in pairwise(lines)) >= 1.0
+
+
+async def test_r13_a_server_that_answers_nothing_any_more_is_no_endless_tale(autojump_clock: MockClock) -> None:
+    result, lines = await crawled(
+        {"delay": 1.0, "backoff": {"exceptions": []}}, [[PAGE, CLOSES], [CLOSES]], count=3
+    )
+    assert [item["path"] for item in result.items] == ["0"]
+    assert len(lines) == 4
+    assert result.stats["download_error_count"] == 2
