@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import trawl
-from trawl.http import Request
+from trawl.http import Request, Response
 from trawl.moving.absent import Absent
 from trawl.spiders import Crawler
 from trawl.spiders.crawler import CrawlerEngine
@@ -16,6 +16,7 @@ from trawl.spiders.signalling import CrawlerSignals
 SCRAPYS: list[tuple[type, list[str]]] = [
     (trawl.Spider, ["state", "handles_request"]),
     (Request, ["encoding", "flags", "to_curl", "to_dict"]),
+    (Response, ["certificate"]),
     (
         Crawler,
         [

@@ -13,6 +13,7 @@ from trawl.http.follow import LinkTarget, base_url_of, followable, link_of
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import join_url
+from trawl.moving.absent import Absent
 from trawl.selectors import Selector, SelectorList, found, select
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ class Response:
         "times",
         "url",
     )
+    if not TYPE_CHECKING:
+        certificate = Absent(
+            "certificates are verified (DOWNLOAD_VERIFY_CERTIFICATES); Python's ssl.get_server_certificate() reads one"
+        )
 
     def __init__(
         self,
