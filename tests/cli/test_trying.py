@@ -217,11 +217,28 @@ def test_a_callback_that_fails_and_a_page_that_none_gets_are_told(capfd: pytest.
         ("[await trio.sleep(0), (await fetch('a.example/next')).url][1]", "https://a.example/next\n"),
         ("fetch('a.example/next').css('title::text').get()", "Next\n"),
         ("x = 1; print(settings['DOWNLOAD_DELAY'])", "0.0\n"),
+        ("crawler.spider is spider, trawl.Request is Request", "(True, True)\n"),
+        ("fetch('https://c.example/', redirect=False).status", "301\n"),
+        ("fetch(Request('https://c.example/', meta={'a': 1}), redirect=False).meta['a']", "1\n"),
     ],
 )
 def test_one_line_is_run_in_the_crawl(code: str, printed: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("shell", "https://a.example/", "-c", code) == 0
     assert capfd.readouterr() == (printed, "")
+
+
+def test_a_file_is_a_page_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a page.html").write_text("<title>Größe</title>", "utf-8")
+    for target in ("a page.html", "./a page.html", (tmp_path / "a page.html").as_uri()):
+        assert run("shell", target, "-c", "response.css('title::text').get()") == 0
+        assert capfd.readouterr().out == "Größe\n"
+    assert run("shell", "./none.html", "-c", "1") == 2
+    assert capfd.readouterr().err == f"trawl: {tmp_path / 'none.html'} can't be read: No such file or directory\n"
+
+
+def test_what_there_is_in_a_shell_is_told_again(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("shell", "-c", "shelp()") == 0
+    assert "await works: " in capfd.readouterr().out
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:

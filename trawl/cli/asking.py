@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import code
 import inspect
+import mimetypes
 import tempfile
 import webbrowser
 from collections.abc import Callable, Coroutine
@@ -14,15 +15,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
+from urllib.request import url2pathname
 
 import trio
 
+import trawl
 from trawl.errors import TrawlError, UsageError
 from trawl.http import Request, Response
 from trawl.http.content import selector_type
 from trawl.observe import printable
 
 __all__ = ["Session", "converse", "view"]
+
+_FILE = "file://"
 
 WaitFor = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 """Runs a coroutine in the crawl, from another thread, and waits for what it gives."""
@@ -31,6 +36,7 @@ BANNER = """\
   response   {response}
   request    {request}
   spider     {spider}
+  crawler    settings, stats, signals; trawl is the package
   fetch(x)   fetch a URL or a Request: response and request change
   view()     look at the response in a browser
   await works: await spider.fetch(Request(...)), await trio.sleep(1)"""
@@ -56,11 +62,14 @@ class Session:
         self.names: dict[str, Any] = {
             "Request": Request,
             "crawl": spider.crawl,
+            "crawler": spider.crawler,
             "fetch": self.fetch,
             "request": None,
             "response": None,
             "settings": spider.settings,
+            "shelp": self.help,
             "spider": spider,
+            "trawl": trawl,
             "trio": trio,
             "view": self.view,
         }
@@ -69,8 +78,8 @@ class Session:
         """Fetch a URL or a request and make it the session's; the response, or in a line with ``await`` its coroutine.
 
         Args:
-            target: What is fetched; a text may leave ``https://`` out.
-            options: Of the request.
+            target: What is fetched; a text may leave ``https://`` out, or be the path of a file.
+            options: Of the request; ``redirect=False``: redirects are not followed.
 
         Raises:
             UsageError: It is no URL.
@@ -83,7 +92,11 @@ class Session:
         return self.wait_for(lambda: self._fetch(request))
 
     async def _fetch(self, request: Request) -> Response:
-        response = await self._fetched(request)
+        if request.url.startswith(_FILE):
+            await trio.lowlevel.checkpoint()
+            response = _read(request)
+        else:
+            response = await self._fetched(request)
         self.names.update(response=response, request=response.request)
         return response
 
@@ -99,6 +112,10 @@ class Session:
         path = view(shown)
         webbrowser.open(path.as_uri())
         return path
+
+    def help(self) -> None:
+        """Tell what there is."""
+        print(self.banner)
 
     @property
     def banner(self) -> str:
@@ -165,12 +182,28 @@ def converse(session: Session, line: str | None) -> None:
 
 
 def _request(target: str | Request, options: dict[str, Any]) -> Request:
+    if not options.pop("redirect", True):
+        meta = target.meta if isinstance(target, Request) else {}
+        options["meta"] = {**meta, **options.get("meta", {}), "dont_redirect": True}
     if isinstance(target, Request):
         return target.replace(**options) if options else target
+    if target.startswith((".", "/")) or Path(target).is_file():
+        target = Path(target).resolve().as_uri()
     try:
         return Request(target if "://" in target else f"https://{target}", **options)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _read(request: Request) -> Response:
+    """A file of this machine, as a page."""
+    path = Path(url2pathname(request.url.removeprefix(_FILE)))
+    kind, _ = mimetypes.guess_type(path.name)
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from error
+    return Response(request.url, body=body, headers={"Content-Type": kind} if kind else {}, request=request)
 
 
 def _run_once(session: Session, line: str) -> None:
