@@ -173,3 +173,32 @@ def test_no_anchored_window_holds_more_than_the_quota(steps: list[tuple[float, f
             spend(quota, amount, now)
             used += amount
             ends_at = ends_at if now < ends_at else now + 4.0
+
+
+def used(quota: Quota, *charges: tuple[float, float]) -> Quota:
+    """A quota of which these amounts were charged at these instants."""
+    for at, amount in charges:
+        spend(quota, amount, at)
+    return quota
+
+
+def test_i12_f01_a_window_that_is_over_does_not_come_back_when_windows_become_longer() -> None:
+    quota = used(Quota(2.0, 60.0), (0.0, 2.0))
+    quota.adopt(2.0, 3600.0, sliding=False, now=500.0)
+    assert quota.ready_at(500.0, 2.0) == -inf
+    used(quota, (3500.0, 2.0))  # the first consumption of a window anchors it
+    assert quota.ready_at(3600.0, 1.0) == 7100.0
+
+
+@pytest.mark.parametrize("window", [60.0, 90.0])
+def test_i12_f02_what_was_spent_while_windows_slid_counts_when_they_slide_no_more(window: float) -> None:
+    quota = used(Quota(3.0, 60.0, sliding=True), (0.0, 1.0), (50.0, 1.0), (55.0, 1.0))
+    quota.adopt(3.0, window, sliding=False, now=65.0)
+    assert quota.spent(65.0) == 2.0  # the first is older than a window
+    assert quota.ready_at(65.0, 2.0) == 50.0 + window
+
+
+def test_i12_f02_a_window_that_is_over_is_not_spent_when_windows_begin_to_slide() -> None:
+    quota = used(Quota(3.0, 60.0), (0.0, 3.0))
+    quota.adopt(3.0, 600.0, sliding=True, now=100.0)
+    assert quota.ready_at(100.0, 3.0) == -inf

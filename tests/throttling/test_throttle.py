@@ -603,6 +603,37 @@ def test_i12_a_backoff_outlives_a_change_of_the_base() -> None:
     assert throttle.scope(A, 0.5).delay == 2.0
 
 
+def test_i12_e18_a_manager_that_is_named_while_it_runs_is_asked_from_then_on() -> None:
+    Patient.made.clear()
+    throttle = throttle_of()
+    send(throttle, 0.0, headers={"X-Blocked": "1"})
+    scope = throttle.scope(A, 0.0)
+    assert scope.policy.triggers == 0
+    throttle.set(A, now=5.0, manager=Patient, delay=0.5)
+    assert scope.policy.manager.config["delay"] == 0.5
+    send(throttle, 10.0, headers={"X-Blocked": "1"})
+    assert (scope.policy.triggers, scope.gate(10.0)) == (1, 20.0)
+    kept = scope.policy.manager
+    throttle.set(A, now=30.0, concurrency=2)
+    assert scope.policy.manager is kept  # what it knows stays
+    assert Patient.made == [A]
+
+
+def test_i12_a_strategy_that_can_not_be_made_changes_nothing() -> None:
+    class Strategy:
+        def __init__(self, step: float) -> None:
+            self.step = step
+
+    throttle = throttle_of(throttling_scopes={A: {"delay": 2.0}})
+    scope = throttle.scope(A, 0.0)
+    with pytest.raises(SettingsError, match="can't be made"):
+        throttle.set(A, now=0.5, delay=9.0, backoff={"cls": Strategy, "stride": 3})
+    assert scope.delay == 2.0
+    throttle.set(A, now=0.5, concurrency=2)
+    assert (scope.delay, scope.concurrency) == (2.0, 2)
+    assert throttle.scope(f"{A}:8080", 1.0).delay == 2.0  # looked up in the same configuration
+
+
 def test_i11_a_scope_that_may_go_says_so() -> None:
     throttle = throttle_of()
     assert throttle.why(A, 0.0).limit == ""

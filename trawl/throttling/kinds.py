@@ -51,9 +51,8 @@ class Kinds:
 
     def of(self, id: str) -> Kind:
         """The kind of a scope with a normalised id; the same object for scopes that are configured alike."""
-        is_host = self.is_host(id)
+        is_host, is_ip = self._form(id)
         key, config = self._configs.get(id) or (is_host and self._configs.get(host_part(id))) or ("", {})
-        is_ip = self._ip_settings is not None and is_host and is_address(id)
         known = self._known.get((key, is_host, is_ip))
         if known is None:
             known = self._known[key, is_host, is_ip] = self._made(key, config, is_host=is_host, is_ip=is_ip)
@@ -74,7 +73,7 @@ class Kinds:
         """The kind of a scope after its configuration was changed (I12); kept for when it is made anew.
 
         Raises:
-            SettingsError: A key is unknown or a value does not fit.
+            SettingsError: A key is unknown or a value does not fit; then nothing is changed.
         """
         config = dict(self.of(id).config)
         if "delay" in changes:
@@ -83,10 +82,18 @@ class Kinds:
             config.pop("delay", None)
             config.pop("delay_per_slot", None)
         checked = check_scope({**config, **changes}, f"THROTTLING_SCOPES[{id!r}]")
+        is_host, is_ip = self._form(id)
+        kind = self._made(id, checked, is_host=is_host, is_ip=is_ip)
         for known in [known for known in self._known if known[0] == id]:
             del self._known[known]
         self._configs[id] = (id, checked)
-        return self.of(id)
+        self._known[id, is_host, is_ip] = kind
+        return kind
+
+    def _form(self, id: str) -> tuple[bool, bool]:
+        """Whether a scope is host-like, and whether it is an address that hosts are charged to (I05)."""
+        is_host = self.is_host(id)
+        return is_host, self._ip_settings is not None and is_host and is_address(id)
 
     def configured(self) -> list[tuple[str, Kind]]:
         """The scopes that have a configuration of their own."""

@@ -48,8 +48,11 @@ class Quota:
         self._is_awaited = False
         self._charges: deque[tuple[float, float]] = deque()
 
-    def adopt(self, quota: float, window: float, *, sliding: bool) -> None:
-        """Change the limits; what was spent in the window that runs stays spent."""
+    def adopt(self, quota: float, window: float, *, sliding: bool, now: float = -inf) -> None:
+        """Change the limits; what was spent in the window that runs at ``now`` stays spent. One that is over stays so."""
+        self._pass_time(now)
+        if not self._spent:
+            self._ends_at = -inf
         if sliding and not self.sliding and self._spent:
             self._charges.append((self._ends_at - self.window, self._spent))
         elif self.sliding and not sliding and self._charges:

@@ -124,8 +124,8 @@ class Scope:
         self._slots: Slots | None = None  # made when a second slot is needed: most hosts have one
         self.adopt(limits)
 
-    def adopt(self, limits: Limits) -> None:
-        """Put ``limits`` in force; what is in flight, spent and held stays. Policy applies its own on top."""
+    def adopt(self, limits: Limits, now: float = -inf) -> None:
+        """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policy applies its own on top."""
         self.limits: Limits = limits
         self.concurrency: float = limits.concurrency
         self.delay: float = limits.delay
@@ -140,7 +140,7 @@ class Scope:
         elif self.quota is None:
             self.quota = Quota(limits.quota, limits.window, sliding=limits.sliding)
         else:
-            self.quota.adopt(limits.quota, limits.window, sliding=limits.sliding)
+            self.quota.adopt(limits.quota, limits.window, sliding=limits.sliding, now=now)
 
     # -- the question
 

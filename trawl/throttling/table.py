@@ -75,17 +75,18 @@ class Table:
         scope = self._scopes[id] = Scope(id, kind.limits, seed=self._seed)
         self.pages.keep(scope)
         scope.policy = ScopePolicy(kind, now)
-        scope.policy.manager = self._manager(id, kind)
+        scope.policy.manager = self.manager_of(id, kind)
         scope.policy.apply(scope)
         self._by_age.append(id)
         return scope, True
 
-    def adopt(self, scope: Scope, limits: Limits) -> None:
+    def adopt(self, scope: Scope, limits: Limits, now: float) -> None:
         """Put other limits in force on a scope."""
-        scope.adopt(limits)
+        scope.adopt(limits, now)
         self.pages.keep(scope)
 
-    def _manager(self, id: str, kind: Kind) -> Any:
+    def manager_of(self, id: str, kind: Kind) -> Any:
+        """A new scope manager, as its kind has them; None for the default. Raises whatever the user's class does."""
         if kind.manager is None:
             return None
         make = getattr(kind.manager, "from_crawler", None)

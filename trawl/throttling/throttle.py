@@ -367,9 +367,11 @@ class Throttle:
         """
         scope = self.scope(scope_id, now)
         policy: ScopePolicy = scope.policy
-        kind = self._table.kinds.change(scope.id, limits)
+        before, kind = policy.kind, self._table.kinds.change(scope.id, limits)
+        if kind.manager is not before.manager:
+            policy.manager = self._table.manager_of(scope.id, kind)
         policy.adopt(kind)
-        self._table.adopt(scope, kind.limits)
+        self._table.adopt(scope, kind.limits, now)
         self._slow_down(scope, now)
         policy.apply(scope)
         self._moved(scope, now)
