@@ -71,7 +71,7 @@ class Commands:
         self.typed: Sequence[str] = ()
         self._folder = folder
         self._here = folder
-        self._environment: dict[str, str] = {}
+        self._environment = {"HOME": str(folder)}
         self._passed = 0.0
 
     @property
@@ -137,7 +137,7 @@ class Commands:
         self._passed += sum(result.elapsed for result in results)
         self.stats += [result.stats for result in results]
         if mark:
-            with (self._here / place).open("ab" if mark == ">>" else "wb") as file:
+            with (self._here / Path(place).expanduser()).open("ab" if mark == ">>" else "wb") as file:
                 file.write(content(printed))
         return content(told).decode()
 

@@ -55,6 +55,10 @@ DOWNLOADER_MIDDLEWARES = {"quotesbot.middlewares.Stamp": 543}
 ITEM_PIPELINES = {"quotesbot.pipelines.Dedupe": 100, "quotesbot.pipelines.Json": 300}
 JSON_PATH = "out.jl"
 """
+SITEMAP = "<urlset><url><loc>https://www.example.com/new</loc><lastmod>2024-05-02</lastmod></url></urlset>"
+RELEASES = """<rss><channel>
+<item><title>1.0</title><pubDate>01 May 2024 10:00:00 GMT</pubDate></item>
+</channel></rss>"""
 OTHERS = {
     "coming-from-scrapy": {"quotesbot/settings.py": QUOTESBOT},
     "why-slow": {"myspider.py": FOLLOWER},
@@ -101,6 +105,10 @@ def every_site() -> SimulatedWeb:
     web.add_page("https://example.com/", body="<title>Example</title>")
     web.add_site("a.example", pages=100, links=10, latency=0.1)
     web.add_host("shop.example", handler=behind_a_proxy)
+    web.add_host("www.example.com", robots="Sitemap: /sitemap.xml")
+    web.add_page("https://www.example.com/sitemap.xml", body=SITEMAP, headers={"Content-Type": "application/xml"})
+    web.add_page("https://www.example.com/new", body="<title>New</title>")
+    web.add_host("pypi.org", handler=lambda request: SimulatedResponse(200, RELEASES, {"Content-Type": "text/xml"}))
     return web
 
 

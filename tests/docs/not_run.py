@@ -36,12 +36,12 @@ class NotRun:
     """Why something is not run.
 
     Attributes:
-        first: How the line, or the block's first line, begins.
+        sign: What is in the line, or begins the block.
         why: The reason.
         look: Looks at the words of the line, or at the lines of the block; raises where they are wrong.
     """
 
-    first: str
+    sign: str
     why: str
     look: Callable[[Sequence[str]], object]
 
@@ -120,16 +120,17 @@ def limits_of_nginx(lines: Sequence[str]) -> None:
 
 
 LINES = [
-    NotRun("python3.11 -m venv", "makes a Python, to be filled from an index of packages", tuple),
+    NotRun("-m venv", "makes a Python, to be filled from an index of packages", tuple),
     NotRun(". .venv/bin/activate", "there is no such environment to enter", tuple),
     NotRun("pip install", "installs from an index of packages, or takes seconds", installable),
-    NotRun(".venv/bin/pip install", "installs from an index of packages", installable),
-    NotRun(".venv/bin/nox -s", "runs the tests, this one among them", a_session),
-    NotRun(".venv/bin/trawl crawl", "takes half a minute: tests/examples/test_pydoc.py, and .ci/run", understood),
+    NotRun("nox -s", "runs the tests, this one among them", a_session),
+    NotRun(
+        "trawl crawl examples/pydoc.py", "takes half a minute: tests/examples/test_pydoc.py, and .ci/run", understood
+    ),
     NotRun("python examples/", "asks the network: its own test asks this machine", an_example),
     NotRun("python -m benchmarks", "measures for minutes, or writes into the checkout", a_benchmark),
 ]
-"""Lines of commands."""
+"""Lines of commands, by what is in them."""
 
 BLOCKS = [
     NotRun("whoever called", "a drawing", tuple),
@@ -138,12 +139,12 @@ BLOCKS = [
     NotRun("cli", "a list: import-linter holds it", floors),
     NotRun("limit_req_zone", "of nginx's, which tests/servers start", limits_of_nginx),
 ]
-"""Blocks that are no code of ours, nor printed by any."""
+"""Blocks that are no code of ours, nor printed by any, by how they begin."""
 
 
 def looked_at(line: str) -> bool:
     """Whether a line is one that is not run; what can be seen of it is right."""
-    found = next((one for one in LINES if line.startswith(one.first)), None)
+    found = next((one for one in LINES if one.sign in line), None)
     if found is not None:
         found.look(shlex.split(line, comments=True))
     return found is not None
@@ -151,7 +152,7 @@ def looked_at(line: str) -> bool:
 
 def is_looked_at(block: Block) -> bool:
     """Whether a block is one that is not run; what can be seen of it is right."""
-    found = next((one for one in BLOCKS if block.text.startswith(one.first)), None)
+    found = next((one for one in BLOCKS if block.text.startswith(one.sign)), None)
     if found is not None:
         found.look(block.text.splitlines())
     return found is not None

@@ -73,10 +73,9 @@ def test_the_blocks_of_a_page_fit_its_column() -> None:
 
 def test_what_is_not_run_and_what_is_given_is_on_a_page() -> None:
     pages = {path: blocks(path) for path in [*TUTORIAL, *OTHERS]}
-    lines = [line for found in pages.values() for block in found for line in block.text.splitlines()]
-    unknown = [one.first for one in LINES if not any(line.startswith(one.first) for line in lines)]
-    unknown += [one.first for one in BLOCKS if not any(line.startswith(one.first) for line in lines)]
-    assert unknown == []
+    texts = [block.text for found in pages.values() for block in found]
+    assert [one.sign for one in LINES if not any(one.sign in text for text in texts)] == []
+    assert [one.sign for one in BLOCKS if not any(text.startswith(one.sign) for text in texts)] == []
     given = [*((page, name) for page, names in SPIDERS.items() for name in names), *SHOWN.items()]
     commands = {path: "\n".join(b.text for b in found if b.language == "sh") for path, found in pages.items()}
     howto = DOCS / "howto"

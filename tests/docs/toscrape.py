@@ -1,7 +1,7 @@
 """The tutorial's site: quotes.toscrape.com at its full size, with its markup, its redirects, and its first page.
 
-Like the site itself it has ten pages of ten quotes, fifty authors, pages of a tag, and no robots.txt; the link to an
-author leads to a redirect, to ``http`` and a path that ends in a slash.
+Like the site itself it has ten pages of ten quotes, fifty authors, pages of a tag, a login that takes any password, and
+no robots.txt; the link to an author leads to a redirect, to ``http`` and a path that ends in a slash.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = ["tutorial_site"]
 
 HOST = "quotes.toscrape.com"
 QUOTES_A_PAGE = 10
+FORM = '<form action="/login" method="post"><input type="hidden" name="csrf_token" value="1"/></form>'
 LOVED = 14
 """How many quotes have the tag ``love``."""
 
@@ -107,6 +108,9 @@ def tutorial_site() -> SimulatedWeb:
     def answer(request: Request) -> SimulatedResponse:
         parts = urlsplit(request.url)
         path, secure = parts.path, parts.scheme == "https"
+        if path == "/login":
+            cookie = {"Location": "/", "Set-Cookie": "session=1; Path=/"}
+            return SimulatedResponse(302, "", cookie) if request.method == "POST" else html(FORM)
         if path.rstrip("/") in by_path:
             if secure or not path.endswith("/"):
                 return SimulatedResponse(301, "", {"Location": f"http://{HOST}{path.rstrip('/')}/"})
@@ -120,7 +124,8 @@ def tutorial_site() -> SimulatedWeb:
             return SimulatedResponse(404, "")
         prefix = f"/tag/{tag}" if tag else ""
         more = next_link(f"{prefix}/page/{number + 1}/") if number * QUOTES_A_PAGE < len(chosen) else ""
-        return html("".join(quote_block(quote) for quote in here) + more)
+        account = '<a href="/logout">Logout</a>' if "session=" in request.headers.get("Cookie", "") else ""
+        return html(account + "".join(quote_block(quote) for quote in here) + more)
 
     web = SimulatedWeb()
     web.add_host(HOST, latency=0.2, connect=0.2, handler=answer)
