@@ -135,7 +135,7 @@ def parse(
 
 def shell(
     context: typer.Context,
-    url: Annotated[str | None, typer.Argument(metavar="[URL|FILE]", help="What to look at first.")] = None,
+    url: Annotated[str | None, typer.Argument(metavar="URL|FILE", help="What to look at first.")] = None,
     code: Annotated[
         str | None, typer.Option("-c", metavar="CODE", help="Run this, print its value, and leave.")
     ] = None,
