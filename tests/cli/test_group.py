@@ -47,6 +47,7 @@ def test_the_help_of_every_word_fits_a_terminal_of_80_columns_with_nothing_cut_o
     for line in capsys.readouterr().out.splitlines():
         assert len(line) <= 80
         assert not line.endswith("...") or "Usage:" in line
+        assert "[[" not in line
 
 
 def test_alone_it_lists_the_words_in_groups(capfd: pytest.CaptureFixture[str]) -> None:

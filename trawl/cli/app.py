@@ -135,7 +135,7 @@ def job(
 def settings(
     spider: Annotated[
         str | None,
-        typer.Argument(metavar="[SPIDER]", help="Count this spider's custom_settings in.", show_default=False),
+        typer.Argument(metavar="SPIDER", help="Count this spider's custom_settings in.", show_default=False),
     ] = None,
     get: Annotated[str | None, typer.Option(metavar="NAME", help="Print the value of this setting only.")] = None,
     setting: SettingOption = [],  # noqa: B006
@@ -163,7 +163,7 @@ def settings(
 def check(
     spiders: Annotated[
         list[str],
-        typer.Argument(metavar="SPIDER...", help="FILE.py, MODULE or folder, all spiders in it; or one with :CLASS."),
+        typer.Argument(metavar="SPIDER", help="FILE.py, MODULE or folder, all spiders in it; or one with :CLASS."),
     ],
 ) -> None:
     """Say what is wrong with spiders before they crawl: names, settings, URLs, annotations. Sends nothing."""
@@ -183,7 +183,7 @@ def check(
 def list_(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="[PLACE]...", help="Files, or folders and all below them.", show_default=False),
+        typer.Argument(metavar="PLACE", help="Files, or folders and all below them.", show_default=False),
     ] = ["."],  # noqa: B006
 ) -> None:
     """List the spiders in files and folders: the name of each, and what `trawl crawl` takes for it. Runs nothing."""
