@@ -49,7 +49,7 @@ class Quota:
         self._charges: deque[tuple[float, float]] = deque()
 
     def adopt(self, quota: float, window: float, *, sliding: bool, now: float = -inf) -> None:
-        """Change the limits; what was spent in the window that runs at ``now`` stays spent. One that is over stays so."""
+        """Change the limits; what was spent in the window that runs at ``now`` stays, one that is over stays over."""
         self._pass_time(now)
         if not self._spent:
             self._ends_at = -inf

@@ -125,7 +125,7 @@ class Scope:
         self.adopt(limits)
 
     def adopt(self, limits: Limits, now: float = -inf) -> None:
-        """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policy applies its own on top."""
+        """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policy adds its own on top."""
         self.limits: Limits = limits
         self.concurrency: float = limits.concurrency
         self.delay: float = limits.delay
