@@ -194,6 +194,30 @@ def test_what_a_callback_gives_is_shown_and_followed_as_deep_as_asked(capfd: pyt
     ]
 
 
+RULED = """
+import trawl
+from trawl import LinkExtractor, Rule
+
+class Ruled(trawl.CrawlSpider):
+    name = "ruled"
+    rules = [Rule(LinkExtractor(allow="/never"), callback="parse_item"), Rule(LinkExtractor(allow="/%s")%s)]
+
+    def parse_item(self, response):
+        yield {"got": response.url}
+"""
+
+
+@pytest.mark.parametrize(("rest", "told"), [("", "rules[1]"), (", callback='parse_item'", "rules[1], parse_item")])
+def test_of_a_request_by_rules_it_is_told_which_and_its_callback(
+    rest: str, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ruled.py").write_text(RULED % ("next", rest), "utf-8")
+    run("parse", "https://a.example/", "--spider", "ruled.py", "--depth", "2")
+    lines = capfd.readouterr().out.splitlines()
+    assert f"request  GET https://a.example/next -> {told}" in lines
+    assert f"# 200 https://a.example/next (depth 1, {told})" in lines
+
+
 def test_a_callback_is_called_by_name_with_its_arguments(capfd: pytest.CaptureFixture[str]) -> None:
     words = ("parse", "https://a.example/next", "--spider", "quotes.py", "--callback", "parse_next")
     assert run(*words, "--cb-kwargs", '{"n": 7}') == 0

@@ -21,7 +21,7 @@ from trawl.http import Request, Response
 from trawl.items import item_fields
 from trawl.observe import printable
 from trawl.settings.check import nearest
-from trawl.spiders import Spider
+from trawl.spiders import CrawlSpider, Spider
 
 __all__ = ["Page", "Pages", "parse_command"]
 
@@ -61,7 +61,7 @@ class Page:
         for item in self.items:
             yield f"item     {msgspec.json.encode(item_fields(item), enc_hook=repr).decode()}"
         for request in self.requests:
-            target = _name_of(request.callback)
+            target = _target_of(request)
             given = f" {msgspec.json.encode(request.cb_kwargs, enc_hook=repr).decode()}" if request.cb_kwargs else ""
             yield f"request  {request.method} {request.url} -> {target}{given}"
         if not self.items and not self.requests:
@@ -86,8 +86,8 @@ class Pages:
         """Keep what ``outputs`` gives, and let through what is to be followed."""
         page = Page("", 0, 0, "errback")
         if response is not None:
-            callback = None if response.request is None else response.request.callback
-            page = Page(response.url, response.status, response.meta.get("depth", 0), _name_of(callback))
+            target = "parse" if response.request is None else _target_of(response.request)
+            page = Page(response.url, response.status, response.meta.get("depth", 0), target)
         self.pages.append(page)
         async for output in outputs:
             if isinstance(output, Request):
@@ -182,6 +182,16 @@ def _mapping(text: str | None, option: str) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         raise UsageError(f"{option} takes an object of JSON, not {text}")
     return value
+
+
+def _target_of(request: Request) -> str:
+    """What gets the response to a request: the name of its callback; with rules, the rule's number and callback."""
+    callback: Any = request.callback
+    spider = getattr(callback, "__self__", None)
+    if isinstance(spider, CrawlSpider) and (rule := spider.rule_of(request)) is not None:
+        name = f", {_name_of(rule.callback)}" if rule.callback else ""
+        return f"rules[{request.meta['rule']}]{name}"
+    return _name_of(callback)
 
 
 def _name_of(callback: object) -> str:

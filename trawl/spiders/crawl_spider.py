@@ -72,6 +72,11 @@ class CrawlSpider(Spider[ItemT]):
         """Look up the names in the rules; again, if ``rules`` were changed after ``__init__``."""
         self._rules: tuple[BoundRule, ...] = bound_rules(self, self.rules)
 
+    def rule_of(self, request: Request) -> BoundRule | None:
+        """The rule that a request comes from; None for any other request."""
+        is_rules = request.callback == self._callback and "rule" in request.meta
+        return self._rules[request.meta["rule"]] if is_rules else None
+
     def _callback(self, response: Response, **cb_kwargs: Any) -> Any:
         rule = self._rules[response.meta["rule"]]
         return self.parse_with_rules(response, rule.callback, {**rule.cb_kwargs, **cb_kwargs}, rule.follow)
