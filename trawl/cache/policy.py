@@ -14,8 +14,6 @@ from trawl.http import Request, Response
 
 __all__ = ["Always", "Choice", "Policy", "policy_named"]
 
-SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110, 9.2.1
-
 
 @attrs.frozen
 class Choice:

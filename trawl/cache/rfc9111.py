@@ -14,9 +14,9 @@ import attrs
 import hishel
 
 from trawl.cache.freshness import directives_of, is_fresh
-from trawl.cache.policy import SAFE, Choice
+from trawl.cache.policy import Choice
 from trawl.cache.stored import Fields, Stored
-from trawl.http import Headers, Request, Response
+from trawl.http import SAFE_METHODS, Headers, Request, Response
 
 __all__ = ["Rfc9111", "is_variant"]
 
@@ -94,7 +94,7 @@ class Rfc9111:
 
     def invalidates(self, request: Request, response: Response) -> bool:
         """A method that changes things, and succeeded (RFC 9111, 4.4)."""
-        return request.method not in SAFE and 200 <= response.status < 400
+        return request.method not in SAFE_METHODS and 200 <= response.status < 400
 
     def _shown(self, headers: Headers) -> Headers:
         """Fields without the directives that are not obeyed."""

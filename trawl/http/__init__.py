@@ -4,6 +4,7 @@ from trawl.http.fingerprint import fingerprint
 from trawl.http.form_request import FormRequest
 from trawl.http.headers import Headers, SharedHeaders
 from trawl.http.kinds import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
+from trawl.http.methods import SAFE_METHODS
 from trawl.http.outcome import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.http.request import Request
 from trawl.http.response import Response
@@ -22,6 +23,7 @@ from trawl.http.url import (
 
 __all__ = [
     "FETCHED_SCHEMES",
+    "SAFE_METHODS",
     "BodySink",
     "Drop",
     "Fetch",

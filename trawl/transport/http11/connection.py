@@ -12,15 +12,13 @@ from trawl.transport.http11.watch import Watch
 from trawl.transport.http11.wire import Wire
 from trawl.transport.wording import words_of
 
-__all__ = ["SAFE_METHODS", "Connect", "Connection"]
+__all__ = ["Connect", "Connection"]
 
 Connect = Callable[[Site], Awaitable[Wire]]
 """Opens a connection. Raises ``ConnectFailed``; when it is cancelled, it closes what it opened."""
 
 EXPECT_WAIT = 1.0
 """Seconds that a request with ``Expect: 100-continue`` waits for the server's word before it sends its body."""
-
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110, 9.2.1
 
 
 class Connection:

@@ -16,7 +16,8 @@ from typing import Any
 import trio
 
 from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
-from trawl.transport.http11.connection import SAFE_METHODS, Connect, Connection
+from trawl.http import SAFE_METHODS
+from trawl.transport.http11.connection import Connect, Connection
 from trawl.transport.http11.parser import ServerLeftError, TalkativeParser
 from trawl.transport.http11.pool import Pool, Site
 from trawl.transport.http11.question import Failure, Question, StreamsError

@@ -14,12 +14,12 @@ import trio
 
 from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
-from trawl.http import Headers, Outcome, Request, Response
+from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
 from trawl.transport.base import NEW_CONNECTION, OnSent
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Line, Resolve
 from trawl.transport.http11.connecting import Connector
-from trawl.transport.http11.connection import SAFE_METHODS, Connect, Connection
+from trawl.transport.http11.connection import Connect, Connection
 from trawl.transport.http11.parser import ServerLeftError
 from trawl.transport.http11.pool import Pool, Site, room_for_idle
 from trawl.transport.http11.reading import read_response

@@ -19,11 +19,10 @@ import trio
 
 from trawl.addresses import AddressGuard
 from trawl.errors import AddressRefused, DownloadError, DownloadTimeout, RequestInvalid, UnsupportedScheme
-from trawl.http import Outcome, Request, Response, scheme_of
+from trawl.http import SAFE_METHODS, Outcome, Request, Response, scheme_of
 from trawl.transport.base import NEW_CONNECTION, OnSent
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Resolve, ThreadResolver
-from trawl.transport.http11.connection import SAFE_METHODS
 from trawl.transport.http11.tls import client_context
 from trawl.transport.httpx_.backend import Backend
 from trawl.transport.httpx_.failures import BODY_BROKEN, LEFT, Circumstances, is_foreign, mapped
