@@ -272,7 +272,7 @@ def test_one_that_is_not_configured_is_left_out() -> None:
 
 def test_scrapys_own_are_told_to_have_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     assert len(crawled({"scrapy.spidermiddlewares.depth.DepthMiddleware": 900}).items) == 3
-    assert "has no effect: trawl does that itself" in caplog.text
+    assert "has no effect: set DEPTH_LIMIT" in caplog.text
 
 
 @pytest.mark.parametrize("entry", ["no.such.hook", 5])

@@ -103,7 +103,7 @@ def test_a_name_that_there_is_not_is_refused(entry: str) -> None:
 
 def test_what_scrapy_does_by_middleware_and_trawl_does_elsewhere_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert names({"scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None}) == names()
-    assert "has no effect: robots.txt is a gate of the engine" in caplog.text
+    assert "has no effect: set ROBOTSTXT_OBEY, or meta `dont_obey_robotstxt`" in caplog.text
 
 
 @pytest.mark.parametrize("entry", ["no.such.module", "trawl.no_such_name", 5])

@@ -187,9 +187,9 @@ class NoPipeline: ...
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("no.such.Pipeline", "ITEM_PIPELINES: no.such.Pipeline can't be imported: No module named 'no'"),
-        ("decimal.Nothing", "ITEM_PIPELINES: decimal.Nothing can't be imported"),
-        ("not a path", "ITEM_PIPELINES: not a path can't be imported"),
+        ("no.such.Pipeline", "ITEM_PIPELINES names 'no.such.Pipeline', which can't be imported: No module named 'no'"),
+        ("decimal.Nothing", "ITEM_PIPELINES names 'decimal.Nothing', which can't be imported"),
+        ("not a path", "ITEM_PIPELINES names 'not a path', which is no import path: write package.module.Name"),
         (NeedsArguments, "ITEM_PIPELINES: NeedsArguments can't be made: .*'path'"),
         (NoPipeline, "ITEM_PIPELINES: NoPipeline has no process_item"),
     ],

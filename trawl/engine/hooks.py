@@ -40,6 +40,7 @@ from trawl.errors import SettingsError
 from trawl.http import Response
 from trawl.middleware.loading import fits, instance, named
 from trawl.middleware.scrapy_style import with_spider
+from trawl.moving import in_place_of
 from trawl.spiders import ItemCheck
 from trawl.throttling.manager import awaited
 
@@ -84,7 +85,8 @@ class Hooks:
         wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
         for _, entry in reversed(wanted):
             if isinstance(entry, str) and entry.startswith(_SCRAPYS):
-                logger.warning("%s: %s has no effect: trawl does that itself", SETTING, entry)
+                why = in_place_of(entry) or "trawl does that itself"
+                logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
                 continue
             found = instance(entry, SETTING, crawl)
             if found is None:

@@ -11,6 +11,7 @@ from trawl.errors import NotConfigured, SettingsError
 from trawl.frames import of_the_user, warn_of_scrapy
 from trawl.http import Fetch, Middleware
 from trawl.middleware.scrapy_style import adapted, is_scrapy_style
+from trawl.moving import in_place_of
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
 
@@ -22,15 +23,6 @@ SETTING = "DOWNLOADER_MIDDLEWARES"
 PLUGINS = "trawl.middleware"
 _OURS = "trawl.middleware."
 _SCRAPYS = "scrapy.downloadermiddlewares."
-
-_ELSEWHERE = {
-    "ajaxcrawl.AjaxCrawlMiddleware": "there is no AJAX crawling any more",
-    "downloadtimeout.DownloadTimeoutMiddleware": "the transport keeps DOWNLOAD_TIMEOUT",
-    "httpcompression.HttpCompressionMiddleware": "the transport decompresses",
-    "offsite.OffsiteMiddleware": "it is decided when a request is let in: see allowed_domains and allow_offsite",
-    "robotstxt.RobotsTxtMiddleware": "robots.txt is a gate of the engine: see ROBOTSTXT_OBEY",
-    "stats.DownloaderStats": "the engine counts",
-}
 
 
 class Named(Protocol):
@@ -74,15 +66,17 @@ def ordered(
             if order is not None:
                 own.append((entry, load_plugin(PLUGINS, entry), order))
         elif isinstance(entry, str) and (entry.startswith(_SCRAPYS) or "." not in entry):
-            _check_elsewhere(entry, [*sorted(set(known.values())), *plugin_names(PLUGINS)])
+            _check_elsewhere(entry, known)
         elif order is not None:
             own.append((named(entry), entry, order))
     return orders, own
 
 
-def _check_elsewhere(entry: str, names: list[str]) -> None:
-    why = _ELSEWHERE.get(entry.removeprefix(_SCRAPYS))
-    if why is None:
+def _check_elsewhere(entry: str, known: Mapping[str, str]) -> None:
+    module = entry.rpartition(".")[0]
+    why = "" if any(path.rpartition(".")[0] == module for path in known) else in_place_of(entry)
+    if not why:
+        names = [*sorted(set(known.values())), *plugin_names(PLUGINS)]
         raise SettingsError(f"{SETTING}: {entry!r} is no middleware of trawl's: there are {', '.join(names)}", SETTING)
     logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
 
@@ -138,7 +132,7 @@ def fits(found: Callable[..., object], arguments: int) -> bool:
 def instance(entry: object, setting: str, crawl: object) -> Any:
     """What an entry names; a class is made by its ``from_crawler(crawl)``, else without arguments.
 
-    None where the class raises ``NotConfigured``, which is logged.
+    None where the class raises ``NotConfigured``, which is logged: as a warning if it says why.
 
     Raises:
         SettingsError: There is nothing under its path, or its class can't be made so.
@@ -154,7 +148,8 @@ def instance(entry: object, setting: str, crawl: object) -> Any:
         with of_the_user(f"{setting}: {named(entry)} can't be made"):
             return make() if from_crawler is None else from_crawler(crawl)
     except NotConfigured as reason:
-        logger.info("%s: %s is left out: %s", setting, named(entry), str(reason) or "it is not configured")
+        level = logging.WARNING if str(reason) else logging.INFO  # who says why is heard, as in Scrapy
+        logger.log(level, "%s: %s is left out: %s", setting, named(entry), str(reason) or "it is not configured")
         return None
     except TypeError as error:
         raise SettingsError(f"{setting}: {named(entry)} can't be made: {error}", setting) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["ELSEWHERE", "GUIDE", "why_absent"]
+__all__ = ["ELSEWHERE", "GUIDE", "in_place_of", "why_absent"]
 
 GUIDE = "the guide 'Coming from Scrapy' tells more"
 
@@ -33,6 +33,7 @@ ELSEWHERE: Mapping[str, str] = {
     "crawler.AsyncCrawlerRunner": _RUN,
     "crawler.CrawlerRunner": _RUN,
     "downloadermiddlewares": _MIDDLEWARE,
+    "downloadermiddlewares.ajaxcrawl": "nobody offers pages for #! in another form any more",
     "downloadermiddlewares.cookies": "COOKIES_ENABLED and meta `cookiejar` as ever, or `self.session(name)`",
     "downloadermiddlewares.defaultheaders": "set DEFAULT_REQUEST_HEADERS",
     "downloadermiddlewares.downloadtimeout": "set DOWNLOAD_TIMEOUT, or meta `download_timeout`",
@@ -44,6 +45,7 @@ ELSEWHERE: Mapping[str, str] = {
     "downloadermiddlewares.redirect": f"set REDIRECT_MAX_TIMES, or meta `dont_redirect`; or {_MIDDLEWARE}",
     "downloadermiddlewares.retry": "set RETRY_PREDICATE, RETRY_HTTP_CODES, or call trawl.middleware.get_retry_request",
     "downloadermiddlewares.robotstxt": "set ROBOTSTXT_OBEY, or meta `dont_obey_robotstxt`",
+    "downloadermiddlewares.stats": "statistics are always kept",
     "downloadermiddlewares.useragent": "set USER_AGENT; to change it, a plain class whose process_request sets "
     "request.headers['User-Agent'], its place given in DOWNLOADER_MIDDLEWARES",
     "dupefilters": "there is one filter; `dont_filter` passes it",
@@ -143,3 +145,13 @@ def why_absent(name: str) -> str:
             return ELSEWHERE[name]
         name = name.rpartition(".")[0]
     return ""
+
+
+def in_place_of(path: str) -> str:
+    """What to use in place of a class of Scrapy's that a setting names by its import path; "" where that is not known.
+
+    Args:
+        path: ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``, say. Only its module is looked at.
+    """
+    root, _, module = path.rpartition(".")[0].partition(".")
+    return ELSEWHERE.get(module, "") if root == "scrapy" else ""

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import inspect
 import logging
-import pkgutil
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
 import trio
 
-from trawl.errors import DropItem, NotConfigured, SettingsError
-from trawl.frames import of_the_user, warn_of_scrapy
+from trawl.errors import DropItem, SettingsError
 from trawl.items import InvalidItem
+from trawl.middleware.loading import instance
 from trawl.pipelines.settings import PipelinesSettings
 
 __all__ = ["CLOSE_GRACE", "Pipelines"]
@@ -27,6 +26,8 @@ CLOSE_GRACE = 30.0
 """Seconds that all ``close_spider`` together may take."""
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")
+
+SETTING = "ITEM_PIPELINES"
 
 Method = Callable[..., Any]
 
@@ -73,7 +74,7 @@ class Pipelines:
         """
         wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]
         wanted.sort(key=lambda pair: pair[0])
-        made = [_make(entry, crawl) for _, entry in wanted]
+        made = [_made(entry, crawl) for _, entry in wanted]
         return cls([pipeline for pipeline in made if pipeline is not None])
 
     @property
@@ -193,26 +194,6 @@ _OURS = {
 """What takes the place of Scrapy's pipelines."""
 
 
-def _make(entry: object, crawl: object) -> object:
+def _made(entry: object, crawl: object) -> object:
     """The pipeline of an entry; None for one that says that it is not configured."""
-    if isinstance(entry, str):
-        entry = _OURS.get(entry, entry)
-    shown = entry if isinstance(entry, str) else getattr(entry, "__qualname__", entry)
-    try:
-        with of_the_user(f"ITEM_PIPELINES: {shown} can't be imported"):
-            found = pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SettingsError(f"ITEM_PIPELINES: {shown} can't be imported: {error}", "ITEM_PIPELINES") from error
-    warn_of_scrapy(found, f"ITEM_PIPELINES: {shown}")
-    if not callable(found):
-        return found  # made already
-    try:
-        make: Callable[..., Awaitable[object] | object] = found
-        from_crawler = getattr(found, "from_crawler", None)
-        with of_the_user(f"ITEM_PIPELINES: {shown} can't be made"):
-            return make() if from_crawler is None else from_crawler(crawl)
-    except NotConfigured as reason:
-        logger.warning("ITEM_PIPELINES: %s is left out: %s", shown, str(reason) or "it is not configured")
-        return None
-    except TypeError as error:
-        raise SettingsError(f"ITEM_PIPELINES: {shown} can't be made: {error}", "ITEM_PIPELINES") from error
+    return instance(_OURS.get(entry, entry) if isinstance(entry, str) else entry, SETTING, crawl)

@@ -313,6 +313,8 @@ def load_object(value: object, path: str) -> Any:
     if not isinstance(value, str):
         return value
     module, _, name = value.rpartition(".")
+    if not module or not name:
+        raise SettingsError(f"{path} names {value!r}, which is no import path: write package.module.Name", path)
     try:
         with of_the_user(f"{path} names {value!r}, which can't be imported"):
             return getattr(import_module(module), name)
