@@ -421,11 +421,19 @@ async def test_a_database_of_something_else_is_a_wrong_use(tmp_path: Path) -> No
     assert everything_in(tmp_path) == before
 
 
-async def test_a_job_whose_maker_was_killed_before_its_first_transaction_is_new(tmp_path: Path) -> None:
+async def test_a_job_whose_maker_was_killed_before_its_first_transaction_is_new_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tmp_path.chmod(0o700)
     (tmp_path / "lock").touch()
     (tmp_path / "job.db").touch()
     async with opened(tmp_path) as job:
         assert job.is_new
+    said = f"job {tmp_path}: its job.db is empty, as a kill leaves it before anything was stored: the job begins anew"
+    assert caplog.messages == [said]
+    async with opened(tmp_path) as job:
+        assert not job.is_new
+    assert caplog.messages == [said]
 
 
 async def test_a_failed_opening_gives_the_lock_back(tmp_path: Path) -> None:

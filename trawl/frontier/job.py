@@ -269,7 +269,16 @@ def _make(directory: Path) -> None:
         raise UsageError(
             f"job {directory}: there is something else in it ({min(strangers)}): give a new or empty directory"
         )
+    _tell_of_empty(directory / DATABASE_NAME)
     _close(directory, is_empty=not names)
+
+
+def _tell_of_empty(database: Path) -> None:
+    """A kill just as a job is made leaves an empty file; if it was more than that, its owner is to know."""
+    with suppress(OSError):
+        if not database.stat().st_size:
+            words = "job %s: its %s is empty, as a kill leaves it before anything was stored: the job begins anew"
+            logger.warning(words, database.parent, database.name)
 
 
 def _close(directory: Path, *, is_empty: bool) -> None:
