@@ -16,6 +16,7 @@ import msgspec
 import msgspec.structs
 
 from trawl.errors import SettingsError
+from trawl.settings.foreign_keys import why_no_key
 from trawl.settings.wording import members_of, range_words, short, type_words, without_meta
 
 __all__ = ["checked", "nearest"]
@@ -101,13 +102,20 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
     return None
 
 
+def _of_key(path: str, key: object, fields: Iterable[str]) -> str:
+    """What to write in place of an unknown key."""
+    if words := why_no_key(path, key):
+        return f", which is Scrapy's: {words}"
+    close = nearest(str(key), fields)
+    return f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"
+
+
 def _checked_fields(value: Mapping[Any, object], kind: Any, fields: Mapping[str, Any], path: str) -> Any:
     parts: dict[str, Any] = {}
     for key, part in value.items():
         if key not in fields:
-            close = nearest(str(key), fields)
-            hint = f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"
-            raise SettingsError(f"{path} has an unknown key {short(key)}{hint}", f"{path}[{key!r}]")
+            words = f"{path} has an unknown key {short(key)}{_of_key(path, key, fields)}"
+            raise SettingsError(words, f"{path}[{key!r}]")
         parts[key] = checked(part, fields[key], f"{path}[{key!r}]")
     if is_typeddict(kind):
         if missing := sorted(kind.__required_keys__ - parts.keys()):

@@ -14,6 +14,7 @@ from pathlib import PurePath
 
 from trawl.errors import TrawlError
 from trawl.settings.foreign import TRANSLATED, translated, why_ignored
+from trawl.settings.foreign_keys import why_no_key
 from trawl.settings.load import Layer, load
 from trawl.settings.sections import known
 
@@ -42,8 +43,8 @@ def to_toml(values: Mapping[str, object]) -> str:
 
 def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
     """A line that sets ``name``, or a comment that says why there is none; a line of comment for each part left out."""
-    kept, left = _without_none(value)
-    yield from (f"# {name}: {part} = None is left out: {_NONE}" for part in left)
+    kept, left = _sayable(value, name)
+    yield from (f"# {name}: {part}" for part in left)
     if value is None:
         yield f"# {name} = None: {_NONE}, leave it unset"
         return
@@ -56,17 +57,20 @@ def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
         yield f"# is left out: {error}"
 
 
-def _without_none(value: object) -> tuple[object, list[str]]:
-    """A mapping, and those in it, without the keys whose value is None; and where these were."""
+def _sayable(value: object, path: str) -> tuple[object, list[str]]:
+    """A mapping, and those in it, without keys whose value is None or that only Scrapy has; and which these were."""
     if not isinstance(value, Mapping):
         return value, []
     kept: dict[object, object] = {}
     left: list[str] = []
     for key, part in value.items():
         if part is None:
-            left.append(_path(key))
+            left.append(f"{_path(key)} = None is left out: {_NONE}")
             continue
-        kept[key], inner = _without_none(part)
+        if words := why_no_key(path, key):
+            left.append(f"{_path(key)} = {' '.join(repr(part).split())} is left out: {words}")
+            continue
+        kept[key], inner = _sayable(part, path)
         left += [f"{_path(key)}, {each}" for each in inner]
     return kept, left
 
