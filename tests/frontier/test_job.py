@@ -424,7 +424,6 @@ async def test_a_database_of_something_else_is_a_wrong_use(tmp_path: Path) -> No
 async def test_a_job_whose_maker_was_killed_before_its_first_transaction_is_new_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tmp_path.chmod(0o700)
     (tmp_path / "lock").touch()
     (tmp_path / "job.db").touch()
     async with opened(tmp_path) as job:
