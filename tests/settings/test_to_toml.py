@@ -81,6 +81,22 @@ def test_what_does_not_fit_or_toml_can_not_say_is_a_comment() -> None:
     assert "# is left out: TOML has nothing for object" in text
 
 
+def test_a_default_that_is_not_scrapys_is_told_where_nothing_sets_it() -> None:
+    assert "# DOWNLOAD_DELAY is 1.0 where nothing is said; Scrapy's is 0\n" in to_toml({})
+    assert "# ROBOTSTXT_OBEY is true where nothing is said; Scrapy's is false\n" in to_toml({})
+    fast = to_toml({"DOWNLOAD_DELAY": 0.25, "CONCURRENT_REQUESTS_PER_DOMAIN": 8, "ROBOTSTXT_OBEY": True})
+    assert [line for line in fast.splitlines() if "Scrapy's is" in line] == [
+        "# DOWNLOAD_DELAY_PER_SLOT is 1.0 where nothing is said; Scrapy's is 0"
+    ]
+    assert "PER_SLOT" not in to_toml({"DOWNLOAD_DELAY": 2})
+
+
+def test_what_may_be_a_secret_says_where_else_it_may_be() -> None:
+    said = to_toml({"SHOP_API_KEY": "abc", "SHOP_NAME": "abc"})
+    assert said.count("# a secret? TRAWL_SHOP_API_KEY in the environment") == 1
+    assert "TRAWL_SHOP_NAME" not in said
+
+
 def test_a_class_is_written_as_its_path() -> None:
     table = read({"ITEM_PIPELINES": {Pipeline: 1}})
     assert table == {"ITEM_PIPELINES": {f"{__name__}.Pipeline": 1}}
@@ -90,7 +106,8 @@ def test_the_command_prints_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     path = tmp_path / "settings.py"
     path.write_text("import os\nfrom pathlib import Path\nDOWNLOAD_DELAY = 2\n_x = 1\nMINE = str(3)\n", "utf-8")
     assert main(["settings", "--move", str(path)]) == 0
-    assert capfd.readouterr().out == '[tool.trawl]\nDOWNLOAD_DELAY = 2\n\n[tool.trawl.own]\nMINE = "3"\n'
+    said = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("#")]
+    assert said == ["[tool.trawl]", "DOWNLOAD_DELAY = 2", "", "[tool.trawl.own]", 'MINE = "3"']
     path.write_text("x = 1 / 0\n", "utf-8")
     assert main(["settings", "--move", str(path)]) == 1
     assert capfd.readouterr().err == "trawl: settings.py, line 1: ZeroDivisionError: division by zero\n"

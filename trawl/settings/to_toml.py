@@ -22,6 +22,15 @@ __all__ = ["to_toml"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _NONE = "TOML has no None (custom_settings can say it)"
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
+
+_SCRAPYS: Mapping[str, str] = {
+    "ROBOTSTXT_OBEY": "false",
+    "CONCURRENT_REQUESTS_PER_DOMAIN": "8",
+    "DOWNLOAD_DELAY": "0",
+    "DOWNLOAD_DELAY_PER_SLOT": "0",
+}
+"""What Scrapy did where nobody said anything, and trawl does otherwise."""
 
 
 def to_toml(values: Mapping[str, object]) -> str:
@@ -37,8 +46,20 @@ def to_toml(values: Mapping[str, object]) -> str:
         if reason := why_ignored(name) if not is_known else "":
             settings.append(f"# {name}: {reason}")
             continue
+        if not is_known and value and isinstance(value, str) and _SECRET.search(name):
+            own.append(f"# a secret? TRAWL_{name} in the environment sets it too, and this file need not hold it")
         (settings if is_known else own).extend(_lines(name, value, is_known=is_known))
+    settings.extend(_otherwise(values))
     return "\n".join(["[tool.trawl]", *settings, *(["", "[tool.trawl.own]", *own] if own else [])]) + "\n"
+
+
+def _otherwise(values: Mapping[str, object]) -> Iterator[str]:
+    """A comment for each default that is another than Scrapy's, and that ``values`` leave as it is."""
+    delay = values.get("DOWNLOAD_DELAY")
+    for name, scrapys in _SCRAPYS.items():
+        is_felt = name != "DOWNLOAD_DELAY_PER_SLOT" or not isinstance(delay, int | float) or delay < 1
+        if name not in values and is_felt:
+            yield f"# {name} is {_value(known()[name].default)} where nothing is said; Scrapy's is {scrapys}"
 
 
 def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
