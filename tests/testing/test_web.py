@@ -102,6 +102,16 @@ def test_a_site_links_all_its_pages() -> None:
     assert seen == {"/", *(f"/{number}" for number in range(1, 25))}
 
 
+def test_a_site_is_the_same_under_https_and_a_page_is_not() -> None:
+    web = SimulatedWeb()
+    web.add_site("a.example", pages=2)
+    web.add_page("http://b.example/1")
+    assert web.page_at("https://a.example/1#top") == web.page_at("http://a.example/1")
+    assert web.page_at("https://a.example/1") is not None
+    assert web.page_at("https://a.example/2") is None
+    assert web.page_at("https://b.example/1") is None
+
+
 def test_a_name_that_does_not_resolve_tells_which_would() -> None:
     web = SimulatedWeb()
     web.add_host("b.example")

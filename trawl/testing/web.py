@@ -49,6 +49,7 @@ class SimulatedWeb:
         self.latest: Simulation | None = None
         self._hosts: dict[str, Host] = {}
         self._pages: dict[str, SimulatedResponse] = {}
+        self._sites: set[str] = set()
 
     @classmethod
     def from_warc(cls, *paths: str | PathLike[str], latency: Law = 0.0) -> Self:
@@ -170,6 +171,8 @@ class SimulatedWeb:
     def add_site(self, host: str, pages: int, *, links: int = 10, **options: Any) -> None:
         """Put a host with ``pages`` linked pages on the web: ``/``, ``/1``, ``/2``, a tree with ``links`` links a page.
 
+        They are the same under ``http`` and ``https``.
+
         Args:
             host: Its name.
             pages: How many pages.
@@ -177,6 +180,7 @@ class SimulatedWeb:
             options: As :meth:`add_host` takes them.
         """
         self.add_host(host, **options)
+        self._sites.add(host)
         for number in range(pages):
             below = range(number * links + 1, min((number + 1) * links + 1, pages))
             self.add_page(f"http://{host}/{number or ''}", [f"/{each}" for each in below], title=f"Page {number}")
@@ -208,7 +212,11 @@ class SimulatedWeb:
 
     def page_at(self, url: str) -> SimulatedResponse | None:
         """The page at a URL in normal form, if one was added."""
-        return self._pages.get(url.partition("#")[0])
+        address = url.partition("#")[0]
+        page = self._pages.get(address)
+        if page is None and address.startswith("https://") and address.split("/", 3)[2] in self._sites:
+            return self._pages.get(f"http{address[5:]}")
+        return page
 
     def transport(
         self,
