@@ -23,7 +23,7 @@ from tests.examples.installed import install_parcel
 from tests.servers.limited import HTTP, SERVER
 from trawl.cli.app import app
 
-__all__ = ["BLOCKS", "LINES", "group_of_trawl", "is_looked_at", "known", "looked_at"]
+__all__ = ["BLOCKS", "LINES", "group_of_trawl", "is_looked_at", "known", "looked_at", "understood"]
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
@@ -94,7 +94,7 @@ def an_example(words: Sequence[str]) -> None:
     """Refuse a program that is not among the examples, or that no test of theirs names."""
     path = ROOT / words[1]
     assert path.is_file()
-    assert path.name in (ROOT / "tests" / "examples" / f"test_{path.name}").read_text("utf-8")
+    assert any(path.name in test.read_text("utf-8") for test in (ROOT / "tests" / "examples").rglob("*.py"))
 
 
 def a_benchmark(words: Sequence[str]) -> None:
