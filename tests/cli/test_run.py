@@ -9,12 +9,14 @@ import pytest
 from rich.console import Console
 
 from tests.cli.fake_crawl import FakeCrawl, FakeEngine
+from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
 from trawl.cli.run import Order, crawl_command
 from trawl.cli.summary import scopes_table
 from trawl.errors import FeedError
 from trawl.http import Times
 from trawl.observe import Stats
+from trawl.testing import SimulatedWeb
 from trawl.throttling import ScopeReport
 
 SPIDER = "import trawl.spiders\nclass One(trawl.spiders.Spider):\n    name = 'one'\n"
@@ -35,6 +37,14 @@ def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 def run(engine: FakeEngine, *arguments: str) -> int:
     return main(["crawl", *arguments], crawl_with=engine)
+
+
+def test_of_a_page_that_robots_txt_forbids_it_is_told_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", robots="User-agent: *\nDisallow: /")
+    assert main(["fetch", "http://a.example/x", *QUICK], crawl_with=crawl_on(web)) == 1
+    advice = "robots.txt forbids it (-s ROBOTSTXT_OBEY=false, for a site of your own)"
+    assert capfd.readouterr() == ("", f"trawl: <GET http://a.example/x>: {advice}\n")
 
 
 def test_a_crawl_is_given_everything_that_was_typed() -> None:

@@ -42,6 +42,14 @@ def test_an_unknown_setting_is_refused_with_the_nearest(capfd: pytest.CaptureFix
     assert capfd.readouterr() == ("", "trawl: unknown setting LOGSTATS_INTERVL; did you mean LOGSTATS_INTERVAL?\n")
 
 
+def test_one_of_scrapys_says_what_takes_its_place(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "--get", "BOT_NAME"]) == 2
+    said = "trawl: BOT_NAME is Scrapy's and has no effect: there are no projects; USER_AGENT says who crawls\n"
+    assert capfd.readouterr() == ("", said)
+    assert main(["settings", "--get", "JOBDIR", "-s", "JOBDIR=a"]) == 0
+    assert capfd.readouterr() == ("a\n", "")
+
+
 def test_a_spiders_own_settings_are_counted_in(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     spider = "import trawl.spiders\nclass One(trawl.spiders.Spider):\n    name = 'one'\n"
     (tmp_path / "myshown.py").write_text(f"{spider}    custom_settings = {{'LOG_FILE': 'y'}}\n")

@@ -35,6 +35,7 @@ from trawl.throttling import ScopeReport
 __all__ = ["Order", "check_arguments", "crawl_command", "guarded", "log_layer", "stderr_console"]
 
 _WIDTH_OF_A_FILE = 160
+_FORBIDDEN = "robots forbidden"
 logger: logging.Logger = logging.getLogger("trawl")
 
 
@@ -217,8 +218,14 @@ def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
         if len(frames) > 1:  # of a single one the sentence says all
             text = "".join(traceback.format_list(frames))
             console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
-    console.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
+    console.print(f"trawl: {printable(_advised(str(error)))}", style="red", soft_wrap=True)
     return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _advised(words: str) -> str:
+    """What is told of an error; of a page that robots.txt keeps us from, what is to be done too."""
+    advice = "robots.txt forbids it (-s ROBOTSTXT_OBEY=false, for a site of your own)"
+    return f"{words.removesuffix(_FORBIDDEN)}{advice}" if words.endswith(_FORBIDDEN) else words
 
 
 def _is_of_the_user(error: TrawlError) -> bool:

@@ -18,6 +18,7 @@ from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import clipped, printable
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
+from trawl.settings.foreign import TRANSLATED, why_ignored
 from trawl.settings.to_toml import to_toml
 
 __all__ = ["move_command", "print_all", "print_one", "settings_command", "spelled"]
@@ -75,7 +76,10 @@ def print_one(settings: Settings, name: str, console: Console) -> None:
     Raises:
         SettingsError: There is no such setting.
     """
+    name = TRANSLATED.get(name, name)
     if name not in settings:
+        if reason := why_ignored(name):
+            raise SettingsError(f"{name} is Scrapy's and has no effect: {reason}", name)
         close = nearest(name, settings)
         raise SettingsError(f"unknown setting {name}{f'; did you mean {close}?' if close else ''}", name)
     console.print(printable(spelled(settings[name])), soft_wrap=True)
