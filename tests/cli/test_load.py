@@ -139,14 +139,27 @@ def test_a_file_that_exits_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_module_of_that_name(tmp_path: Path) -> None:
-    assert refusal("no_such_module") == "no file and no module is named 'no_such_module'"
-    assert refusal("no_such.module:X") == "no file and no module is named 'no_such.module'"
+    assert refusal("no_such_module") == "no file, no module and no spider is named 'no_such_module'"
+    assert refusal("no_such.module:X") == "no file, no module and no spider is named 'no_such.module'"
 
 
 def test_what_is_neither_file_nor_module_is_refused() -> None:
-    assert (
-        refusal("my-spider")
-        == "'my-spider' is neither a file nor the name of a module: say FILE.py, MODULE or MODULE:CLASS"
+    assert refusal("my-spider") == (
+        "'my-spider' is no file, and names no module and no spider: say FILE.py, MODULE, MODULE:CLASS or the name of a"
+        " spider"
+    )
+
+
+def test_the_spiders_that_are_there_are_named(tmp_path: Path) -> None:
+    for number in range(6):
+        text = f"import trawl\n\nclass A(trawl.Spider):\n    name = 'shop-{number}'\n"
+        write(tmp_path / f"shop{number}.py", text)
+    assert refusal("shop-55") == (
+        "'shop-55' is no file, and names no module and no spider (did you mean shop-5?): say FILE.py, MODULE,"
+        " MODULE:CLASS or the name of a spider"
+    )
+    assert refusal("quotes") == (
+        "no file, no module and no spider is named 'quotes' (spiders here: shop-0, shop-1, shop-2, shop-3, shop-4, ...)"
     )
 
 

@@ -20,7 +20,8 @@ from urllib.request import url2pathname
 import trio
 
 import trawl
-from trawl.errors import TrawlError, UsageError
+from trawl.errors import PartLoadError, TrawlError, UsageError
+from trawl.frames import place_of, told
 from trawl.http import Request, Response
 from trawl.http.content import selector_type
 from trawl.observe import printable
@@ -215,7 +216,13 @@ def _run_once(session: Session, line: str) -> None:
             compiled = compile(line, "<-c>", "exec", flags)
         except SyntaxError as error:
             raise UsageError(f"-c: {error}") from error
-    value = session.run(compiled)
+    try:
+        value = session.run(compiled)
+    except TrawlError:
+        raise
+    except Exception as error:
+        where = place_of(error)
+        raise PartLoadError(f"-c: {f'{where}: ' if where else ''}{told(error)}") from error
     if value is not None:
         print(printable(value if isinstance(value, str) else repr(value), keeps_lines=True))
 

@@ -22,6 +22,9 @@ from trawl.spiders import Spider
 
 __all__ = ["load_module", "load_spider", "load_spiders", "look_beside"]
 
+_SHOWN = 5
+"""Spiders that are named where another one was meant."""
+
 
 def load_spider(target: str) -> type[Spider]:
     """The spider class that ``target`` names; its module is imported.
@@ -132,7 +135,8 @@ def _from_file(path: Path) -> ModuleType:
 def _from_name(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise SpiderLoadError(
-            f"{name!r} is neither a file nor the name of a module: say FILE.py, MODULE or MODULE:CLASS"
+            f"{name!r} is no file, and names no module and no spider{_spiders_here(name)}:"
+            " say FILE.py, MODULE, MODULE:CLASS or the name of a spider"
         )
     _first_on_path(Path.cwd())
     try:
@@ -142,9 +146,18 @@ def _from_name(name: str) -> ModuleType:
         missing = error.__cause__
         if isinstance(missing, ModuleNotFoundError) and missing.name and f"{name}.".startswith(f"{missing.name}."):
             beside = f"{name.replace('.', '/')}.py"
-            hint = f" (there is a file {beside})" if Path(beside).is_file() else ""
-            raise SpiderLoadError(f"no file and no module is named {name!r}{hint}") from missing
+            hint = f" (there is a file {beside})" if Path(beside).is_file() else _spiders_here(name)
+            raise SpiderLoadError(f"no file, no module and no spider is named {name!r}{hint}") from missing
         raise
+
+
+def _spiders_here(name: str) -> str:
+    """Which spiders there are below the working directory, where none is called ``name``."""
+    names = sorted({found.name for found in spiders_in(Path())})
+    if close := nearest(name, names):
+        return f" (did you mean {close}?)"
+    shown = [*names[:_SHOWN], "..."] if len(names) > _SHOWN else names
+    return f" (spiders here: {', '.join(shown)})" if names else ""
 
 
 def _from_packages(path: Path, root: Path) -> ModuleType | None:

@@ -28,7 +28,7 @@ __all__ = ["Page", "Pages", "parse_command"]
 HOOKS = "SPIDER_MIDDLEWARES"
 TROUBLE: Mapping[str, str] = {
     "spider_exceptions": "a callback failed: the log above tells where",
-    "httperror_ignored_count": "the status is not in handle_httpstatus_list, so no callback was called",
+    "httperror_ignored_count": "answered {status}, which is not in handle_httpstatus_list: no callback was called",
     "robots_forbidden": "robots.txt forbids it (-s ROBOTSTXT_OBEY=false)",
     "download_error_count": "it could not be fetched",
     "offsite_filtered": "requests to other domains than allowed_domains were not followed",
@@ -136,7 +136,7 @@ def parse_command(
         for page in pages.pages:
             for line in page.told():
                 print(printable(line))
-        found = [words for key, words in TROUBLE.items() if result.stats.get(key)]
+        found = [words.format(status=_statuses(result)) for key, words in TROUBLE.items() if result.stats.get(key)]
         for words in found:
             console.print(f"trawl: {words}", style="red", soft_wrap=True)
         has_failed = not pages.pages or result.stats.get("spider_exceptions")
@@ -161,6 +161,12 @@ def _parsed(
         return await crawl_with(spider, ready.settings, spider_args=ready.arguments, handle_signals=True)
 
     return trio.run(main)
+
+
+def _statuses(result: CrawlResult) -> str:
+    """The statuses outside 2xx that came, in words."""
+    given = [key.partition("/")[2] for key in sorted(result.stats) if key.startswith("response_status_count/")]
+    return ", ".join(status for status in given if not status.startswith("2"))
 
 
 def _checked(spider: type[Spider], callback: str | None) -> str | None:
