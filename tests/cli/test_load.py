@@ -158,8 +158,8 @@ def test_the_spiders_that_are_there_are_named(tmp_path: Path) -> None:
         "'shop-55' is no file, and names no module and no spider (did you mean shop-5?): say FILE.py, MODULE,"
         " MODULE:CLASS or the name of a spider"
     )
-    assert refusal("myother") == (
-        "no file, no module and no spider is named 'myother' (spiders here: shop-0, shop-1, shop-2, shop-3, shop-4, ...)"
+    assert refusal("myhat") == (
+        "no file, no module and no spider is named 'myhat' (spiders here: shop-0, shop-1, shop-2, shop-3, shop-4, ...)"
     )
 
 
