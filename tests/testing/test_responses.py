@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.errors import ReadTimeout, ResponseBroken
+from trawl.errors import ProxyFailed, ReadTimeout, ResponseBroken
 from trawl.testing import SimulatedResponse
 from trawl.testing.responses import failure_of, page_of, redirect_to
 
@@ -47,3 +47,10 @@ def test_an_error_is_made_for_its_request() -> None:
     given = ResponseBroken("cut")
     assert str(failure_of(given, "", "http://a.example/", "GET")) == "GET http://a.example/: cut"
     assert given.url == ""
+
+
+@pytest.mark.parametrize("is_of_proxy", [True, False])
+def test_an_error_that_says_more_than_a_cause_says_it_for_each_request(is_of_proxy: bool) -> None:
+    error = failure_of(ProxyFailed("refused", is_of_proxy=is_of_proxy), "", "http://a.example/", "GET")
+    assert isinstance(error, ProxyFailed)
+    assert (error.is_of_proxy, error.args, str(error)) == (is_of_proxy, ("refused",), "GET http://a.example/: refused")

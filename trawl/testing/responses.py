@@ -81,7 +81,10 @@ def checked_failure(error: object) -> None:
 def failure_of(failure: Failure, cause: str, url: str, method: str) -> DownloadError:
     """The error for one request: a class is filled with ``cause``, an instance is copied with the request's address."""
     if isinstance(failure, DownloadError):
-        return type(failure)(failure.cause, url=url, method=method)
+        error = failure.__class__.__new__(failure.__class__, *failure.args)
+        error.__dict__.update(failure.__dict__)  # some say more than a cause: is_of_proxy
+        error.url, error.method = url, method
+        return error
     return failure(cause, url=url, method=method)
 
 
