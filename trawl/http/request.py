@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Callback", "Cookies", "Extras", "FormOptions", "Request", "RequestOptions"]
 
 Callback = Callable[..., Any]
-"""Gets the response (an errback: the error) and ``cb_kwargs``; def, generator, async def or async generator."""
+"""Gets the response and ``cb_kwargs`` (an errback: the error); def, generator, async def or async generator."""
 
 Cookies = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """Names and values, or one mapping a cookie with ``name``, ``value`` and, if wanted, ``domain`` and ``path``."""
@@ -129,7 +129,7 @@ class Request:
             body: A str is sent as ``encoding`` has it.
             cookies: Sent besides those that the site has set.
             meta: Kept with the request and shown as ``response.meta``; copied, not deeply.
-            cb_kwargs: Given to the callback (and errback) by name; copied, not deeply.
+            cb_kwargs: Given to the callback by name; an errback finds them in ``error.request``. Copied, not deeply.
             priority: Higher goes first.
             dont_filter: Send it even if it was sent before.
             errback: Gets the error.
