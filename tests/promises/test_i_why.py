@@ -11,7 +11,7 @@ import trio
 
 import trawl
 from tests.promises.crawling import EXACT, FREE, a_web, page
-from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
+from trawl.testing import RateLimit, SimulatedResponse, SimulatedWeb, simulate
 
 A = "http://a.example"
 
@@ -232,6 +232,35 @@ def test_i11_at_the_end_each_scope_tells_what_limited_it() -> None:
     [row] = [row for row in sim.report if row.scope == "a.example"]
     assert (row.requests, row.sends, row.rate, row.allowed) == (10, 10, 1.0, 1.0)
     assert max(row.limited, key=lambda limit: row.limited[limit]) == "delay"
+
+
+@pytest.mark.parametrize(
+    ("scope", "host", "limit", "least"),
+    [
+        ({"concurrency": 1, "delay": 0.5, "quota": 3.0, "window": 20.0}, {}, "quota", 0.9),
+        ({"concurrency": 4, "delay": 0.5, "quota": 3.0, "window": 20.0, "sliding": True}, {}, "quota", 0.8),
+        ({"concurrency": 2, "delay": 0.2, "delay_per_slot": 6.0}, {"latency": 2.0}, "delay_per_slot", 0.9),
+        ({"concurrency": 2, "delay": 3.0, "delay_per_slot": 0.0}, {"latency": 2.0}, "delay", 0.9),
+        ({"concurrency": 2, "delay": 0.0, "delay_per_slot": 0.0}, {"latency": 2.0}, "concurrency", 0.85),
+        ({"concurrency": 2, "delay": 1.0}, {"latency": 1.0, "limit": RateLimit(0.1, burst=1)}, "backoff", 0.9),
+        (
+            {"delay": 0.1, "backoff": {"min_delay": 0.0, "delay_factor": 1.01}},
+            {"limit": RateLimit(0.1, burst=1, retry_after=15)},
+            "hint",
+            0.8,
+        ),
+        ({"concurrency": 2, "delay_per_slot": 0.0}, {"robots": "User-agent: *\nCrawl-delay: 5\n"}, "robots", 0.9),
+    ],
+)
+def test_i11_whatever_limited_a_scope_is_what_its_time_is_put_down_to(
+    scope: dict[str, Any], host: dict[str, Any], limit: str, least: float
+) -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", **{"latency": 0.25, **host})
+    settings = {**EXACT, "ROBOTSTXT_OBEY": "robots" in host, "THROTTLING_SCOPES": {"a.example": scope}}
+    sim = simulate(_listed(20), web, settings=settings)
+    [row] = [row for row in sim.report if row.scope == "a.example"]
+    assert row.limited[limit] > least * sim.elapsed
 
 
 def _listed(count: int) -> type[trawl.Spider]:

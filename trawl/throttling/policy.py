@@ -105,6 +105,7 @@ class ScopePolicy:
         times: Where the time of its requests went; None before the first.
         limited: Seconds that pending requests waited, by limit; None before the first.
         seen_at: When the limits were last looked at for ``limited``.
+        seen_grants: How often the scope had been taken then.
         seen_limit: Which limit held the scope then; "" for none.
         seen_until: Until when it would.
         watch: What the alarms keep; None before the first period.
@@ -128,6 +129,7 @@ class ScopePolicy:
         "requests",
         "robots",
         "seen_at",
+        "seen_grants",
         "seen_limit",
         "seen_until",
         "sends",
@@ -157,6 +159,7 @@ class ScopePolicy:
         self.times: TimesTotal | None = None
         self.limited: dict[str, float] | None = None
         self.seen_at: float = math.inf
+        self.seen_grants: int = 0
         self.seen_limit: str = ""
         self.seen_until: float = math.inf
         self.watch: Any = None

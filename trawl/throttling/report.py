@@ -1,9 +1,9 @@
 """Figures of a scope for the table at the end: counts, and what its pending requests waited for.
 
-What limited a scope is sampled: at each answer with something still pending, the limit in the way is noted, and the
-time up to the next look is put on its account. What lies past the instant at which it was to open is the time on the
-wire of the request that went then: it counts for the spacing, where that is what opens the scope again, and for the
-slots, where a full one had to be waited for.
+What limited a scope is sampled: at each answer with something still pending, the limit that will be in the way when its
+place is free is noted, and the time up to the next look is put on its account. What lies past the instant at which it
+was to open is the time on the wire of the request that went then: it counts for the spacing or the quota, where that is
+what opens the scope again, and for the slots, where a full one had to be waited for.
 """
 
 from __future__ import annotations
@@ -23,21 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["account", "add_parsing", "add_times", "allowed_rate", "report_of", "reports_of"]
 
 
-_SPACING = frozenset({"delay", "delay_per_slot", "robots"})
-"""Limits that count from the last send."""
-
-
-def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float) -> None:
-    """Count a request that came to its end, and what its scope waits for next."""
+def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float, slot: int) -> None:
+    """Count a request that came to its end and is about to give ``slot`` back, and what its scope waits for next."""
     policy.requests += 1
     if entry.sent_at is not None and not entry.is_exempt:
         policy.sends += 1
         policy.first_sent = min(policy.first_sent, entry.sent_at)
-    at = scope.gate(now) if scope.lanes else now
-    limit, until = _obstacle(scope, now, at) if at > now else ("", now)
+    limit, until, is_spacing = scope.obstacle_after(now, slot) if scope.lanes else ("", now, False)
     if policy.seen_limit:
-        _charge(policy, now, limit if limit in _SPACING else "concurrency")
-    policy.seen_at, policy.seen_limit, policy.seen_until = now, limit, until
+        if not limit and scope.lanes and scope.grants == policy.seen_grants and policy.seen_until > now:
+            limit, until = policy.seen_limit, policy.seen_until  # two places at a time, and nobody has them yet
+        _charge(policy, now, limit if is_spacing else "concurrency")
+    policy.seen_at, policy.seen_limit, policy.seen_until, policy.seen_grants = now, limit, until, scope.grants
 
 
 def add_times(scopes: Iterable[Scope], times: Times) -> None:
@@ -55,19 +52,6 @@ def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
         policy: ScopePolicy = scope.policy
         if policy.times is not None:
             policy.times.parsing += seconds
-
-
-def _obstacle(scope: Scope, now: float, at: float) -> tuple[str, float]:
-    """Which limit is in the way, and until when; ``at`` is what the scope's gate says."""
-    if at == math.inf and scope.in_flight >= scope.concurrency and not scope.unsent:
-        # This request's own place is given back in this very step: what is in the way then is time, if anything.
-        until = max(scope.held_until, scope.last_sent + max(scope.delay, scope.delay_per_slot))
-        if scope.in_flight > 1 or until <= now:
-            return "concurrency", math.inf
-        if scope.hold_reason is not None and until == scope.held_until:
-            return scope.hold_reason.limit, until
-        return "delay_per_slot" if scope.delay_per_slot > scope.delay else scope.delay_limit, until
-    return scope.reason(now).limit, at
 
 
 def _charge(policy: ScopePolicy, now: float, rest: str) -> None:

@@ -182,6 +182,31 @@ class Scope:
         source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
         return Reason(self.id, "delay_per_slot", at, source)
 
+    def obstacle_after(self, now: float, slot: int) -> tuple[str, float, bool]:
+        """What keeps the next one from going once ``slot`` is given back (0: none is): which limit, and until when.
+
+        And whether it runs from the latest send or before, as spacing and quotas do. "" for nothing; slots that are all busy are an
+        obstacle only where nothing else is, because one of them may be free before time has passed.
+        """
+        if self.in_flight - (slot > 0) >= self.concurrency:
+            return "concurrency", inf, False
+        if self.pages is not None and self.pages.is_awaited:
+            return "pages", inf, False
+        limit, at, is_spacing = "", now, False
+        if self.held_until > at and self.hold_reason is not None:
+            limit, at = self.hold_reason.limit, self.held_until
+        if self.delay > 0.0:
+            since = now if self.unsent else self.last_sent  # who is connecting is sent now at the earliest
+            if (spaced := since + self.delay * self._factor()) > at:
+                limit, at, is_spacing = self.delay_limit, spaced, True
+        if self.delay_per_slot > 0.0 and (rested := self._rested_after(slot)) > at:
+            limit, at, is_spacing = "delay_per_slot", rested, True
+        if self.quota is not None and (refilled := self.quota.ready_at(now, 1.0)) >= at and refilled > now:
+            limit, at, is_spacing = "quota", refilled, True
+        if not limit and self.in_flight >= self.concurrency:
+            return "concurrency", inf, False
+        return limit, at, is_spacing
+
     def is_tight(self) -> bool:
         """Whether one more could be in another's way: it has spacing or a quota, or one place is left."""
         return (
@@ -329,6 +354,13 @@ class Scope:
 
     def _rest(self) -> float:
         return self.delay_per_slot * self._factor() if self.delay_per_slot > 0.0 else 0.0
+
+    def _rested_after(self, slot: int) -> float:
+        if self._slots is not None and slot:
+            return self._slots.ready_beside(slot, self.concurrency, self._rest())
+        if self._slots is None and self.concurrency <= 1:
+            return self.last_sent + self._rest()
+        return self._slot_ready_at()
 
     def _slot_ready_at(self) -> float:
         if self._slots is not None:

@@ -31,6 +31,11 @@ class Sent(Protocol):
         ...
 
     @property
+    def slots(self) -> Sequence[int]:
+        """The slot it has in each scope, in the order of ``scopes``; empty if it has none."""
+        ...
+
+    @property
     def granted_at(self) -> float:
         """When it was granted."""
         ...
