@@ -185,8 +185,8 @@ class Scope:
     def obstacle_after(self, now: float, slot: int) -> tuple[str, float, bool]:
         """What keeps the next one from going once ``slot`` is given back (0: none is): which limit, and until when.
 
-        And whether it runs from the latest send or before, as spacing and quotas do. "" for nothing; slots that are all busy are an
-        obstacle only where nothing else is, because one of them may be free before time has passed.
+        And whether it runs from the latest send or before, as spacing and quotas do. "" for nothing; slots that are all
+        busy are an obstacle only where nothing else is, because one of them may be free before time has passed.
         """
         if self.in_flight - (slot > 0) >= self.concurrency:
             return "concurrency", inf, False
