@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
 from datetime import timedelta
 from functools import partial
@@ -271,13 +271,29 @@ def shown_on_a_terminal() -> Iterator[None]:
 
 @contextmanager
 def fresh_modules(folder: Path) -> Iterator[None]:
-    """What is imported from ``folder`` is forgotten afterwards: the page changes its files."""
-    path, modules, writes_no_bytecode = [*sys.path], set(sys.modules), sys.dont_write_bytecode
+    """What is imported from ``folder`` is forgotten afterwards, for the page changes its files.
+
+    Nor is anything known there that other tests have imported from folders of theirs.
+    """
+    path, writes_no_bytecode = [*sys.path], sys.dont_write_bytecode
+    others = {name: module for name, module in sys.modules.items() if is_from(module, folder.parent)}
+    forget(others)
     sys.dont_write_bytecode = True
     try:
         yield
     finally:
         sys.path[:], sys.dont_write_bytecode = path, writes_no_bytecode
-        for name in set(sys.modules) - modules:
-            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
-                del sys.modules[name]
+        forget([name for name, module in sys.modules.items() if is_from(module, folder)])
+        sys.modules.update(others)
+
+
+def is_from(module: object, folder: Path) -> bool:
+    """Whether a module, or a package without a file of its own, is below a folder."""
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return any(str(place).startswith(f"{folder}{os.sep}") for place in places)
+
+
+def forget(names: Iterable[str]) -> None:
+    """Forget modules, so that they are imported again."""
+    for name in [*names]:
+        del sys.modules[name]
