@@ -106,7 +106,17 @@ def test_no_such_file() -> None:
 
 
 def test_a_directory_is_no_file(tmp_path: Path) -> None:
-    assert refusal(f"{tmp_path}/") == f"{tmp_path}: not a file"
+    assert refusal(f"{tmp_path}/") == f"{tmp_path} is a folder: there is no spider in it"
+    assert refusal(".").startswith(". is a folder: ")
+    write(tmp_path / "mybooks.py", "import trawl\n\nclass Books(trawl.Spider):\n    name = 'books'\n")
+    assert refusal(f"{tmp_path}/") == f"{tmp_path} is a folder: say one of books"
+
+
+def test_a_package_without_a_spider_of_its_own_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "mypackage").mkdir()
+    assert refusal("mypackage") == "mypackage is a folder: there is no spider in it"
+    write(tmp_path / "mypackage" / "mybooks.py", "import trawl\n\nclass Books(trawl.Spider):\n    name = 'books'\n")
+    assert refusal("mypackage") == "mypackage is a folder: say one of books"
 
 
 def test_a_syntax_error_is_told_with_its_line(tmp_path: Path) -> None:

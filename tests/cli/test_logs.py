@@ -5,12 +5,14 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
 from rich.console import Console
 
 from trawl.cli.logs import Logs, is_expected
+from trawl.engine.outputs import Outputs
 from trawl.errors import DownloadError, UsageError
 from trawl.http import Request
 from trawl.observe import ObserveSettings
@@ -66,6 +68,14 @@ def test_an_expected_error_has_its_traceback_at_debug(logs: Logs, stream: io.Str
     assert logs.is_debug
     logger.error("given up", exc_info=DownloadError("timed out"))
     assert stream.getvalue() == "ERROR given up\ntrawl.errors.DownloadError: timed out\n"
+
+
+@pytest.mark.parametrize("given", [5, "http://a.example/"])
+def test_an_output_that_is_none_is_expected_too(given: object) -> None:
+    outputs = Outputs(SimpleNamespace(), SimpleNamespace(), 0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=rf"or None, not {type(given).__name__}: {given!r}$") as caught:
+        outputs.take_nowait(given)
+    assert is_expected(caught.value)
 
 
 def test_a_refused_url_is_expected_and_other_value_errors_are_not() -> None:

@@ -40,6 +40,20 @@ async def test_a_callback_may_fetch_at_concurrency_one(autojump_clock: MockClock
     assert sorted(item["detail"] for item in run.items) == [f"http://a.example/{i}/detail" for i in range(4)]
 
 
+async def test_a_url_in_place_of_a_request_is_told(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Text(Asks):
+        start_urls = ("http://a.example/",)
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            await self.fetch("http://a.example/")  # type: ignore[arg-type]
+
+    run = await web().crawl(Text, settings=FREE)
+    assert run.stats["spider_exceptions/TypeError"] == 1
+    assert "fetch() takes a Request, not str: 'http://a.example/'" in caplog.text
+
+
 async def test_a_flood_of_direct_fetches_keeps_to_the_limit(autojump_clock: MockClock) -> None:  # P2 F09
     class Floods(trawl.Spider):
         name = "floods"

@@ -105,7 +105,7 @@ def _from_file(path: Path) -> ModuleType:
     if not path.exists():
         raise SpiderLoadError(f"{path}: no such file")
     if not path.is_file():
-        raise SpiderLoadError(f"{path}: not a file")
+        raise SpiderLoadError(_no_spider_in(path) if path.is_dir() else f"{path}: not a file")
     path = path.resolve()
     root = _root_of(path)
     _first_on_path(root)
@@ -132,7 +132,15 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
+def _no_spider_in(folder: Path) -> str:
+    names = sorted({found.name for found in spiders_in(folder)})
+    which = f"say one of {_first(names)}" if names else "there is no spider in it"
+    return f"{folder} is a folder: {which}"
+
+
 def _from_name(name: str) -> ModuleType:
+    if Path(name).is_dir() and not name.isidentifier():
+        raise SpiderLoadError(_no_spider_in(Path(name)))
     if not all(part.isidentifier() for part in name.split(".")):
         raise SpiderLoadError(
             f"{name!r} is no file, and names no module and no spider{_spiders_here(name)}:"
@@ -156,8 +164,11 @@ def _spiders_here(name: str) -> str:
     names = sorted({found.name for found in spiders_in(Path())})
     if close := nearest(name, names):
         return f" (did you mean {close}?)"
-    shown = [*names[:_SHOWN], "..."] if len(names) > _SHOWN else names
-    return f" (spiders here: {', '.join(shown)})" if names else ""
+    return f" (spiders here: {_first(names)})" if names else ""
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join([*names[:_SHOWN], "..."] if len(names) > _SHOWN else names)
 
 
 def _from_packages(path: Path, root: Path) -> ModuleType | None:
@@ -221,6 +232,8 @@ def _spider_in(module: ModuleType, place: str, class_name: str) -> type[Spider]:
     spiders = {name: spider for name, spider in found.items() if spider.name} or found
     if not spiders:
         _refuse_scrapys(module, *vars(module).values())
+        if Path(place).is_dir():
+            raise SpiderLoadError(_no_spider_in(Path(place)))
         raise SpiderLoadError(f"{place}: no spider in it: define a class that derives from trawl.Spider")
     if len(spiders) > 1:
         names = ", ".join(sorted(spiders))

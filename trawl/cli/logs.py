@@ -20,6 +20,7 @@ from trawl.observe import ObserveSettings, printable
 __all__ = ["Logs", "SafeFormatter", "is_expected"]
 
 _CHATTY = ("httpx", "httpcore", "hpack")
+_REFUSING = ("trawl.http", "trawl.engine.outputs", "trawl.engine.direct")
 _TERMINAL_FORMAT = "[%(name)s] %(message)s"
 _TERMINAL_TIME = "%H:%M:%S"
 
@@ -61,12 +62,13 @@ class SafeFormatter(logging.Formatter):
 def is_expected(error: BaseException) -> bool:
     """Whether an error is told well enough in one line: trawl raised it, about input or the network.
 
-    A ValueError counts where trawl's own HTTP values raised it: they refuse a wrong URL, method or header so.
+    A ValueError or TypeError counts where trawl itself raised it of what it was given: the HTTP values refuse a wrong
+    URL, method or header so, and the engine an output that is no item.
     """
     if isinstance(error, TrawlError):
         return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return isinstance(error, ValueError) and bool(frames) and _module_of(frames[-1]).startswith("trawl.http")
+    return isinstance(error, ValueError | TypeError) and bool(frames) and _module_of(frames[-1]).startswith(_REFUSING)
 
 
 def one_line(error: BaseException) -> str:

@@ -102,7 +102,10 @@ class DirectFetches:
             DownloadError: There is no response.
             IgnoreRequest: It is refused by robots.txt or a middleware, or the crawl is ending and no callback asked, or
                 it has not begun.
+            TypeError: It is no request.
         """
+        if not isinstance(request, Request):
+            raise TypeError(f"fetch() takes a Request, not {type(request).__name__}: {request!r:.100}")
         if scheme_of(request.url) not in FETCHED_SCHEMES:
             raise UnsupportedScheme("only http and https are fetched", url=request.url, method=request.method)
         if not self._state.open and not self._state.is_ending:

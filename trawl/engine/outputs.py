@@ -90,8 +90,8 @@ class Outputs:
             return True
         if type(output) is not dict and not is_item(output):
             raise TypeError(
-                f"a callback gives requests, items (dict, dataclass, attrs, pydantic, msgspec) or None,"
-                f" not {type(output).__name__}"
+                "a callback, and start(), give requests, items (dict, dataclass, attrs, pydantic, msgspec) or None,"
+                f" not {type(output).__name__}: {output!r:.100}"
             )
         if self.items % BATCH == BATCH - 1 or not self._outlet.put_nowait(output):
             return False
