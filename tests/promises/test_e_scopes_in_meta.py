@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, nan
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_e01_absent_or_none_the_manager_decides() -> None:
 @pytest.mark.parametrize("wrong", [5, 1.5, [5], ["api", None], {"api": "much"}, {5: 1.0}, {"api": True}, object()])
 def test_e01_what_is_no_set_of_scopes_ends_its_own_request_only(wrong: object) -> None:
     sim = crawled(lambda: [page(f"{A}/wrong", wrong), page(f"{A}/right", "api")], a_web("a.example"), EXACT)
+    assert shown(sim) == [(0.0, "right")]
+    assert sim.stats["scope_errors"] == 1
+
+
+@pytest.mark.parametrize("wrong", [inf, -inf, nan, "soon", [1.0]])
+def test_e21_a_delay_that_is_no_number_or_never_ends_ends_its_own_request_only(wrong: object) -> None:
+    requests = [trawl.Request(f"{A}/wrong", meta={"delay": wrong}), trawl.Request(f"{A}/right")]
+    sim = crawled(lambda: requests, a_web("a.example"), EXACT)
     assert shown(sim) == [(0.0, "right")]
     assert sim.stats["scope_errors"] == 1
 

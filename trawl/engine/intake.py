@@ -290,9 +290,18 @@ def page_entry(record: Record) -> Entry:
 
 
 def not_before(request: Request) -> float:
-    """The instant before which meta ``delay`` (seconds from now) holds a request; 0.0 for none."""
+    """The instant before which meta ``delay`` (seconds from now) holds a request; 0.0 for none.
+
+    Raises:
+        ValueError: It is no number of seconds, or one that never ends.
+        TypeError: It is nothing like a number.
+    """
     delay = request.meta_get("delay")
-    return trio.current_time() + float(delay) if delay else 0.0
+    if not delay:
+        return 0.0
+    if not math.isfinite(seconds := float(delay)):
+        raise ValueError(f"meta delay is a number of seconds, not {delay!r}")
+    return trio.current_time() + seconds
 
 
 def _in_chain(mark: bytes, request: Request) -> bool:
