@@ -55,6 +55,14 @@ async def test_a_crawl_ends_when_its_time_is_over_and_sends_nothing_after_it(aut
     assert run.sends[-1].status == 200
 
 
+async def test_a_crawl_ends_at_the_instant_when_its_time_is_over(autojump_clock: MockClock) -> None:
+    busy = SimulatedWeb()
+    busy.add_host("a.example", latency=0.0625)
+    run = await busy.crawl(Endless, settings={**FREE, "CLOSESPIDER_TIMEOUT": 10.0})
+    assert run.elapsed == 10.0
+    assert run.sends[-1].time == 10.0 - 0.0625
+
+
 async def test_a_crawl_that_gives_no_items_for_so_long_ends(autojump_clock: MockClock) -> None:
     run = await web().crawl(Endless, settings={**FREE, "CLOSESPIDER_TIMEOUT_NO_ITEM": 4.0})
     assert run.reason == "closespider_timeout_no_item"
