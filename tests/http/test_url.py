@@ -4,7 +4,7 @@ import re
 
 import ada_url
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trawl.http.url import (
@@ -57,6 +57,7 @@ def test_a_url_that_is_none_is_refused_by_name(url: str, sentence: str) -> None:
         normalize_url(url)
 
 
+@settings(max_examples=30)  # to make a text of a pattern takes Hypothesis long
 @given(st.from_regex(_NORMAL, fullmatch=True))
 def test_a_url_that_is_taken_as_it_stands_is_what_ada_makes_of_it(url: str) -> None:
     assert ada_url.normalize_url(url) == url
