@@ -34,6 +34,7 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"ignore-module-all": True, "members": True, "show-inheritance": True}
 autodoc_preserve_defaults = True
+autodoc_use_type_comments = False  # there are none, and to look for them takes seconds
 napoleon_google_docstring = True
 napoleon_use_ivar = True
 

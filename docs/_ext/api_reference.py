@@ -8,10 +8,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import TypeGuard
+from weakref import WeakKeyDictionary
 
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -110,6 +112,20 @@ def home_of(name: str) -> str:
     return ""
 
 
+_by_last_part: WeakKeyDictionary[BuildEnvironment, Mapping[str, list[str]]] = WeakKeyDictionary()
+
+
+def of_last_part(env: BuildEnvironment) -> Mapping[str, list[str]]:
+    """The names of all types and values by the part after the last dot; complete when references are resolved."""
+    names = _by_last_part.get(env)
+    if names is None:
+        names = _by_last_part[env] = defaultdict(list)
+        for name, entry in env.domains.python_domain.objects.items():
+            if entry.objtype in TYPES:
+                names[name.rpartition(".")[2]].append(name)
+    return names
+
+
 def known_elsewhere(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element
 ) -> nodes.Element | None:
@@ -123,8 +139,7 @@ def known_elsewhere(
     target = str(node["reftarget"])
     homes = [home_of(target)] if target.startswith("trawl.") else []
     if not homes or homes[0] not in objects:
-        last = target.rpartition(".")[2]
-        homes = [name for name, entry in objects.items() if entry.objtype in TYPES and name.rpartition(".")[2] == last]
+        homes = of_last_part(env)[target.rpartition(".")[2]]
     if len(homes) != 1:
         return None
     home = objects[homes[0]]
