@@ -108,6 +108,7 @@ EXPECTED: dict[str, Expected] = {
     ],
     "pipelined": [{"name": "Pen", "price": 1.5}],
     "plain_callbacks": [{"name": "Thing 9"}],
+    "fed": [{"thing": "1"}, {"thing": "2"}],
 }
 
 
