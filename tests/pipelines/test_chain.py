@@ -192,6 +192,7 @@ class NoPipeline: ...
         ("not a path", "ITEM_PIPELINES names 'not a path', which is no import path: write package.module.Name"),
         (NeedsArguments, "ITEM_PIPELINES: NeedsArguments can't be made: .*'path'"),
         (NoPipeline, "ITEM_PIPELINES: NoPipeline has no process_item"),
+        (len, "ITEM_PIPELINES: len has no process_item"),
     ],
 )
 def test_what_is_no_pipeline_is_refused_in_one_line(entry: object, why: str) -> None:

@@ -17,7 +17,7 @@ import trio
 
 from trawl.errors import DropItem, SettingsError
 from trawl.items import InvalidItem
-from trawl.middleware.loading import instance
+from trawl.middleware.loading import instance, named
 from trawl.pipelines.settings import PipelinesSettings
 
 __all__ = ["CLOSE_GRACE", "Pipelines"]
@@ -155,7 +155,7 @@ async def _call(method: Method | None, *arguments: object) -> None:
 
 
 def _stage(pipeline: object) -> _Stage:
-    name = type(pipeline).__qualname__
+    name = named(pipeline)
     process, opens, closes = (
         _with_spider(getattr(pipeline, method, None), taken, f"{name}.{method}")
         for method, taken in (("process_item", 2), ("open_spider", 1), ("close_spider", 1))
