@@ -132,6 +132,19 @@ def test_b17_a_trigger_after_the_window_of_the_step_back_is_no_answer_to_it() ->
     assert before.refused is None
 
 
+def test_b17_i11_steps_back_that_go_half_way_never_count_down_to_none_while_it_backs_off() -> None:
+    base = Base(1.0)
+    eased = stepped(Standing.at(base), base, 0.0).answered(1.0).eased(DEFAULT, base)
+    assert eased is not None
+    standing: Standing | None = stepped(eased, base, 70.0).answered(71.0)
+    counts = []
+    while standing is not None and standing.is_backing_off(base):
+        counts.append(standing.steps)
+        standing = standing.eased(DEFAULT, base)
+    assert len(counts) > 3
+    assert min(counts) == 1  # "backoff step 0" would explain nothing
+
+
 @given(
     base=st.floats(0.0, 10.0),
     script=st.lists(st.tuples(st.booleans(), st.floats(0.1, 200.0)), max_size=40),

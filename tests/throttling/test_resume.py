@@ -112,6 +112,18 @@ def test_scopes_that_were_given_up_stay_so_for_what_was_pending() -> None:
     assert again.refused(entry_of(again, Request(URL)), 1000.0) is None  # admitted afterwards
 
 
+def test_r7_a_clock_that_was_set_back_refuses_nothing_that_comes_after_a_scope_was_given_up() -> None:
+    throttle = throttle_of()
+    refused(throttle, 0.0)
+    throttle.tick(901.0)
+    again = resumed(stored(throttle, 1000.0), -7200.0, 1000.0)
+    pending = entry_of(throttle_of(), Request(URL))
+    assert again.refused(pending, 1000.0) == "refused"
+    later = Request(URL)
+    assert again.scopes_of_nowait(later) == ((A, None),)
+    assert again.refused(entry_of(again, later, 1001.0), 1001.0) is None
+
+
 def test_a_hold_is_kept_with_its_reason_and_a_clock_that_was_set_back_makes_it_no_longer() -> None:
     throttle = throttle_of()
     refused(throttle, 0.0, **{"Retry-After": "30"})

@@ -50,9 +50,13 @@ class GivenUp:
         """When which scope was given up, in epoch seconds."""
         return self._at_utc
 
-    def take_up(self, at_utc: Mapping[str, float]) -> None:
-        """Go on refusing what was pending when these scopes were given up in an earlier run."""
-        self._at_utc.update(at_utc)
+    def take_up(self, at_utc: Mapping[str, float], utc: datetime) -> None:
+        """Go on refusing what was pending when these scopes were given up in an earlier run, which is before ``utc``.
+
+        Also where the machine's clock was set back since: what is admitted now comes later all the same.
+        """
+        now = utc.timestamp()
+        self._at_utc.update({id: min(at, now) for id, at in at_utc.items()})
 
     def admit(self, request: Request, charges: Charges, utc: datetime) -> None:
         """Mark a request that comes after its scope was given up."""
