@@ -231,3 +231,18 @@ def test_nothing_of_an_idle_scope_is_stored() -> None:
     throttle.scope(A, 0.0)
     state = stored(throttle, 0.0)
     assert (state.scopes, state.answered, state.unknown_until) == ({}, (), -math.inf)
+
+
+def test_i01_a_job_of_many_runs_remembers_no_more_scopes_than_one_run_keeps() -> None:
+    throttle = throttle_of(throttling_scope_limit=3)
+    for run in range(5):
+        at = 100.0 * run
+        for path, status in (("a", 200), ("b", 200), ("c", 429)):
+            request = Request(f"http://{path}{run}.example/")
+            answer(throttle, entry_of(throttle, request, at), at, status)
+        state = stored(throttle, at + 50.0)
+        throttle = throttle_of(throttling_scope_limit=3)
+        throttle.restore(state, at + 50.0)
+    state = stored(throttle, 500.0)
+    assert list(state.scopes) == ["c2.example", "c3.example", "c4.example"]
+    assert state.answered == ("b3.example", "a4.example", "b4.example")

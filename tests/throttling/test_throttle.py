@@ -577,6 +577,17 @@ def test_r9_a_backoff_and_a_crawl_delay_are_two_clocks() -> None:
     assert throttle.scope(A, 1000.0).delay == 3.0
 
 
+def test_b20_a_request_of_two_scopes_is_no_retry_while_one_of_them_answers_nobody() -> None:
+    throttle = throttle_of()
+    both, api = request("/both", throttling_scopes=[A, "api"]), request("/api", throttling_scopes="api")
+    for n in range(6):
+        refused = answer(throttle, entry_of(throttle, both, 10.0 * n), 10.0 * n, 503)
+        assert (refused.is_trigger, refused.is_excused) == (True, True)
+        answer(throttle, entry_of(throttle, api, 10.0 * n + 5.0), 10.0 * n + 5.0)
+    send(throttle, 70.0)  # now both have
+    assert not answer(throttle, entry_of(throttle, both, 80.0), 80.0, 503).is_excused
+
+
 # -- run-time changes and reasons
 
 

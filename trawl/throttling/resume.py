@@ -139,14 +139,15 @@ class Restored:
         now: The instant now, on the run clock.
         from_epoch: Converts wall time.
         pages: The page budgets, which count on from the state's at once.
+        most: Scopes remembered; of more, those go first that were not made again for the most runs, or else first.
     """
 
     __slots__ = ("_answered", "_from_epoch", "_scopes", "_stored_at", "_unknown_until")
 
-    def __init__(self, state: ThrottleState, now: float, from_epoch: Clock, pages: Ledger) -> None:
+    def __init__(self, state: ThrottleState, now: float, from_epoch: Clock, pages: Ledger, most: int) -> None:
         pages.take_up(state.pages)
-        self._scopes = dict(state.scopes)
-        self._answered = dict.fromkeys(state.answered)
+        self._scopes = dict(list(state.scopes.items())[-most:])
+        self._answered = dict.fromkeys(state.answered[-most:])
         self._stored_at = min(from_epoch(state.at), now)
         self._unknown_until = min(from_epoch(state.unknown_until), now)
         self._from_epoch = from_epoch

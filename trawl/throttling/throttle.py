@@ -346,7 +346,9 @@ class Throttle:
 
     def restore(self, state: ThrottleState, now: float) -> None:
         """Go on from the state of an earlier run; call it before the first scope is made."""
-        self._restored = Restored(state, now, self._wall.from_epoch, self.pages)
+        self._restored = Restored(
+            state, now, self._wall.from_epoch, self.pages, self.settings.throttling_scope_limit
+        )
         self.given_up.take_up(state.given_up, self._wall.to_utc(now))
 
     def waiting_direct(self, count: int) -> None:
