@@ -271,26 +271,28 @@ def shown_on_a_terminal() -> Iterator[None]:
 
 @contextmanager
 def fresh_modules(folder: Path) -> Iterator[None]:
-    """What is imported from ``folder`` is forgotten afterwards, for the page changes its files.
+    """What is imported from ``folder``, or is an example, is forgotten afterwards: the page changes its files.
 
     Nor is anything known there that other tests have imported from folders of theirs.
     """
     path, writes_no_bytecode = [*sys.path], sys.dont_write_bytecode
     others = {name: module for name, module in sys.modules.items() if is_from(module, folder.parent)}
     forget(others)
+    known = {*sys.modules}
     sys.dont_write_bytecode = True
     try:
         yield
     finally:
         sys.path[:], sys.dont_write_bytecode = path, writes_no_bytecode
-        forget([name for name, module in sys.modules.items() if is_from(module, folder)])
+        new = {name: module for name, module in sys.modules.items() if name not in known}
+        forget([name for name, module in new.items() if is_from(module, folder, ROOT / "examples")])
         sys.modules.update(others)
 
 
-def is_from(module: object, folder: Path) -> bool:
-    """Whether a module, or a package without a file of its own, is below a folder."""
+def is_from(module: object, *folders: Path) -> bool:
+    """Whether a module, or a package without a file of its own, is below one of the folders."""
     places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-    return any(str(place).startswith(f"{folder}{os.sep}") for place in places)
+    return any(str(place).startswith(f"{folder}{os.sep}") for place in places for folder in folders)
 
 
 def forget(names: Iterable[str]) -> None:

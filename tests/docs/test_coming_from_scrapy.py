@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import trawl
+from trawl.observe.stats import SCRAPYS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "howto" / "coming-from-scrapy.md").read_text("utf-8")
