@@ -60,3 +60,10 @@ def test_the_errors_that_it_names_are_there() -> None:
     for name in ("NameNotResolved", "DownloadTimeout", "ConnectTimeout", "HttpError", "CloseSpider", "DropItem"):
         assert name in TEXT
         assert issubclass(getattr(exceptions, name), Exception)
+
+
+def test_each_statistic_that_has_another_name_is_in_its_table() -> None:
+    section = TEXT.partition("## Statistics")[2].partition("\n## ")[0]
+    for scrapys, ours in SCRAPYS.items():
+        row = next(line for line in section.splitlines() if f"`{scrapys}" in line)
+        assert f"`{ours}" in row

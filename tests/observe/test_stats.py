@@ -72,3 +72,17 @@ def test_c12_the_times_of_requests_are_statistics_and_go_on_from_an_earlier_run(
     later.take_up(told)
     later.times.add(Times(queued=1.0))
     assert later.as_dict() == {**told, "queued_seconds": 5.0}
+
+
+def test_what_scrapy_counts_under_another_name_is_found_by_that() -> None:
+    stats = Stats()
+    stats.inc_status(200)
+    stats.inc("dupefilter_filtered", 3)
+    stats.inc("mine/a/b")
+    assert stats.get_value("downloader/response_status_count/200") == 1
+    assert stats.get_value("dupefilter/filtered") == 3
+    assert stats.get_value("downloader/request_count", 0) == 0
+    assert stats.get_value("mine/a/b") == 1
+    assert stats.get_value("mine/a/c", 7) == 7
+    stats.set_value("dupefilter/filtered", 1)
+    assert stats.get_value("dupefilter/filtered") == 1

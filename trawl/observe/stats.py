@@ -11,7 +11,7 @@ from typing import TypeVar, overload
 
 from trawl.http import Times, TimesTotal
 
-__all__ = ["Stat", "Stats"]
+__all__ = ["SCRAPYS", "Stat", "Stats"]
 
 Stat = int | float | str | bool | None
 """What a statistic may be."""
@@ -19,6 +19,24 @@ Stat = int | float | str | bool | None
 D = TypeVar("D")
 
 _PARTS = Times.__struct_fields__
+
+SCRAPYS: Mapping[str, str] = {
+    "downloader/exception_count": "download_error_count",
+    "downloader/exception_type_count/": "download_error_count/",
+    "downloader/request_count": "request_count",
+    "downloader/response_bytes": "response_bytes",
+    "downloader/response_count": "response_count",
+    "downloader/response_status_count/": "response_status_count/",
+    "dupefilter/filtered": "dupefilter_filtered",
+    "elapsed_time_seconds": "elapsed_seconds",
+    "httperror/response_ignored_count": "httperror_ignored_count",
+    "offsite/filtered": "offsite_filtered",
+    "retry/count": "retry_count",
+    "retry/max_reached": "retry_max_reached",
+    "robotstxt/forbidden": "robots_forbidden",
+    "urllength/request_ignored_count": "urllength_filtered",
+}
+"""Scrapy's keys that count the same under another name here; one that ends in ``/`` stands for all below it."""
 
 
 class Stats:
@@ -122,8 +140,12 @@ class Stats:
         self.min(key, value)
 
     def get_value(self, key: str, default: Stat = None, spider: object = None) -> Stat:
-        """Scrapy's name for :meth:`get`."""
-        return self._read().get(key, default)
+        """Scrapy's name for :meth:`get`; it knows the keys of :data:`SCRAPYS` by Scrapy's names too."""
+        values = self._read()
+        if key not in values:
+            kinds, slash, kind = key.rpartition("/")
+            key = SCRAPYS.get(key) or f"{SCRAPYS.get(f'{kinds}{slash}', f'{kinds}{slash}')}{kind}"
+        return values.get(key, default)
 
     def get_stats(self, spider: object = None) -> dict[str, Stat]:
         """Scrapy's name for :meth:`as_dict`."""
