@@ -1,0 +1,93 @@
+"""The prices of books, kept in SQLite from one crawl to the next: a pipeline with a database.
+
+::
+
+    trawl crawl examples/prices.py
+    trawl crawl examples/prices.py -s DATABASE=shop.sqlite -O changed.csv
+
+The database has a row for each price that a book has had. What it knows already is dropped, so the feed of the second
+crawl has only what has changed since the first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import trio
+
+import trawl
+from trawl.middleware import Surroundings
+
+TABLE = "CREATE TABLE IF NOT EXISTS prices (url TEXT, title TEXT, price REAL, since TEXT, PRIMARY KEY (url, since))"
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a book costs, in pounds."""
+
+    url: str
+    title: str
+    price: float
+
+
+class Database:
+    """Keeps prices. SQLite blocks: each question is asked in a thread, one at a time."""
+
+    def __init__(self, crawl: Surroundings) -> None:
+        self.crawl = crawl
+        self.turn = trio.Lock()  # items of several pages come at once; a transaction has one
+
+    @classmethod
+    def from_crawler(cls, crawl: Surroundings) -> Self:
+        """The pipeline of one crawl."""
+        return cls(crawl)
+
+    async def open_spider(self) -> None:
+        """Open the database before the first request."""
+        await self.crawl.blocking.run(self.connect)
+
+    def connect(self) -> None:
+        """Open it; each question may come from another thread."""
+        self.connection = sqlite3.connect(self.crawl.settings["DATABASE"], check_same_thread=False)
+        self.connection.execute(TABLE)
+
+    async def process_item(self, item: Price) -> Price:
+        """Keep a price that is new; drop one that is known."""
+        async with self.turn:
+            if not await self.crawl.blocking.run(self.keep, item):
+                raise trawl.DropItem(f"{item.title} still costs {item.price}", log_level="DEBUG")
+        return item
+
+    def keep(self, item: Price) -> bool:
+        """Whether the price was new."""
+        last = "SELECT price FROM prices WHERE url = ? ORDER BY since DESC LIMIT 1"
+        with self.connection:  # a transaction: all of it, or nothing
+            if self.connection.execute(last, (item.url,)).fetchone() == (item.price,):
+                return False
+            row = (item.url, item.title, item.price, self.crawl.now_utc().isoformat())
+            self.connection.execute("INSERT INTO prices VALUES (?, ?, ?, ?)", row)
+        return True
+
+    async def close_spider(self) -> None:
+        """Close it, also when the crawl was stopped."""
+        await self.crawl.blocking.run(self.connection.close)
+
+
+class Prices(trawl.Spider[Price]):
+    """Reads the lists of books; their own pages are not needed."""
+
+    name = "prices"
+    start_urls = ["https://books.toscrape.com/"]
+    own_settings = {"DATABASE": "prices.sqlite"}
+    custom_settings = {"ITEM_PIPELINES": {Database: 300}}
+
+    def parse(self, response: trawl.Response) -> Iterator[Price | trawl.Request]:
+        """The books of a list, and the next list."""
+        for book in response.css("article.product_pod"):
+            link = book.css("h3 a")
+            price = book.css("p.price_color::text").get("").lstrip("£")
+            yield Price(response.urljoin(link.attrib["href"]), link.attrib["title"], float(price))
+        yield from response.follow_all(css="li.next a")
