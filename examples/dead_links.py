@@ -1,0 +1,79 @@
+"""Which of these links are dead? A list of any length, one URL a line; stopped at any time, and gone on with.
+
+::
+
+    trawl crawl examples/dead_links.py -a file=urls.txt -o dead.jsonl --job dead-links
+    trawl job dead-links
+    trawl job dead-links --requeue-failed
+
+Stop it with Ctrl-C, or kill it: the same first command goes on where it was, and each dead link is in the feed once.
+The second tells how far it is. The third has the links of sites that were given up, because they were down for long,
+asked for again by the next run. Sites are asked side by side, each at its own pace. A new list needs a new job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
+
+import trawl
+from trawl.exceptions import DownloadError
+
+NO_HEAD = (405, 501)
+"""How servers answer that know no HEAD (RFC 9110, 15.5.6 and 15.6.2)."""
+
+
+@dataclass(frozen=True)
+class DeadLink:
+    """A link that leads nowhere.
+
+    Attributes:
+        url: As it is in the list.
+        status: What the server says; None where there was no answer.
+        why: What went wrong.
+    """
+
+    url: str
+    status: int | None
+    why: str
+
+
+class DeadLinks(trawl.Spider[DeadLink]):
+    """Asks for the head of each page, and for the page only where a server gives no heads."""
+
+    name = "dead_links"
+    file = "urls.txt"
+    """``-a file=PATH``."""
+
+    async def start(self) -> AsyncGenerator[trawl.Request | DeadLink, None]:
+        """Each link of the list, or what is wrong with it."""
+        for url in self.urls():
+            try:
+                yield self.asking("HEAD", url)
+            except ValueError as error:
+                yield DeadLink(url, None, str(error))
+
+    def urls(self) -> Iterator[str]:
+        """The list, read as there is room for more: it is never in memory whole."""
+        with open(self.file, encoding="utf-8") as lines:
+            yield from filter(None, map(str.strip, lines))
+
+    def asking(self, method: str, url: str) -> trawl.Request:
+        """A request whose answer is wanted whatever its status; what is in it survives a kill."""
+        return trawl.Request(
+            url,
+            method=method,
+            errback=self.no_answer,
+            meta={"handle_httpstatus_all": True},
+            cb_kwargs={"url": url},
+        )
+
+    def parse(self, response: trawl.Response, url: str) -> DeadLink | trawl.Request | None:
+        """A dead link, or nothing. Redirects have been followed, and what may pass has been tried again."""
+        if response.status in NO_HEAD and response.request is not None and response.request.method == "HEAD":
+            return self.asking("GET", url)
+        return DeadLink(url, response.status, f"answered {response.status}") if response.status >= 400 else None
+
+    def no_answer(self, error: DownloadError) -> DeadLink:
+        """A host that is gone, a certificate that is wrong, a time that is over."""
+        return DeadLink(error.request.cb_kwargs["url"], None, error.cause)

@@ -1,0 +1,67 @@
+"""Pages that others ask for while the crawl runs: a spider that is fed from a queue, here a table in SQLite.
+
+::
+
+    trawl crawl examples/fed.py
+    sqlite3 queue.sqlite "INSERT INTO queue (url) VALUES ('https://quotes.toscrape.com/')"
+
+The first waits for work until it is stopped; the second, in another terminal, gives it some and finds the answer in the
+same row. What was taken and has no answer, because the crawl was killed or robots.txt forbids it, is taken again by the
+next crawl. One crawl a queue: two would take each other's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+
+import trio
+
+import trawl
+from trawl.exceptions import DownloadError
+
+TABLE = """CREATE TABLE IF NOT EXISTS queue (
+    number INTEGER PRIMARY KEY, url TEXT NOT NULL, taken INTEGER DEFAULT 0, status INTEGER, title TEXT, error TEXT)"""
+TAKE = """UPDATE queue SET taken = 1
+    WHERE number IN (SELECT number FROM queue WHERE NOT taken ORDER BY number LIMIT 100) RETURNING number, url"""
+ANSWER = "UPDATE queue SET status = ?, title = ?, error = ? WHERE number = ?"
+AGAIN = "UPDATE queue SET taken = 0 WHERE status IS NULL AND error IS NULL"
+
+
+class Fed(trawl.Spider):
+    """Asks for what is in the queue, and writes the answers there."""
+
+    name = "fed"
+    custom_settings = {"ALLOW_PRIVATE_ADDRESSES": False}  # whoever fills the queue is to see nothing of our network
+    own_settings = {"QUEUE": "queue.sqlite", "QUEUE_SECONDS": 5.0}
+
+    async def start(self) -> AsyncGenerator[trawl.Request, None]:
+        """What is in the queue, without end. It is asked for more only where there is room for it."""
+        await self.ask(TABLE)
+        await self.ask(AGAIN)
+        while True:
+            for number, url in await self.ask(TAKE):
+                try:
+                    yield trawl.Request(url, errback=self.failed, cb_kwargs={"number": number}, dont_filter=True)
+                except ValueError as error:
+                    await self.ask(ANSWER, None, None, str(error), number)
+            await trio.sleep(self.settings["QUEUE_SECONDS"])
+
+    async def parse(self, response: trawl.Response, number: int) -> None:
+        """Write the answer down."""
+        await self.ask(ANSWER, response.status, response.css("title::text").get(), None, number)
+
+    async def failed(self, error: trawl.HttpError | DownloadError) -> None:
+        """Write down what went wrong: a status that is an error, or no answer at all."""
+        status = error.response.status if isinstance(error, trawl.HttpError) else None
+        await self.ask(ANSWER, status, None, str(error), error.request.cb_kwargs["number"])
+
+    async def ask(self, statement: str, *values: object) -> list[tuple[int, str]]:
+        """What a statement gives. SQLite blocks, so it is asked in a thread, like any client that blocks."""
+        return await trio.to_thread.run_sync(self.ask_now, statement, values)
+
+    def ask_now(self, statement: str, values: tuple[object, ...]) -> list[tuple[int, str]]:
+        """The same, in the thread."""
+        with closing(sqlite3.connect(self.settings["QUEUE"])) as connection, connection:
+            return connection.execute(statement, values).fetchall()

@@ -1,0 +1,52 @@
+"""Write a spider against pages that are kept: crawl once, then replay the traffic without asking anybody.
+
+::
+
+    pip install "trawl-crawler[warc]"
+    trawl crawl examples/replay.py -s WARC_FILE=books.warc.gz -s DEPTH_LIMIT=2 -O books.jsonl
+    python examples/replay.py books-00001.warc.gz
+
+The second command runs the spider as it is now on what the servers said then, on a virtual clock: in milliseconds. It
+prints the items, and what a change to the spider would ask for that the first crawl did not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import trawl
+from trawl.testing import SimulatedWeb, simulate
+
+
+class Books(trawl.Spider):
+    """Reads lists of books."""
+
+    name = "replayed"
+    start_urls = ["https://books.toscrape.com/"]
+
+    def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
+        """The books of a list, and the next list."""
+        for book in response.css("article.product_pod"):
+            yield {
+                "title": book.css("h3 a::attr(title)").get(),
+                "price": book.css("p.price_color::text").get(),
+                "in_stock": bool(book.css("p.instock")),
+            }
+        yield from response.follow_all(css="li.next a")
+
+
+def replay(*archives: str) -> None:
+    """Run the spider on what is in these archives."""
+    sim = simulate(Books, SimulatedWeb.from_warc(*archives, latency=0.2), {"DEPTH_LIMIT": 2})
+    for item in sim.items:
+        print(json.dumps(item, ensure_ascii=False))
+    for send in sim.sends:
+        if send.status == 404 and not send.url.endswith("/robots.txt"):
+            print(f"not in the archive: {send.url}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    replay(*sys.argv[1:])
