@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import trawl
 from trawl.blocking import InlineBlocking
 from trawl.crawl import crawl_with
 from trawl.engine import Crawl, ItemSink, Watcher
-from trawl.errors import FeedError, UsageError
+from trawl.errors import FeedError, SettingsError, UsageError
 from trawl.frontier import MemoryFrontier
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
@@ -352,3 +353,18 @@ async def test_a_spiders_attribute_of_a_wrong_kind_is_refused_in_one_sentence(
     spider = type("Wrong", (Slow,), {attribute: value})
     with pytest.raises(UsageError, match=rf"slow: {attribute} "):
         await crawled(spider)
+
+
+@pytest.mark.parametrize("wrong", ["ITEM_PIPELINES", "DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS"])
+@pytest.mark.parametrize("is_job", [False, True])
+async def test_a_crawl_of_which_a_part_cannot_be_made_leaves_the_feeds_as_they_were(
+    wrong: str, is_job: bool, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    out.write_bytes(b'[\n{"of": "yesterday"}\n]\n')  # noqa: ASYNC240
+    job = {"JOB_DIR": str(tmp_path / "job")} if is_job else {}
+    with pytest.raises(SettingsError, match=f"^{wrong}"):
+        await crawled(Slow, {**FREE, **job, "FEEDS": {str(out): {"overwrite": True}}, wrong: {"no.such.Part": 1}})
+    assert out.read_bytes() == b'[\n{"of": "yesterday"}\n]\n'  # noqa: ASYNC240
+    assert (await crawled(Slow, {**FREE, **job, "FEEDS": {str(out): {"overwrite": True}}})).reason == "finished"
+    assert b"yesterday" not in out.read_bytes()  # noqa: ASYNC240

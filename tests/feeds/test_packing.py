@@ -146,6 +146,7 @@ async def test_a_compressed_feed_without_an_item_is_a_file_that_can_be_unpacked_
     path = tmp_path / f"out.{name}.{ending}"
     for _ in range(2):
         async with await opened(path) as feeds:
+            await feeds.start()
             assert path.read_bytes()  # also while nothing came yet
             await write_all(feeds, [])
         assert path.read_bytes()

@@ -315,8 +315,9 @@ async def test_a_device_that_is_full_at_the_start_is_an_error_of_the_feed(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("trawl.feeds.targets.FileTarget.write", full)
+    feeds = await opened(tmp_path / "out.json")
     with pytest.raises(FeedError, match="No space left on device"):
-        await opened(tmp_path / "out.json")
+        await feeds.write()
     monkeypatch.undo()
     async with await opened(tmp_path / "out.json"):  # the lock was given back
         pass
@@ -385,3 +386,22 @@ async def test_an_item_for_which_a_table_has_no_column_ends_the_writer_and_not_t
         with pytest.raises(FeedError, match="its columns are a"):
             await feeds.put({"url": "u"})
     assert (table.read_bytes(), lines.read_bytes()) == (b"a\r\n1\r\n", b'{"url":"u"}\n')
+
+
+@pytest.mark.parametrize("name", ["json", "jsonl", "csv", "xml", "sqlite"])
+async def test_feeds_that_were_opened_and_never_started_leave_all_as_it_was(
+    name: str, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    old, new = tmp_path / f"old.{name}", tmp_path / f"new.{name}"
+    await write_all(await opened(old), [{"a": "1"}])
+    before = old.read_bytes()
+    for path in (old, new):
+        async with await opened(path, overwrite=True):
+            assert old.read_bytes() == before
+    assert (old.read_bytes(), new.exists()) == (before, False)
+
+
+async def test_what_was_put_before_they_were_started_is_written_when_they_are_closed(tmp_path: Path) -> None:
+    async with await opened(tmp_path / "out.jsonl", overwrite=True) as feeds:
+        feeds.put_nowait({"a": 1})
+    assert (tmp_path / "out.jsonl").read_bytes() == b'{"a":1}\n'

@@ -218,7 +218,7 @@ class Feed:
 
     def _settle(self, row: Mapping[str, object]) -> None:
         columns = self._format.columns
-        if self.position and columns and row and self._options.fields is None and row.keys().isdisjoint(columns):
+        if self._end.position and columns and row and self._options.fields is None and row.keys().isdisjoint(columns):
             raise FeedError(
                 f"feed {self.uri}: the file can't be continued: its columns are {','.join(columns)}, and an item has"
                 f" none of them, but {','.join(map(str, row))}: give another file, or have this one overwritten",

@@ -195,6 +195,7 @@ class Outbox:
         """
         task_status.started()  # at once: it is started shielded, and who is cancelled meanwhile would wait for it
         try:
+            await self._feeds.start()
             self._record()  # where each feed begins, before anything is written to it
             await self._job.commit()
             while not self._is_closed:

@@ -52,8 +52,11 @@ class Feeds:
     An asynchronous context manager: leaving it closes what :meth:`write` did not, for a crawl that never started.
     """
 
-    def __init__(self, feeds: Sequence[OneFeed], blocking: Blocking, stats: Counts | None = None) -> None:
-        """Feeds that are started already; :func:`open_feeds` makes them."""
+    def __init__(
+        self, feeds: Sequence[OneFeed], blocking: Blocking, stats: Counts | None = None, *, is_started: bool = True
+    ) -> None:
+        """Feeds that are open; :func:`open_feeds` makes them, not started."""
+        self._is_started = is_started
         self._feeds = tuple(feeds)
         self._unfinished = list(feeds)
         self._blocking = blocking
@@ -149,6 +152,7 @@ class Feeds:
         """
         task_status.started()
         try:
+            await self.start()
             await self._write_batches()
             while self._unfinished:
                 await self._finish_one()
@@ -160,6 +164,25 @@ class Feeds:
             self._room.set()
             await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
+    async def start(self) -> None:
+        """Cut what is continued to its whole records, and empty what is overwritten; :meth:`write` does it first.
+
+        Until then nothing in any file has changed, so that a crawl which can't begin loses nothing of an earlier one.
+
+        Raises:
+            FeedError: One can't be written.
+        """
+        if self._is_started:
+            return
+        try:
+            await self._blocking.run(_start_all, self._feeds)
+        except FeedError:
+            for feed in self._unfinished:
+                feed.close()
+            self._unfinished.clear()
+            raise
+        self._is_started = True
+
     async def finish(self) -> None:
         """Write what was added and the feeds' ends, and close them: for who writes to them without :meth:`write`.
 
@@ -168,6 +191,7 @@ class Feeds:
         """
         await trio.lowlevel.checkpoint()
         self.close()
+        await self.start()
         while self._unfinished:
             await self._finish_one()
 
@@ -224,8 +248,12 @@ class Feeds:
     async def _finish_in_haste(self) -> None:
         """What a crawl that was cancelled, or whose feed failed, still does for its feeds."""
         with trio.move_on_after(CLOSE_GRACE, shield=True):
+            if not self._is_started and not self._waiting_bytes:
+                await self._blocking.run(_abandon_all, tuple(self._unfinished))
+                self._unfinished.clear()
             while self._unfinished:
                 try:
+                    await self.start()
                     await self._finish_one()
                 except FeedError as error:
                     logger.error("%s", error)
@@ -271,7 +299,7 @@ async def open_feeds(
             refuse_for_job(one)
     feeds = [make_feed(one, started_utc=started_utc) for one in options]
     await blocking.run(_open_all, feeds, dict(positions or {}), dict(columns or {}), dict(batches or {}))
-    return Feeds(feeds, blocking, stats)
+    return Feeds(feeds, blocking, stats, is_started=False)
 
 
 def _open_all(
@@ -288,13 +316,15 @@ def _open_all(
         for feed in feeds:
             feed.locate(positions.get(feed.place), columns.get(feed.place), batches.get(feed.place))
     except BaseException:
-        for feed in opened:
-            feed.abandon()
+        _abandon_all(opened)
         raise
-    try:
-        for feed in feeds:
-            feed.start()
-    except FeedError:
-        for feed in feeds:
-            feed.close()
-        raise
+
+
+def _start_all(feeds: Sequence[OneFeed]) -> None:
+    for feed in feeds:
+        feed.start()
+
+
+def _abandon_all(feeds: Sequence[OneFeed]) -> None:
+    for feed in feeds:
+        feed.abandon()
