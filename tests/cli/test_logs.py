@@ -107,6 +107,17 @@ def test_a_log_file_takes_the_place_of_standard_error(logs: Logs, stream: io.Str
     assert path.read_text() == ""
 
 
+def test_a_log_file_that_was_moved_is_opened_anew(logs: Logs, tmp_path: Path) -> None:
+    path = tmp_path / "crawl.log"
+    logs.apply(ObserveSettings(log_format=PLAIN, log_file=str(path)))
+    logging.getLogger("a").warning("before")
+    path.rename(tmp_path / "crawl.log.1")
+    logging.getLogger("a").warning("after")
+    assert "before" in (tmp_path / "crawl.log.1").read_text("utf-8")
+    assert path.read_text("utf-8").count("after") == 1
+    assert "before" not in path.read_text("utf-8")
+
+
 def test_a_log_can_be_switched_off(logs: Logs, stream: io.StringIO) -> None:
     logs.apply(ObserveSettings(log_enabled=False))
     logger.error("nobody hears this")

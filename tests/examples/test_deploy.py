@@ -12,13 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.simulated import QUICK, crawl_on
+from trawl.cli import main
 from trawl.engine import EngineSettings
 from trawl.engine.run import CLOSE_GRACE
 from trawl.settings import assignments, load
+from trawl.testing import SimulatedWeb
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "examples" / "deploy" / "trawl.service"
 CONTAINER = ROOT / "examples" / "deploy" / "Containerfile"
+CRONTAB = ROOT / "examples" / "deploy" / "crontab"
+LOGROTATE = ROOT / "examples" / "deploy" / "logrotate"
 MOST_CLOSING = 6
 """Steps of closing that may each take all of their time: pipelines, feeds, what was in flight, spider, wire, job."""
 
@@ -50,6 +55,28 @@ def test_what_the_unit_starts_is_a_crawl_of_an_example_with_settings_that_there_
     assert words[:2] == ["/opt/trawl/.venv/bin/trawl", "crawl"]
     assert (ROOT / Path(words[2]).relative_to("/opt/trawl")).is_file()
     load(assignments([words[at + 1] for at, word in enumerate(words) if word == "-s"]))
+
+
+def test_a_good_night_of_the_crontab_prints_nothing_and_its_log_is_what_logrotate_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    *_, line = CRONTAB.read_text(encoding="utf-8").splitlines()
+    assert "%" not in line  # cron ends the line there
+    words = shlex.split(line.replace("||", " || ").replace("&&", " && "))
+    folder = Path(words[words.index("cd") + 1])
+    typed = words[words.index("crawl") : words.index("||")]
+    spider = "import trawl\n\nclass Books(trawl.Spider):\n    name = 'books'\n    start_urls = ['http://a.example/']\n"
+    (tmp_path / "books.py").write_text(f"{spider}    def parse(self, response):\n        yield {{'n': 1}}\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    assert main([*typed, *QUICK], crawl_with=crawl_on(web)) == 0
+    assert capfd.readouterr() == ("", "")
+    log = typed[typed.index("--log-file") + 1]
+    assert "1 items written as csv" in (tmp_path / log).read_text("utf-8")
+    rotated = LOGROTATE.read_text(encoding="utf-8")
+    assert f"\n{folder / log} {{" in rotated
+    assert "copytruncate" not in rotated.partition("{")[2]
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import traceback
+from logging.handlers import WatchedFileHandler  # opens the file again that logrotate has moved
 from pathlib import Path
 from types import TracebackType
 
@@ -136,7 +137,7 @@ class Logs:
         if settings.log_file is not None:
             mode = "a" if settings.log_file_append else "w"
             try:
-                handler = logging.FileHandler(settings.log_file, mode, settings.log_encoding, errors="backslashreplace")
+                handler = WatchedFileHandler(settings.log_file, mode, settings.log_encoding, errors="backslashreplace")
             except (OSError, LookupError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise UsageError(f"the log file {settings.log_file!r} can't be written: {reason}") from error
