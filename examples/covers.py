@@ -53,7 +53,7 @@ class CoversSpider(trawl.Spider[Cover]):
     custom_settings = {
         "ITEM_PIPELINES": {Covers: 1},
         "IMAGES_STORE": "covers",
-        "IMAGES_THUMBS": {"small": [60, 80], "large": [240, 320]},
+        "IMAGES_THUMBS": {"small": [60, 80], "large": [120, 160]},
         "IMAGES_MIN_WIDTH": 30,
         "IMAGES_MIN_HEIGHT": 30,
     }

@@ -4,7 +4,7 @@
 
     export TRAWL_HTTP_AUTH='{"https://api.github.com": {"token": "YOUR TOKEN"}}'
     trawl crawl examples/graphql.py -O releases.jsonl
-    trawl crawl examples/graphql.py -O releases.jsonl -a repository=python-trio/trio
+    trawl crawl examples/graphql.py -O releases.jsonl -a repository=psf/requests
 
 The token goes to that origin and nowhere else. GraphQL answers 200 whatever is wrong, and says so in the answer.
 """
@@ -45,7 +45,7 @@ class GraphQL(trawl.Spider[Release]):
         "THROTTLING_SCOPES": {"api.github.com": {"concurrency": 1, "quota": 5000, "window": 3600}},
     }
 
-    repository = "python/cpython"
+    repository = "pytest-dev/pytest"
     """``-a repository=OWNER/NAME``."""
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:

@@ -62,7 +62,7 @@ class GitHub:
         assert (request.method, request.headers["Content-Type"]) == ("POST", "application/json")
         self.tokens.append(request.headers.get("Authorization"))
         asked = json.loads(request.body)["variables"]
-        if (asked["owner"], asked["name"]) != ("python", "cpython"):
+        if (asked["owner"], asked["name"]) != ("pytest-dev", "pytest"):
             return answer({"data": {"repository": None}, "errors": [{"message": "Could not resolve to a Repository"}]})
         first = int(asked["after"] or 0)
         last = min(first + 100, self.releases)

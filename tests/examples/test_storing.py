@@ -101,7 +101,7 @@ def test_covers_are_kept_by_name_with_two_thumbnails(tmp_path: Path) -> None:
     for path in sorted(tmp_path.rglob("*.jpg")):
         with Image.open(path) as image:
             sizes[path.relative_to(tmp_path).parts[-2]] = image.size
-    assert sizes == {"full": (400, 600), "large": (213, 320), "small": (53, 80)}
+    assert sizes == {"full": (400, 600), "large": (107, 160), "small": (53, 80)}
 
     again = simulate(CoversSpider, web, store)
     assert f"{SITE}/media/emma.jpg" not in [send.url for send in again.sends]
