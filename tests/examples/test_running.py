@@ -220,7 +220,7 @@ async def test_program_tells_of_a_crawl_that_got_no_page(capsys: pytest.CaptureF
         start_urls = ["http://127.0.0.1:1/"]
 
     await main(Nobody, **QUICK, RETRY_ENABLED=False)
-    assert capsys.readouterr().err == "love: finished, 0 pages in 0 s\n"
+    assert capsys.readouterr().err.startswith("love: finished, 0 pages in ")
 
 
 # Kept traffic.
