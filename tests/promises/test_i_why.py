@@ -263,6 +263,29 @@ def test_i11_whatever_limited_a_scope_is_what_its_time_is_put_down_to(
     assert row.limited[limit] > least * sim.elapsed
 
 
+@pytest.mark.parametrize("scope", [{"concurrency": 1}, {"concurrency": 2}, {"concurrency": 1, "delay": 1.0}])
+def test_i11_a_scope_that_is_open_while_another_is_waited_for_is_not_put_down_as_what_limits(
+    scope: dict[str, Any],
+) -> None:
+    free = {"delay": 0.0, "delay_per_slot": 0.0}
+    scopes = {"a.example": {**free, **scope}, "cost": {"quota": 2.0, "window": 20.0}}
+
+    class Costs(trawl.Spider):
+        name = "costs"
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            for number in range(20):
+                yield trawl.Request(f"{A}/{number}", meta={"throttling_scopes": ["a.example", "cost"]})
+
+        def parse(self, response: trawl.Response, **kwargs: object) -> None:
+            """Nothing."""
+
+    sim = simulate(Costs, a_web("a.example", latency=0.25), settings={**EXACT, "THROTTLING_SCOPES": scopes})
+    limited = {row.scope: row.limited for row in sim.report}
+    assert limited["cost"]["quota"] > 0.9 * sim.elapsed
+    assert sum(limited["a.example"].values()) < 0.15 * sim.elapsed
+
+
 def _listed(count: int) -> type[trawl.Spider]:
     class Listed(trawl.Spider):
         name = "listed"

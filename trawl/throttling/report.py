@@ -3,7 +3,8 @@
 What limited a scope is sampled: at each answer with something still pending, the limit that will be in the way when its
 place is free is noted, and the time up to the next look is put on its account. What lies past the instant at which it
 was to open is the time on the wire of the request that went then: it counts for the spacing or the quota, where that is
-what opens the scope again, and for the slots, where a full one had to be waited for.
+what opens the scope again, and for the slots, where a full one had to be waited for. Up to its grant there was a place
+for it: where it came later than the scope opened, something else was waited for, and that time is not the scope's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float, slot: in
     if policy.seen_limit:
         if not limit and scope.lanes and scope.grants == policy.seen_grants and policy.seen_until > now:
             limit, until = policy.seen_limit, policy.seen_until  # two places at a time, and nobody has them yet
-        _charge(policy, now, limit if is_spacing else "concurrency")
+        _charge(policy, now, limit if is_spacing else "concurrency", entry.granted_at)
     policy.seen_at, policy.seen_limit, policy.seen_until, policy.seen_grants = now, limit, until, scope.grants
 
 
@@ -54,16 +55,18 @@ def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
             policy.times.parsing += seconds
 
 
-def _charge(policy: ScopePolicy, now: float, rest: str) -> None:
-    """Put the time since the last look on account; what lies past the end of that limit on ``rest``."""
+def _charge(policy: ScopePolicy, now: float, rest: str, granted_at: float) -> None:
+    """Put the time since the last look on account; what lies past the end of that limit, and the grant, on ``rest``."""
     limited = policy.limited
     if limited is None:
         limited = policy.limited = {}
     until = min(now, policy.seen_until)
     limit = policy.seen_limit
-    limited[limit] = limited.get(limit, 0.0) + max(0.0, until - policy.seen_at)
-    if now > until:
-        limited[rest] = limited.get(rest, 0.0) + now - until
+    since = max(policy.seen_at, granted_at) if limit == "concurrency" else policy.seen_at
+    limited[limit] = limited.get(limit, 0.0) + max(0.0, until - since)
+    since = max(until, granted_at)
+    if now > since:
+        limited[rest] = limited.get(rest, 0.0) + now - since
 
 
 def allowed_rate(scope: Scope) -> float:
@@ -81,7 +84,7 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
     """What a scope did so far."""
     policy: ScopePolicy = scope.policy
     if policy.seen_limit and scope.lanes:
-        _charge(policy, now, "concurrency")
+        _charge(policy, now, "concurrency", now if scope.grants == policy.seen_grants else policy.seen_at)
         policy.seen_at = now
     span = scope.last_sent - policy.first_sent
     return ScopeReport(
