@@ -170,6 +170,23 @@ def test_c05_it_falls_at_once_to_below_the_refused_rate_without_the_floor_of_bac
     assert ramp.rate < ramp.refused
 
 
+def test_c05_a_second_refusal_soon_after_is_of_an_empty_bucket_and_only_a_third_of_a_lower_limit() -> None:
+    ramp = ramp_of(0.1, window=60.0)
+    for number in range(20):
+        ramp.answered(0.1 * number, busy=0.01, is_trigger=False)
+    marks = []
+    for number in range(4):
+        ramp.answered(2.0 + 0.1 * number, busy=0.01, is_trigger=True)
+        ramp.triggered(2.0 + 0.1 * number)
+        marks.append(ramp.refused)
+    within, first, second, third = marks
+    assert within is None
+    assert first is not None
+    assert third is not None
+    assert second == first
+    assert third < first
+
+
 def test_c05_after_a_refusal_steps_close_in_on_the_refused_rate() -> None:
     ramp = spend(ramp_of(), 10, triggers=2)
     refused = ramp.refused
