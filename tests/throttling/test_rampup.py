@@ -276,3 +276,15 @@ def test_c05_however_often_it_falls_the_delay_stays_within_reason(
         answer(throttle, entry_of(throttle, PAGE.replace(meta={"dont_throttle": True}), now), now, 429)
     assert scope.delay == pytest.approx(longest)
     assert scope.delay_per_slot <= 2 * longest
+
+
+@pytest.mark.parametrize("policy", [{"window": 1e-300}, {"delay_factor": 1e-320}, {"window": 1e-300, "max_delay": 1.0}])
+def test_figures_beyond_reason_end_no_crawl(policy: dict[str, float]) -> None:
+    ramp = ramp_of(0.0, slots=2.0, most=50.0, **policy)
+    for number in range(20):
+        now = 1e6 + number  # a run clock does not begin at 0
+        ramp.answered(now, busy=2.0, is_trigger=number == 7)
+        if number == 7:
+            ramp.triggered(now)
+        ramp.window_over()
+    assert 2.0 <= ramp.concurrency <= 50.0

@@ -183,8 +183,8 @@ class Ramp:
 
     @property
     def _length(self) -> float:
-        """Seconds of the window that runs."""
-        return self._ends_at - self._started_at
+        """Seconds of the window that runs; never 0, as a window that is too short for the clock would be."""
+        return max(self._ends_at - self._started_at, _LEAST_DELAY)
 
     @property
     def rate(self) -> float:
@@ -289,7 +289,8 @@ class Ramp:
         if is_delayed and (self.delay > self._least() or self.delay_per_slot > 0.0):
             self._speed_up(self._factor())
         if by_slots >= _FULL:
-            grown = max(self.concurrency + 1.0, math.floor(self.concurrency / self.policy.delay_factor))
+            wanted = min(self.concurrency / self.policy.delay_factor, self.policy.most)
+            grown = max(self.concurrency + 1.0, math.floor(wanted))
             self.concurrency = max(self.concurrency, min(grown, self.policy.most))
 
     def _factor(self) -> float:
