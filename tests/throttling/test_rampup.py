@@ -283,7 +283,7 @@ def test_figures_beyond_reason_end_no_crawl(policy: dict[str, float]) -> None:
     ramp = ramp_of(0.0, slots=2.0, most=50.0, **policy)
     for number in range(20):
         now = 1e6 + number  # a run clock does not begin at 0
-        ramp.answered(now, busy=2.0, is_trigger=number == 7)
+        ramp.answered(now, busy=30.0, is_trigger=number == 7)
         if number == 7:
             ramp.triggered(now)
         ramp.window_over()
