@@ -111,11 +111,7 @@ class Http11Transport:
             await trio.lowlevel.checkpoint()  # noqa: ASYNC120 - always a checkpoint
             raise
         message = message_of(request, site, self._defaults)
-        connection = self._pool.take(site, outcome.started_at)
-        is_reused = connection is not None and connection.requests > 0  # a new one was left by who had to wait
-        if is_reused and connection is not None and request.meta_get(NEW_CONNECTION):
-            connection.close()
-            connection, is_reused = None, False
+        connection, is_reused = self._kept(site, request, outcome.started_at)
         while True:
             if connection is None:
                 connection = await self._open(site, outcome, watch)
@@ -145,6 +141,16 @@ class Http11Transport:
             else:
                 self._put_back(site, connection, message)
                 return response
+
+    def _kept(self, site: Site, request: Request, now: float) -> tuple[Connection | None, bool]:
+        """A connection that is open to ``site``, and whether it has answered before."""
+        connection = self._pool.take(site, now)
+        if connection is None or not connection.requests:  # a new one was left by who had to wait
+            return connection, False
+        if request.meta_get(NEW_CONNECTION):
+            connection.close()
+            return None, False
+        return connection, True
 
     async def _open(self, site: Site, outcome: Outcome, watch: Watch) -> Connection:
         now = trio.current_time()
