@@ -154,6 +154,23 @@ def test_a_terminal_gets_times_and_colours_but_no_markup() -> None:
     assert "WARNING  [test.logs] [red]not markup[/red] http://a.example/" in stream.getvalue()
 
 
+def test_on_a_terminal_a_traceback_has_its_whole_width_and_still_forges_no_entry() -> None:
+    stream = io.StringIO()
+    with Logs(Console(file=stream, force_terminal=True, color_system=None, width=72)) as logs:
+        logs.apply(ObserveSettings())
+        try:
+            raise ValueError("a page said\n12:00:00 ERROR    forged")
+        except ValueError:
+            logger.exception("the callback failed")
+        logger.warning("two\n12:00:00 ERROR    forged")
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert lines[0].endswith("ERROR    [test.logs] the callback failed")
+    assert lines[1] == "  Traceback (most recent call last):"
+    assert lines[2].startswith('    File "')
+    assert lines[-1] == "      12:00:00 ERROR    forged"
+    assert all(line.startswith(" ") for line in lines if "[test.logs]" not in line)
+
+
 def test_logging_is_left_as_it_was_found() -> None:
     root = logging.getLogger()
     before = (list(root.handlers), root.level, logging.getLogger("httpx").level)

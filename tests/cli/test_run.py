@@ -272,7 +272,8 @@ def test_c12_a_wide_terminal_gets_what_took_the_time_of_a_scopes_requests() -> N
 
 
 def test_a_narrow_terminal_gets_fewer_columns_that_can_be_read() -> None:
-    report = ScopeReport(scope="127.0.0.1:8099", sends=528, rate=17.3, triggers=3, limited={"delay": 30.0}, hints=2)
+    limited = {"delay": 30.0, "quota": 0.01}
+    report = ScopeReport(scope="127.0.0.1:8099", sends=528, rate=17.3, triggers=3, limited=limited, hints=2)
     lines = {}
     for width in (100, 60):
         console = Console(file=io.StringIO(), width=width)

@@ -12,8 +12,11 @@ from logging.handlers import WatchedFileHandler  # opens the file again that log
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable, Group
 from rich.logging import RichHandler
+from rich.padding import Padding
+from rich.text import Text
+from rich.traceback import Traceback
 
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
@@ -58,6 +61,20 @@ class SafeFormatter(logging.Formatter):
     ) -> str:
         """The traceback: lines stay, other control characters are spelled out."""
         return printable(super().formatException(ei), keeps_lines=True)
+
+
+class _TerminalHandler(RichHandler):
+    """Columns of time, level and message; what stands below a message's first line has the whole width but two."""
+
+    def render(
+        self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
+    ) -> ConsoleRenderable:
+        """The entry: a traceback beside the columns would be broken at every path."""
+        if not isinstance(message_renderable, Text) or "\n" not in message_renderable.plain:
+            return super().render(record=record, traceback=traceback, message_renderable=message_renderable)
+        first, *below = message_renderable.split("\n")
+        row = super().render(record=record, traceback=traceback, message_renderable=first)
+        return Group(row, Padding(Text("\n").join(below), (0, 0, 0, 2)))
 
 
 def is_expected(error: BaseException) -> bool:
@@ -142,7 +159,9 @@ class Logs:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise UsageError(f"the log file {settings.log_file!r} can't be written: {reason}") from error
         elif self._console.is_terminal and shape == ObserveSettings().log_format:
-            handler = RichHandler(console=self._console, show_path=False, markup=False, log_time_format=_TERMINAL_TIME)
+            handler = _TerminalHandler(
+                console=self._console, show_path=False, markup=False, log_time_format=_TERMINAL_TIME
+            )
             shape, time_shape = _TERMINAL_FORMAT, _TERMINAL_TIME
         else:
             handler = logging.StreamHandler(self._console.file)

@@ -19,6 +19,9 @@ __all__ = ["MOST_SCOPES", "scopes_table", "summary_table"]
 MOST_SCOPES = 15
 """Rows in the table of scopes; the busiest are shown."""
 
+_FELT = 0.05
+"""Seconds of waiting that are worth telling."""
+
 _SCOPE_CHARACTERS = 40
 _HINT_CHARACTERS = 40
 
@@ -77,7 +80,8 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
 
 def _cells(report: ScopeReport) -> tuple[str, ...]:
     longest = sorted(report.limited.items(), key=lambda limited: -limited[1])[:2]
-    limited = ", ".join(f"{limit.replace('_', ' ')} {duration_words(seconds)}" for limit, seconds in longest if seconds)
+    felt = [(limit.replace("_", " "), seconds) for limit, seconds in longest if seconds >= _FELT]
+    limited = ", ".join(f"{limit} {duration_words(seconds)}" for limit, seconds in felt)
     hints = f"{report.hints}: {clipped(report.last_hint, _HINT_CHARACTERS)}" if report.hints else ""
     return (
         clipped(report.scope, _SCOPE_CHARACTERS),
