@@ -13,6 +13,7 @@ a defect met there ends the crawl as it would here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -71,21 +72,27 @@ class Dispatcher:
             start_soon: Start = nursery.start_soon
             self._reading.grant = partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
         while state.goes_on():
-            with trio.CancelScope() as alarm:
-                while state.goes_on() and not alarm.cancel_called:
+            await self._grant(nursery, nursery.start_soon)
+            until = self._next_look()
+            with trio.CancelScope(deadline=until) as alarm:
+                while state.goes_on():
+                    await state.pulse.wait(until, alarm)
+                    if alarm.cancel_called:
+                        break
                     await self._grant(nursery, nursery.start_soon)
-                    if state.goes_on():
-                        await self._wait(alarm)
+                    until = self._next_look()
 
-    async def _wait(self, alarm: trio.CancelScope) -> None:
-        """Let ``start()`` be read while there is room, and wait for the next thing to happen."""
+    def _next_look(self) -> float:
+        """Let ``start()`` be read while there is room; when the core could answer otherwise, if nothing changes."""
+        if not self._state.goes_on():
+            return math.inf
         now = trio.current_time()
         chooser, state = self._chooser, self._state
         self._throttle.waiting_direct(chooser.pending_direct)
         has_room = state.may_page and chooser.in_flight < chooser.places
         if state.is_reading and has_room and not chooser.has_ready():
             self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
-        await state.pulse.wait(min(chooser.next_event(now), self._throttle.next_change(now)), alarm)
+        return min(chooser.next_event(now), self._throttle.next_change(now))
 
     async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:
         """Grant in the task that reads ``start()``; what fails is not the spider's failure."""

@@ -38,16 +38,17 @@ class Pulse:
 
         Args:
             until: When ``alarm`` is cancelled; no later than that, and only while this waits.
-            alarm: A scope around the caller. One serves many waits: moving a deadline costs less than entering a scope.
+            alarm: A scope around the caller. One serves many waits: moving a deadline costs less than entering a scope,
+                and setting one costs more than looking.
         """
         self._waiting = alarm
-        if until < math.inf:
+        if alarm.deadline != until:
             alarm.deadline = until
         try:
             await self._event.wait()
         finally:
             self._waiting = None
-            if alarm.deadline != math.inf:  # setting it costs more than looking
+            if alarm.deadline != math.inf and not alarm.cancel_called:
                 alarm.deadline = math.inf
             if self._event.is_set():
                 self._event = trio.Event()
