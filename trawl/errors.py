@@ -229,7 +229,7 @@ class ProxyFailed(DownloadError):
         is_of_proxy: Whether the proxy itself is at fault; False: it works, but the host was not to be reached.
     """
 
-    def __init__(self, cause: str, *, is_of_proxy: bool, url: str = "", method: str = "GET") -> None:
+    def __init__(self, cause: str, *, is_of_proxy: bool = True, url: str = "", method: str = "GET") -> None:
         super().__init__(cause, url=url, method=method)
         self.is_of_proxy: bool = is_of_proxy
 

@@ -54,3 +54,9 @@ def test_an_error_that_says_more_than_a_cause_says_it_for_each_request(is_of_pro
     error = failure_of(ProxyFailed("refused", is_of_proxy=is_of_proxy), "", "http://a.example/", "GET")
     assert isinstance(error, ProxyFailed)
     assert (error.is_of_proxy, error.args, str(error)) == (is_of_proxy, ("refused",), "GET http://a.example/: refused")
+
+
+def test_a_class_of_errors_is_enough_where_nothing_more_is_to_say() -> None:
+    error = failure_of(ProxyFailed, "the proxy is gone", "http://a.example/", "GET")
+    assert isinstance(error, ProxyFailed)
+    assert (error.is_of_proxy, error.url) == (True, "http://a.example/")
