@@ -43,3 +43,9 @@ def test_h05_r2_an_error_page_never_lowers_the_delay(delay: float, latency: floa
 def test_h01_a_target_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="target_concurrency"):
         AutoThrottle(target_concurrency=0.0)
+
+
+def test_h05_what_is_no_healthy_page_raises_the_delay_as_any_other_and_lowers_nothing() -> None:
+    rule = AutoThrottle()
+    assert rule.adjusted(1.0, 6.0, is_healthy=False) == rule.adjusted(1.0, 6.0, is_healthy=True) == 6.0
+    assert rule.adjusted(1.0, 0.2, is_healthy=False) == 1.0

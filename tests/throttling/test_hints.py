@@ -109,6 +109,18 @@ def test_d03_d04_d14_every_dialect_is_read(headers: Mapping[str, str], delay: fl
     assert delay_of(headers) == delay
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"RateLimit": '"burst";t=5, "day";t=9'},
+        {"RateLimit": '"burst";r=1;t=5, "day";t=9, "month";r=3;t=20'},
+        {"RateLimit-Reset": "5, 9", "RateLimit-Remaining": "1"},
+    ],
+)
+def test_d14_what_is_not_told_to_remain_is_nothing_that_remains(headers: Mapping[str, str]) -> None:
+    assert delay_of(headers) == 9  # it was refused: some policy is spent
+
+
 def test_d14_several_lines_of_a_field_are_one_list() -> None:
     assert delay_of({"RateLimit": ['"a";r=0;t=5', '"b";r=0;t=9']}) == 9
     assert delay_of({"Retry-After": ["5", "9"]}) == 9

@@ -202,3 +202,16 @@ def test_i12_f02_a_window_that_is_over_is_not_spent_when_windows_begin_to_slide(
     quota = used(Quota(3.0, 60.0), (0.0, 3.0))
     quota.adopt(3.0, 600.0, sliding=True, now=100.0)
     assert quota.ready_at(100.0, 3.0) == -inf
+
+
+def test_who_was_told_to_wait_for_a_send_is_looked_at_again_when_it_is_charged() -> None:
+    quota = Quota(2.0, 60.0)
+    quota.reserve(2.0)
+    assert quota.ready_at(0.0, 1.0) == inf  # what is still connecting may give its amount back
+    before = quota.refills
+    quota.charge(2.0, 1.0)
+    assert quota.refills > before
+    assert quota.ready_at(1.0, 1.0) == 61.0
+    before = quota.refills
+    quota.correct(1.0, 2.0)
+    assert quota.refills == before  # nobody waits for that

@@ -35,6 +35,18 @@ def test_i01_a_scope_idle_for_too_long_is_forgotten() -> None:
     assert table.get("a.example") is None
 
 
+@pytest.mark.parametrize("name", ["good_at", "triggered_at"])
+def test_i01_a_scope_is_not_idle_while_answers_come_however_long_ago_they_were_asked_for(name: str) -> None:
+    table, forgotten = table_of(throttling_scope_max_idle=100.0)
+    scope, _ = table.made("a.example", 0.0)
+    used(scope, 0.0)
+    setattr(scope.policy, name, 90.0)
+    table.made("b.example", 150.0)
+    assert forgotten == []
+    table.made("c.example", 191.0)
+    assert forgotten == ["a.example"]
+
+
 def test_i01_no_more_than_the_limit_are_kept() -> None:
     table, _ = table_of(throttling_scope_limit=10)
     for number in range(200):

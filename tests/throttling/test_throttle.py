@@ -588,6 +588,32 @@ def test_b20_a_request_of_two_scopes_is_no_retry_while_one_of_them_answers_nobod
     assert not answer(throttle, entry_of(throttle, both, 80.0), 80.0, 503).is_excused
 
 
+def test_b20_a_scope_that_its_own_refusals_keep_silent_is_given_up_all_the_same() -> None:
+    throttle = throttle_of(backoff_max_delay=1000.0)
+    send(throttle, 0.0, 429, headers={"Retry-After": "1000"})
+    throttle.scope(A, 0.0).lanes = 1  # somebody waits, and is told of the header
+    throttle.tick(899.0)
+    assert A not in throttle.given_up
+    throttle.tick(901.0)
+    assert A in throttle.given_up
+
+
+def test_c05_after_an_outage_rampup_moves_the_scope_again_from_the_next_trigger_on() -> None:
+    throttle = throttle_of(throttling_scopes={A: {"rampup": {"window": 10.0}}}, backoff_window=10.0)
+    policy = throttle.scope(A, 0.0).policy
+    send(throttle, 0.0, 503)
+    send(throttle, 1.0, 503)
+    throttle.tick(20.0)
+    assert policy.ramp.has_fallen_back
+    assert policy.standing is not None
+    send(throttle, 30.0)
+    throttle.tick(1000.0)  # all windows have been quiet
+    assert policy.standing is None
+    send(throttle, 1001.0, 503)
+    assert policy.standing is None  # within the target
+    assert not policy.ramp.has_fallen_back
+
+
 # -- run-time changes and reasons
 
 
