@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
@@ -13,12 +13,13 @@ import typer
 from trawl.cli.checks import check_spider
 from trawl.cli.checks.finding import Finding
 from trawl.cli.checks.imports import imports_of
+from trawl.cli.checks.parts import check_parts
 from trawl.cli.exits import FAILED, OK, USAGE
 from trawl.cli.listing import files_in, spiders_in
 from trawl.cli.load import load_spiders
-from trawl.errors import SettingsError, SpiderLoadError, WrittenForScrapy
+from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenForScrapy
 from trawl.observe import printable
-from trawl.settings import Layer, ambient, load
+from trawl.settings import Layer, ambient, load, of_spider
 from trawl.spiders import Spider
 
 __all__ = ["check_command"]
@@ -66,7 +67,7 @@ def _files(target: str) -> list[str]:
 
 
 def _around(spider: type[Spider]) -> Iterator[str]:
-    """What is wrong with the settings in ``pyproject.toml`` and in the environment, which a crawl would refuse."""
+    """What a crawl would refuse of the settings around the spider, and of the parts that these and its own name."""
     own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {})
     try:
         load(own)
@@ -76,6 +77,9 @@ def _around(spider: type[Spider]) -> Iterator[str]:
         load(*ambient(), own)
     except SettingsError as error:
         yield str(error)
+        return
+    with suppress(SettingsError, PartLoadError):  # told of the spider
+        yield from check_parts(load(*ambient(), of_spider(spider)))
 
 
 @contextmanager

@@ -337,3 +337,22 @@ def test_a_setting_that_has_no_effect_is_told_once_and_is_nothing_wrong(
     assert main(["check", str(file)]) == 0
     told = "DEPTH_PRIORITY (in custom_settings) is Scrapy's and has no effect: use DEPTH_FIRST"
     assert capfd.readouterr() == ("1 spider: nothing wrong\n", f"{told}, or give requests a priority\n")
+
+
+def test_a_part_that_settings_name_and_that_can_not_be_imported_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "named_parts.py").write_text("class Kept:\n    pass\n", "utf-8")
+    (tmp_path / "failing_parts.py").write_text("class Old(Retry):\n    pass\n", "utf-8")
+    parts = '{ "named_parts.Kept" = 1, "named_parts.Kep" = 2, "retry" = 550 }'
+    (tmp_path / "pyproject.toml").write_text(f"[tool.trawl]\nDOWNLOADER_MIDDLEWARES = {parts}\n", "utf-8")
+    spider = "import trawl\n\nclass One(trawl.Spider):\n    name = 'one'\n"
+    custom = '{"ITEM_PIPELINES": {"failing_parts.Old": 1, "failing_parts.Out": None}}'
+    (tmp_path / "with_parts.py").write_text(f"{spider}    custom_settings = {custom}\n", "utf-8")
+    assert main(["check", "with_parts.py"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2
+    assert said[0].startswith("DOWNLOADER_MIDDLEWARES names 'named_parts.Kep', which can't be imported: ")
+    assert said[1].startswith("ITEM_PIPELINES names 'failing_parts.Old', which can't be imported: failing_parts.py")
