@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import trawl
-from trawl.http import Request, Response
+from trawl.http import Headers, Request, Response
 from trawl.moving.absent import Absent
+from trawl.settings import Settings
 from trawl.spiders import Crawler
 from trawl.spiders.crawler import CrawlerEngine
 from trawl.spiders.signalling import CrawlerSignals
@@ -17,6 +18,14 @@ SCRAPYS: list[tuple[type, list[str]]] = [
     (trawl.Spider, ["state", "handles_request"]),
     (Request, ["encoding", "flags", "to_curl", "to_dict"]),
     (Response, ["certificate"]),
+    (Headers, ["appendlist", "to_string", "to_unicode_dict"]),
+    (
+        Settings,
+        [
+            *("add_to_list", "attributes", "copy", "freeze", "frozencopy", "getpriority", "getwithbase"),
+            *("set", "setdict", "setmodule"),
+        ],
+    ),
     (
         Crawler,
         [

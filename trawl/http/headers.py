@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping, Set
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from trawl.moving.absent import Absent
 
 __all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders"]
 
@@ -48,6 +50,10 @@ class Headers(MutableMapping[str, str]):
     """
 
     __slots__ = ("_fields",)
+    if not TYPE_CHECKING:
+        to_unicode_dict = Absent("values are texts: dict(headers)")
+        to_string = Absent("write a line for each of headers.items()")
+        appendlist = Absent("set the name to a list of values")
 
     # lower-case name -> [name as written, value, value, ...]
     _fields: dict[str, list[str]]

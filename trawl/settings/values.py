@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from trawl.moving.absent import Absent
 from trawl.settings.text import from_json
 
 __all__ = ["DEFAULT", "Settings"]
@@ -16,6 +17,8 @@ DEFAULT = "default"
 
 S = TypeVar("S", bound=msgspec.Struct)
 _NO = ("", "0", "false", "no", "off", "none")
+_FIXED = "they do not change in a crawl: write them in the spider's custom_settings, or in its update_settings()"
+_SOURCES = "`trawl settings` shows where each value comes from"
 
 
 class Settings(Mapping[str, Any]):
@@ -26,6 +29,17 @@ class Settings(Mapping[str, Any]):
     """
 
     __slots__ = ("_own", "_sections", "_sources", "_values")
+    if not TYPE_CHECKING:
+        attributes = Absent(_SOURCES)
+        getpriority = Absent(_SOURCES)
+        getwithbase = Absent("`settings[NAME]` has what is set beside the built-in ones")
+        set = Absent(_FIXED)
+        setdict = Absent(_FIXED)
+        setmodule = Absent(_FIXED)
+        add_to_list = Absent(_FIXED)
+        freeze = Absent("they never change")
+        frozencopy = Absent("they never change, and need no copy")
+        copy = Absent("write dict(settings)")
 
     def __init__(
         self,
