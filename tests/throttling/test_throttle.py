@@ -598,6 +598,28 @@ def test_b20_a_scope_that_its_own_refusals_keep_silent_is_given_up_all_the_same(
     assert A in throttle.given_up
 
 
+def test_b20_a_scope_that_was_given_up_still_does_what_a_header_asks() -> None:
+    throttle = throttle_of(backoff_max_delay=1000.0)
+    send(throttle, 0.0, 429, headers={"Retry-After": "1000"})
+    throttle.tick(901.0)
+    assert A in throttle.given_up
+    scope = throttle.scope(A, 901.0)
+    assert (scope.gate(901.0), scope.reason(901.0).limit) == (1000.0, "hint")
+
+
+@pytest.mark.parametrize("asked", ["30", "300", "3000"])
+def test_r10_b06_a_wish_at_the_cap_is_lengthened_too_so_that_not_all_come_back_at_once(asked: str) -> None:
+    ends = set()
+    for host in ("a.example", "b.example", "c.example"):
+        throttle = throttle_of(backoff_jitter=0.1, backoff_max_delay=300.0)
+        entry = entry_of(throttle, request(host=host), 0.0)
+        answer(throttle, entry, 0.0, 429, {"Retry-After": asked})
+        ends.add(throttle.scope(host, 0.0).gate(0.0))
+    shortest = min(float(asked), 300.0)
+    assert all(shortest < at <= shortest * 1.1 for at in ends)
+    assert len(ends) == 3
+
+
 def test_c05_after_an_outage_rampup_moves_the_scope_again_from_the_next_trigger_on() -> None:
     throttle = throttle_of(throttling_scopes={A: {"rampup": {"window": 10.0}}}, backoff_window=10.0)
     policy = throttle.scope(A, 0.0).policy
