@@ -84,7 +84,7 @@ ELSEWHERE: Mapping[str, str] = {
     "responsetypes": "a crawl makes one class of response; `isinstance` with those of trawl.http looks at its content",
     "robotstxt": "robots.txt is read as RFC 9309 has it",
     "settings.default_settings": "`trawl settings` shows what holds; trawl.settings.definitions() has the defaults",
-    "shell": "`trawl shell URL --spider FILE.py`, or `breakpoint()` in the callback",
+    "shell": "`trawl shell URL --spider FILE.py`, or `breakpoint()` in the callback, with --quiet",
     "signalmanager": "`crawler.signals.connect` takes most of the signals; watchers (WATCHERS) hear of more",
     "spiderloader": "`trawl list` finds spiders",
     "spidermiddlewares": _HOOK,

@@ -292,7 +292,13 @@ TEXTS = "header values are text, not bytes: leave decode() out"
         ("x = response.body.decode() + response.headers['A']", None),
         ("x = response.body_as_unicode()", "there is no body_as_unicode(): use response.text"),
         ("x = trawl.Selector(response=response)", "Selector takes no response: use response.selector"),
+        ("x = trawl.Selector(response)", "Selector takes no response: use response.selector"),
+        ("x = trawl.Selector(response.text)", None),
         ("x = trawl.Selector(text='x')", None),
+        (
+            "x = response.headers.to_unicode_dict()",
+            "there is no to_unicode_dict(): header values are text, so use dict(headers)",
+        ),
         ("yield trawl.Request('http://a', flags=['x'])", "Request has no flags: leave it out"),
         ("yield trawl.FormRequest('http://a', encoding='latin-1')", None),
         (

@@ -32,9 +32,12 @@ def _wrong(call: ast.Call) -> Iterator[str]:
         yield "header values are text, not bytes: leave decode() out"
     if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
         yield "there is no body_as_unicode(): use response.text"
+    if isinstance(function, ast.Attribute) and function.attr == "to_unicode_dict":
+        yield "there is no to_unicode_dict(): header values are text, so use dict(headers)"
     name = _name_of(function)
     given = {keyword.arg for keyword in call.keywords}
-    if name == "Selector" and "response" in given:
+    first = call.args[0] if call.args else None
+    if name == "Selector" and ("response" in given or (isinstance(first, ast.Name) and first.id == "response")):
         yield "Selector takes no response: use response.selector"
     if name in _REQUESTS:
         yield from (f"{name} has no {argument}: leave it out" for argument in _ABSENT if argument in given)
