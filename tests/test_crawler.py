@@ -12,7 +12,7 @@ import trio
 
 import trawl
 from trawl.crawler import AsyncCrawlerProcess, CrawlerProcess
-from trawl.errors import SettingsError, UsageError
+from trawl.errors import SettingsError, SpiderLoadError, UsageError
 
 
 class Saying(trawl.Spider):
@@ -72,6 +72,29 @@ def test_it_runs_spiders_with_their_arguments_side_by_side() -> None:
     assert process.results == []
 
 
+NAMED = """
+import trawl
+
+
+class Named(trawl.Spider):
+    name = "named-in-a-project"
+
+    async def start(self):
+        yield {"word": self.word}
+"""
+
+
+def test_a_spider_may_be_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "spider_of_this_test.py").write_text(NAMED)
+    process = CrawlerProcess(install_root_handler=False)
+    process.crawl("named-in-a-project", word="found")
+    process.start()
+    assert process.results[0].reason == "finished"
+    assert process.results[0].stats["item_scraped_count"] == 1
+    with pytest.raises(SpiderLoadError, match="nobody"):
+        process.crawl("nobody")
+
+
 def test_it_reads_the_projects_settings(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.trawl]\nDOWNLOAD_DELAY = 7\n", "utf-8")
     process = AsyncCrawlerProcess(install_root_handler=False)
@@ -91,7 +114,7 @@ def test_it_logs_unless_the_program_does(silent_root: logging.Logger) -> None:
 def test_what_can_not_be_run_is_refused_by_its_name() -> None:
     process = CrawlerProcess({"DOWNLOD_DELAY": 1}, install_root_handler=False)
     with pytest.raises(UsageError, match="the class of a spider"):
-        process.crawl("saying")  # type: ignore[arg-type]
+        process.crawl(object)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="its arguments by name, not 'hello'"):
         process.crawl(Saying, "hello")
     process.crawl(Saying)

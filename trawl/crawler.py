@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from trawl.cli.load import load_spider
 from trawl.crawl import CrawlResult, crawl
 from trawl.errors import UsageError
 from trawl.moving import why_absent
@@ -62,17 +63,20 @@ class CrawlerProcess:
         self._wanted: list[tuple[type[Spider], dict[str, Any]]] = []
         self.results: list[CrawlResult] = []
 
-    def crawl(self, spider: type[Spider], *args: Any, **kwargs: Any) -> None:
+    def crawl(self, spider: type[Spider] | str, *args: Any, **kwargs: Any) -> None:
         """Have a spider run at :meth:`start`.
 
         Args:
-            spider: Its class.
+            spider: Its class; or what ``trawl crawl`` takes, such as its name, looked for below the working directory.
             args: There are none: arguments of spiders are given by name.
             kwargs: Given to its constructor.
 
         Raises:
             UsageError: It is no spider of trawl's, or an argument has no name.
+            SpiderLoadError: There is no such spider, or it can't be loaded.
         """
+        if isinstance(spider, str):
+            spider = load_spider(spider)
         given: object = spider
         if not (isinstance(given, type) and issubclass(given, Spider)):
             raise UsageError(f"crawl() takes the class of a spider that derives from trawl.Spider, not {spider!r}")
