@@ -17,6 +17,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 import webbrowser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
@@ -30,7 +31,7 @@ import trio
 
 import trawl.cli.run
 from tests.docs.given import ROOT, every_site
-from tests.docs.processes import python, run_forked
+from tests.docs.processes import LONGEST, python, run_forked
 from trawl.blocking import InlineBlocking
 from trawl.cli import asking, main
 from trawl.crawl import CrawlResult, crawl_with
@@ -173,7 +174,7 @@ class Commands:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=120,
+            timeout=LONGEST,
         )
         self.status = done.returncode
         return done.stdout
@@ -206,21 +207,38 @@ def crawl_on_copies(passed: float, *, killed_at: float | None = None, results: l
         web, begun_at = every_site(), trio.current_time()
         if killed_at is not None:
             options["watchers"] = [*options.get("watchers", ()), partial(_killed, killed_at)]
-        result = await crawl_with(
-            spider,
-            settings,
-            **{**options, "handle_signals": False},
-            transport=web.transport(settings.of(TransportSettings), seed=0, begun_at=begun_at),
-            blocking=InlineBlocking(),
-            resolve=web.resolve,
-            seed=0,
-            now_utc=WALL_START_UTC + timedelta(seconds=passed),
-        )
+        with ended_in_time(spider):
+            result = await crawl_with(
+                spider,
+                settings,
+                **{**options, "handle_signals": False},
+                transport=web.transport(settings.of(TransportSettings), seed=0, begun_at=begun_at),
+                blocking=InlineBlocking(),
+                resolve=web.resolve,
+                seed=0,
+                now_utc=WALL_START_UTC + timedelta(seconds=passed),
+            )
         if results is not None:
             results.append(result)
         return result
 
     return crawl
+
+
+@contextmanager
+def ended_in_time(spider: object, longest: float = LONGEST) -> Iterator[None]:
+    """Cancel a crawl that goes on for ``longest`` real seconds: it waits for nothing, or it is one that never ends."""
+    clock, until = trio.lowlevel.current_clock(), time.monotonic() + longest
+    assert isinstance(clock, VirtualClock)
+    with trio.CancelScope() as scope:
+        clock.suspect = lambda: scope.cancel() if time.monotonic() > until else None
+        try:
+            yield
+        finally:
+            clock.suspect = None
+    if scope.cancel_called:
+        at = f"{clock.current_time():g} s of its own time"
+        raise RuntimeError(f"{spider!r} has not ended after {longest:g} s, at {at}")
 
 
 async def _killed(at: float, crawl: object) -> None:
