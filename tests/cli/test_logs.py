@@ -118,6 +118,20 @@ def test_a_log_file_that_was_moved_is_opened_anew(logs: Logs, tmp_path: Path) ->
     assert "before" not in path.read_text("utf-8")
 
 
+def test_a_log_file_that_can_not_be_opened_anew_loses_entries_and_fails_nobody(
+    logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "logs" / "crawl.log"
+    path.parent.mkdir()
+    logs.apply(ObserveSettings(log_format=PLAIN, log_file=str(path)))
+    path.parent.rename(tmp_path / "kept")
+    logger.warning("lost")
+    assert "No such file or directory" in capsys.readouterr().err
+    path.parent.mkdir()
+    logger.warning("after")
+    assert path.read_text("utf-8") == "WARNING after\n"
+
+
 def test_a_log_can_be_switched_off(logs: Logs, stream: io.StringIO) -> None:
     logs.apply(ObserveSettings(log_enabled=False))
     logger.error("nobody hears this")

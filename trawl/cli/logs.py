@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import traceback
-from logging.handlers import WatchedFileHandler  # opens the file again that logrotate has moved
+from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from types import TracebackType
 
@@ -75,6 +75,17 @@ class _TerminalHandler(RichHandler):
         first, *below = message_renderable.split("\n")
         row = super().render(record=record, traceback=traceback, message_renderable=first)
         return Group(row, Padding(Text("\n").join(below), (0, 0, 0, 2)))
+
+
+class _FileHandler(WatchedFileHandler):
+    """Opens the file again that logrotate has moved; where that can't be done, an entry is lost and not the crawl."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write an entry; what fails is told on standard error, as it is where a disk is full."""
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
 
 
 def is_expected(error: BaseException) -> bool:
@@ -154,7 +165,7 @@ class Logs:
         if settings.log_file is not None:
             mode = "a" if settings.log_file_append else "w"
             try:
-                handler = WatchedFileHandler(settings.log_file, mode, settings.log_encoding, errors="backslashreplace")
+                handler = _FileHandler(settings.log_file, mode, settings.log_encoding, errors="backslashreplace")
             except (OSError, LookupError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise UsageError(f"the log file {settings.log_file!r} can't be written: {reason}") from error
