@@ -405,3 +405,16 @@ async def test_what_was_put_before_they_were_started_is_written_when_they_are_cl
     async with await opened(tmp_path / "out.jsonl", overwrite=True) as feeds:
         feeds.put_nowait({"a": 1})
     assert (tmp_path / "out.jsonl").read_bytes() == b'{"a":1}\n'
+
+
+async def test_an_item_that_a_feed_refused_is_told_though_the_feeds_were_closed_right_behind_it(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "out.csv"
+    table.write_bytes(b"a\r\n1\r\n")
+    feeds = await opened(table)
+    with pytest.raises(FeedError):
+        feeds.put_nowait({"b": "2"})
+    feeds.close()
+    with pytest.raises(FeedError, match="has none of them"):
+        await feeds.write()

@@ -215,8 +215,7 @@ class Feeds:
             await self._some.wait()
             with trio.move_on_after(FLUSH_INTERVAL):
                 await self._urgent.wait()
-            if self._error is not None:
-                raise self._error
+            self._raise_refused()
             self._waiting_bytes = 0
             self._room.set()
             self._room = trio.Event()
@@ -225,6 +224,11 @@ class Feeds:
                 self._urgent = trio.Event()
             for feed in tuple(self._unfinished):
                 await self._flush_one(feed)
+        self._raise_refused()  # the last item may have been, while the ones before it were written
+
+    def _raise_refused(self) -> None:
+        if self._error is not None:
+            raise self._error
 
     async def _flush_one(self, feed: OneFeed) -> None:
         try:
