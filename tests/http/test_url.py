@@ -6,6 +6,7 @@ import ada_url
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import etree
 
 from trawl.http.url import (
     _NORMAL,
@@ -55,6 +56,12 @@ def test_a_url_is_read_as_browsers_read_it(url: str, normal: str) -> None:
 def test_a_url_that_is_none_is_refused_by_name(url: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         normalize_url(url)
+
+
+def test_a_url_that_is_a_kind_of_text_becomes_a_plain_one() -> None:
+    link: str = etree.HTML("<a href='http://a.example/b'>b</a>").xpath("//@href")[0]  # has its page in it
+    assert type(link) is not str
+    assert type(normalize_url(link)) is str
 
 
 @settings(max_examples=30)  # to make a text of a pattern takes Hypothesis long

@@ -55,7 +55,9 @@ def normalize_url(url: str) -> str:
         TypeError: ``url`` is not a str.
     """
     try:
-        return url if _NORMAL.fullmatch(url) else ada_url.normalize_url(url)
+        if type(url) is str and _NORMAL.fullmatch(url):  # a text of lxml holds its page, and can't be stored
+            return url
+        return ada_url.normalize_url(url)
     except (ValueError, AttributeError, TypeError):
         _check_text(url)
         raise ValueError(_complaint(url)) from None
