@@ -48,6 +48,13 @@ def test_domains_are_compared_in_normal_form(domain: str) -> None:
     assert admission.is_offsite(Request("http://example.org/"))
 
 
+def test_the_root_dot_of_a_host_makes_it_no_other_site() -> None:
+    admission = Admission(SchedulerSettings(), ["a.example"])
+    assert admission.refusal(Request("http://a.example./"), depth=0) is None
+    assert admission.refusal(Request("http://www.a.example.:8080/"), depth=0) is None
+    assert admission.refusal(Request("http://b.example./"), depth=0) == "offsite_filtered"
+
+
 def test_an_international_domain_is_compared_in_ascii() -> None:
     admission = Admission(SchedulerSettings(), ["bücher.example"])
     assert not admission.is_offsite(Request("http://bücher.example/"))

@@ -74,7 +74,7 @@ class Admission:
         """
         if not self._allowed:
             return False
-        host = host_of(request.url)
+        host = host_of(request.url).removesuffix(".")
         offsite = self._hosts.get(host)
         if offsite is None:
             if len(self._hosts) >= HOSTS_REMEMBERED:
