@@ -34,7 +34,7 @@ def test_what_has_no_such_method_and_what_answers_none_mean_as_usual() -> None:
     assert not failures
 
 
-@pytest.mark.parametrize("answer", [ValueError("no"), "soon", math.nan, [1], object()])
+@pytest.mark.parametrize("answer", [ValueError("no"), "soon", math.nan, [1], object(), 10**400])
 def test_a_failure_is_told_logged_and_means_as_usual(answer: object, caplog: pytest.LogCaptureFixture) -> None:
     failures: list[None] = []
     with caplog.at_level(logging.ERROR, "trawl.throttling"):

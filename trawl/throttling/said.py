@@ -44,7 +44,7 @@ def figure(owner: object, name: str, failed: Failed, *about: object) -> float | 
         number = float(answer)
         if math.isnan(number):
             raise ValueError(f"{name}() answered {answer!r}, which is no number")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         _tell(owner, name, failed)
         return None
     return number
