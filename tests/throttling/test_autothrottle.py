@@ -45,6 +45,16 @@ def test_h01_a_target_of_zero_is_refused() -> None:
         AutoThrottle(target_concurrency=0.0)
 
 
+def test_h06_bounds_that_cross_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"min_delay \(2 s\) is above max_delay \(1 s\)"):
+        AutoThrottle(min_delay=2.0, max_delay=1.0)
+    assert AutoThrottle(min_delay=1.0, max_delay=1.0).adjusted(1.0, 9.0, is_healthy=True) == 1.0
+
+
+def test_h01_the_longest_delay_is_a_minute() -> None:
+    assert AutoThrottle().adjusted(5.0, 99.0, is_healthy=True) == 60.0
+
+
 def test_h05_what_is_no_healthy_page_raises_the_delay_as_any_other_and_lowers_nothing() -> None:
     rule = AutoThrottle()
     assert rule.adjusted(1.0, 6.0, is_healthy=False) == rule.adjusted(1.0, 6.0, is_healthy=True) == 6.0

@@ -8,8 +8,7 @@ response of status 200 that is no trigger counts as healthy; refusals, errors an
 (H05, H15).
 
 Starting points (target concurrency, longest delay, first delay): polite 1.0, 10 s, 2.0 s; a server that cooperates
-4.0, 30 s,
-1.0 s; many domains 2.0, 60 s, 1.0 s.
+4.0, 30 s, 1.0 s; many domains 2.0, 60 s, 1.0 s.
 """
 
 from __future__ import annotations
@@ -26,8 +25,11 @@ class AutoThrottle:
     Attributes:
         start_delay: The delay before the first response, in seconds.
         min_delay: The least delay, in seconds.
-        max_delay: The longest delay, in seconds.
+        max_delay: The longest delay, in seconds; not under the least.
         target_concurrency: Requests to one host wanted in flight on average; above 0. A target, not a cap.
+
+    Raises:
+        ValueError: The bounds cross (H06), or the target is not above 0.
     """
 
     start_delay: float = 5.0
@@ -35,10 +37,14 @@ class AutoThrottle:
     max_delay: float = 60.0
     target_concurrency: float = attrs.field(default=1.0, validator=attrs.validators.gt(0))
 
+    def __attrs_post_init__(self) -> None:
+        if self.min_delay > self.max_delay:
+            raise ValueError(f"min_delay ({self.min_delay:g} s) is above max_delay ({self.max_delay:g} s)")
+
     @property
     def first_delay(self) -> float:
         """The delay that a host starts with, in seconds (H02)."""
-        return min(max(self.min_delay, self.start_delay), max(self.max_delay, self.min_delay))
+        return min(max(self.min_delay, self.start_delay), self.max_delay)
 
     def target_delay(self, latency: float) -> float:
         """The delay that ``latency`` (seconds) asks for (H03)."""
@@ -53,5 +59,5 @@ class AutoThrottle:
             is_healthy: Whether it may lower the delay.
         """
         target = self.target_delay(latency)
-        wanted = min(max(target, (delay + target) / 2.0, self.min_delay), max(self.max_delay, self.min_delay))
+        wanted = min(max(target, (delay + target) / 2.0, self.min_delay), self.max_delay)
         return wanted if is_healthy or wanted > delay else delay

@@ -191,7 +191,7 @@ class Restored:
     def _learned(self, scope: Scope, policy: ScopePolicy, state: ScopeState) -> None:
         limits, rule = scope.limits, policy.kind.autothrottle
         if state.auto is not None and rule is not None:
-            policy.auto = min(max(state.auto, rule.min_delay), max(rule.max_delay, rule.min_delay))
+            policy.auto = min(max(state.auto, rule.min_delay), rule.max_delay)
             policy.last_latency = state.last_latency
         learned = state.learned
         configured = (limits.delay, limits.delay_per_slot, limits.concurrency)
