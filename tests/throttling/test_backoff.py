@@ -100,6 +100,12 @@ def test_b15_regained_slots_are_rounded_up() -> None:
     assert strategy.fewer(8.0) == 3.0
 
 
+def test_b15_a_factor_of_next_to_nothing_gives_all_slots_back_at_once() -> None:
+    strategy = Backoff(concurrency_factor=1e-320)
+    assert strategy.fewer(8.0) == 1.0
+    assert strategy.more(1.0, 8.0) == 8.0
+
+
 def test_b15_without_a_limit_slots_are_counted_from_those_in_use() -> None:
     base = Base(1.0, math.inf)
     strategy = attrs.evolve(DEFAULT, max_delay=1.0)

@@ -147,5 +147,25 @@ def test_h01_i03_values_out_of_range_are_refused(given: dict[str, Any]) -> None:
         of(**given)
 
 
+@pytest.mark.parametrize("number", [10**400, 10**5000, 1e301], ids=["400", "5000", "1e301"])
+@pytest.mark.parametrize("key", ["concurrency", "pages", "delay", "quota", "rate"])
+def test_i03_a_number_beyond_reason_is_refused_in_a_line_naming_the_entry(key: str, number: float) -> None:
+    with pytest.raises(SettingsError, match=r"^THROTTLING_SCOPES\['api'\]\['" + key + r"'\] must be at most 1e\+300$"):
+        ThrottlingSettings(throttling_scopes={"api": {key: number}})  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "name", ["CONCURRENT_REQUESTS", "CONCURRENT_REQUESTS_PER_DOMAIN", "CONCURRENT_REQUESTS_PER_IP"]
+)
+def test_i03_nor_can_so_many_requests_be_in_flight_anywhere(name: str) -> None:
+    with pytest.raises(SettingsError, match=rf"^{name} must be at most 1e\+300$"):
+        msgspec.convert({name: 10**400}, ThrottlingSettings)
+
+
+def test_i06_a_rate_whose_delay_never_ends_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"\['rate'\] is so low that nothing would ever be sent"):
+        ThrottlingSettings(throttling_scopes={"api": {"rate": 1e-320}})
+
+
 def test_e06_a_manager_may_be_a_class() -> None:
     assert ThrottlingSettings(throttling_manager=ThrottlingManager).throttling_manager is ThrottlingManager

@@ -101,7 +101,8 @@ class Backoff:
 
     def more(self, concurrency: float, full: float) -> float:
         """The concurrency after a quiet window (B15)."""
-        return min(full, float(math.ceil(concurrency / self.concurrency_factor)))
+        wanted = concurrency / self.concurrency_factor  # infinite where the factor is next to nothing
+        return full if wanted >= full else min(full, float(math.ceil(wanted)))
 
 
 @attrs.frozen(kw_only=True)

@@ -23,6 +23,7 @@ __all__ = [
     "RampupConfig",
     "ScopeConfig",
     "check_backoff",
+    "check_count",
     "check_jitter",
     "check_rampup",
     "check_scope",
@@ -37,6 +38,9 @@ JitterConfig = bool | float | tuple[float, float]
 JITTER_RANGE = "a number from 0 to 1, or a pair from -1 up in rising order"
 """What check_jitter allows, for the reference."""
 
+
+MOST = 1e300
+"""The largest number that is taken; not far above it arithmetic overflows."""
 
 _WORDS = {
     "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "object": "a mapping",
@@ -250,6 +254,8 @@ def check_scope(config: object, path: str) -> ScopeConfig:
             keys contradict each other.
     """
     checked = _check_mapping(config, ScopeConfig, path)
+    if checked.get("rate", 1.0) < 1.0 / MOST:
+        raise SettingsError(f"{path}['rate'] is so low that nothing would ever be sent: {checked['rate']:g}", path)
     if "rate" in checked and "delay" in checked:
         raise SettingsError(f"{path} has both 'rate' and 'delay'; a rate is a delay of 1/rate: keep one of them", path)
     if "jitter" in checked:
@@ -293,6 +299,12 @@ def check_target(value: object, path: str) -> tuple[float, float]:
     if not 0 <= low <= high or high <= 0:
         raise SettingsError(f"{path} must be a number above 0 or a range in rising order, not {value!r}", path)
     return float(low), float(high)
+
+
+def check_count(value: object, path: str) -> None:
+    """Refuse a number that is too large to reckon with: beyond the largest float, or near it."""
+    if isinstance(value, int | float) and value > MOST:
+        raise SettingsError(f"{path} must be at most {MOST:g}", path)
 
 
 def check_jitter(value: Any, path: str) -> None:
@@ -354,6 +366,7 @@ def _check_mapping(config: object, kind: Any, path: str) -> dict[str, Any]:
         entry = f"{path}[{key!r}]"
         if isinstance(value, float) and not math.isfinite(value):
             raise SettingsError(f"{entry} must be a finite number, not {value}", entry)
+        check_count(value, entry)
         try:
             checked[key] = msgspec.convert(value, hints[key])
         except (msgspec.ValidationError, TypeError) as error:

@@ -14,6 +14,7 @@ from trawl.throttling.configuration import (
     JitterConfig,
     ScopeConfig,
     check_backoff,
+    check_count,
     check_jitter,
     check_scope,
     check_target,
@@ -178,6 +179,9 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         }
         msgspec.structs.force_setattr(self, "throttling_scopes", scopes)
         _check_ids(scopes)
+        for name in ("concurrent_requests", "concurrent_requests_per_domain", "concurrent_requests_per_ip"):
+            check_count(getattr(self, name), name.upper())
+        check_count(self.pages_per_domain, "PAGES_PER_DOMAIN")
         check_jitter(self.randomize_download_delay, "RANDOMIZE_DOWNLOAD_DELAY")
         check_jitter(self.backoff_jitter, "BACKOFF_JITTER")
         check_backoff({"exceptions": self.backoff_exceptions}, "BACKOFF_EXCEPTIONS")
