@@ -73,6 +73,7 @@ def test_alone_it_lists_the_words_in_groups(capfd: pytest.CaptureFixture[str]) -
         ("crawl a.py --logfile=x", "there is no option --logfile: it is --log-file FILE", "trawl crawl"),
         ("crawl a.py --output x", "there is no option --output: it is -o FILE", "trawl crawl"),
         ("parse x --spider a.py -c b", "there is no option -c: it is --callback NAME", "trawl parse"),
+        ("crawl a.py -d 3", "there is no option -d", "trawl crawl"),  # what parse has in its place crawl has not
         ("--nolog crawl a.py", "there is no option --nolog: it is --log-level CRITICAL", "trawl"),
         ("crawl", "SPIDER is missing", "trawl crawl"),
         ("crawl a.py b.py", "nothing takes b.py", "trawl crawl"),

@@ -83,10 +83,19 @@ def sentence(error: typer.TyperException, typed: str = "trawl") -> str:
             break
     if (found := re.match(r"there is no command (\w+)", words)) and found[1] in _SCRAPYS:
         words = f"{found[0]}: {_SCRAPYS[found[1]]}"
-    if (found := re.match(r"there is no option ([\w-]+)", words)) and found[1] in _SCRAPYS_OPTIONS:
-        words = f"{found[0]}: {_SCRAPYS_OPTIONS[found[1]]}"
-    path = getattr(getattr(error, "ctx", None), "command_path", typed)
+    context = getattr(error, "ctx", None)
+    if (found := re.match(r"there is no option ([\w-]+)", words)) and (advice := _in_place_of(found[1], context)):
+        words = f"{found[0]}: {advice}"
+    path = getattr(context, "command_path", typed)
     return f"{words.rstrip('.')} ('{path} --help' shows what there is)"
+
+
+def _in_place_of(option: str, context: Any) -> str:
+    """What is typed in place of one of Scrapy's options; "" where the command has nothing like it."""
+    advice = _SCRAPYS_OPTIONS.get(option, "")
+    named = re.search(r"(?<!\S)(--[a-z-]+|-[oO])\b", advice)
+    known = [name for parameter in getattr(getattr(context, "command", None), "params", ()) for name in parameter.opts]
+    return "" if named and known and named[0] not in known else advice
 
 
 @contextmanager
