@@ -14,7 +14,6 @@ from trawl.middleware import get_retry_request
 from trawl.testing import SimulatedWeb, simulate
 from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT, UNCOUNTED
 from trawl.throttling.givingup import ADMITTED_AT
-from trawl.transport.base import NEW_CONNECTION
 
 FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False}
 
@@ -91,9 +90,5 @@ def test_only_what_is_as_it_was_is_taken_out(key: str) -> None:
     forget_the_last([same], None)
 
 
-def test_what_the_throttle_keeps_is_among_it() -> None:
-    assert {BAD_PAGE, REFUSED_AT, ADMITTED_AT} <= CRAWLS_OWN
-
-
-def test_whatever_the_throttle_and_the_wire_note_in_meta_is_meant_for_one_request() -> None:
-    assert {ADMITTED_AT, BAD_PAGE, NEW_CONNECTION, REFUSED_AT, UNCOUNTED} <= CRAWLS_OWN
+def test_whatever_the_throttle_notes_in_meta_is_meant_for_one_request() -> None:
+    assert {ADMITTED_AT, BAD_PAGE, REFUSED_AT, UNCOUNTED} <= CRAWLS_OWN

@@ -16,6 +16,7 @@ from trawl.blocking import InlineBlocking
 from trawl.crawl import crawl_with
 from trawl.http import Request, Response
 from trawl.settings.load import Layer, load
+from trawl.throttling.explain import ScopeReport
 from trawl.transport import Http11Transport, TransportSettings
 
 HOST = "a.example"
@@ -39,9 +40,22 @@ class Pages(trawl.Spider):
 
 
 async def crawled(
-    scope: dict[str, Any], scripts: list[Script], *, spider: type[Pages] = Pages, count: int = 3
+    scope: dict[str, Any],
+    scripts: list[Script],
+    *,
+    spider: type[Pages] = Pages,
+    count: int = 3,
+    reports: list[ScopeReport] | None = None,
 ) -> tuple[Any, list[tuple[float, str]]]:
     """A crawl over scripted connections; and when which request line went to the wire."""
+
+    async def watch(crawl: Any) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            if reports is not None:
+                reports.extend(crawl.report())
+
     servers = Servers(scripts, connect_seconds=0.1)
     lines: list[tuple[float, str]] = []
     seen: dict[int, int] = {}
@@ -61,19 +75,32 @@ async def crawled(
         transport=Http11Transport(TransportSettings(), connect=servers.connect),
         blocking=InlineBlocking(),
         collect=True,
+        watchers=[watch],
     )
     assert servers.left_open == 0
     return result, lines
 
 
 async def test_a05_it_keeps_the_delay_from_the_send_that_met_a_dead_connection(autojump_clock: MockClock) -> None:
-    result, lines = await crawled({"delay": 1.0}, [[PAGE, CLOSES], [PAGE], [PAGE]])
+    reports: list[ScopeReport] = []
+    result, lines = await crawled({"delay": 1.0}, [[PAGE, CLOSES], [PAGE], [PAGE]], reports=reports)
     # page 1 goes out at 1.1 on the connection of page 0, which is dead; a new one is there at 1.2, for whoever is next
     assert lines[:4] == [(0.1, "/0"), (1.1, "/1"), (2.1, "/2"), (3.2, "/1")]
     assert sorted(item["path"] for item in result.items) == ["0", "1", "2"]
     assert result.stats["held_count"] == 1
     assert result.stats["request_count"] == len(lines) == 4
     assert result.stats.get("retry_count", 0) == 0
+    assert [(report.requests, report.sends) for report in reports] == [(3, 4)]
+
+
+async def test_who_gets_the_page_does_not_see_that_it_went_twice(autojump_clock: MockClock) -> None:
+    class Looks(Pages):
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"path": response.url.rpartition("/")[2], "meta": set(response.meta)}
+
+    result, lines = await crawled({"delay": 1.0}, [[PAGE, CLOSES], [PAGE]], spider=Looks, count=2)
+    assert [path for _, path in lines] == ["/0", "/1", "/1"]
+    assert result.items[1]["meta"] == result.items[0]["meta"]
 
 
 @pytest.mark.parametrize("scope", [{"delay_per_slot": 1.0}, {"quota": 2.0, "window": 10.0}])
@@ -87,8 +114,24 @@ async def test_a06_f04_it_rests_and_is_charged_like_any_other_send(
 
 
 async def test_where_nothing_is_counted_by_sends_it_goes_again_at_once(autojump_clock: MockClock) -> None:
-    result, lines = await crawled({"concurrency": 1}, [[PAGE, CLOSES], [PAGE]], count=2)
+    reached: list[str] = []
+    reports: list[ScopeReport] = []
+
+    class Listens(Pages):
+        @classmethod
+        def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            crawler.signals.connect(
+                lambda request: reached.append(request.url[-2:]), trawl.signals.request_reached_downloader
+            )
+            return spider
+
+    result, lines = await crawled(
+        {"concurrency": 1}, [[PAGE, CLOSES], [PAGE]], count=2, spider=Listens, reports=reports
+    )
     assert lines == [(0.1, "/0"), (0.1, "/1"), (0.2, "/1")]
+    assert reached == [path for _, path in lines]
+    assert reports[0].sends == 3
     assert len(result.items) == 2
     assert result.stats["request_count"] == 3
     assert "held_count" not in result.stats
@@ -116,9 +159,8 @@ async def test_r13_a_server_that_lets_no_connection_be_used_twice_starves_nobody
 
 
 async def test_r13_a_server_that_answers_nothing_any_more_is_no_endless_tale(autojump_clock: MockClock) -> None:
-    result, lines = await crawled(
-        {"delay": 1.0, "backoff": {"exceptions": []}}, [[PAGE, CLOSES], [CLOSES]], count=3
-    )
+    result, lines = await crawled({"delay": 1.0, "backoff": {"exceptions": []}}, [[PAGE, CLOSES], [CLOSES]], count=3)
     assert [item["path"] for item in result.items] == ["0"]
-    assert len(lines) == 4
+    # the one that finds the connection dead which the other left to it may go again, too, but no more
+    assert [path for _, path in lines] == ["/0", "/1", "/2", "/1", "/2"]
     assert result.stats["download_error_count"] == 2

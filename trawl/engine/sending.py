@@ -27,7 +27,7 @@ from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.observe import Stats
 from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
-from trawl.throttling.report import add_parsing, add_times
+from trawl.throttling.report import add_parsing, add_times, add_vain_send
 from trawl.transport import Transport
 from trawl.transport.base import NEW_CONNECTION
 
@@ -95,19 +95,23 @@ class Sending:
             self._count(turn, outcome)
             return outcome
         outcome = await self._transport.send(request, partial(self._sent, turn))
+        entry = turn.entry
         if outcome.sent_at is None and outcome.response is None and outcome.error is None:
-            if turn.entry.sent_at is not None:
-                turn.entry.request.meta[NEW_CONNECTION] = True
-            outcome.then = Replace(turn.entry.request, reason="held")
+            if entry.sent_at is not None:
+                entry.request.meta[NEW_CONNECTION] = True
+            outcome.then = Replace(entry.request, reason="held")
             self.give_back(turn, outcome)
             return outcome
+        if entry.request.meta_get(NEW_CONNECTION):  # it was for this turn alone; middleware may have made a copy
+            for each in (entry.request, request):
+                each.meta.pop(NEW_CONNECTION, None)
         if outcome.response is not None:
             self._limits.answered(turn)
         self._time(turn, outcome)
         self._count(turn, outcome)
         try:
-            if not self._throttle.heard_nowait(turn.entry, outcome, trio.current_time()):
-                await self._throttle.heard(turn.entry, outcome, trio.current_time())
+            if not self._throttle.heard_nowait(entry, outcome, trio.current_time()):
+                await self._throttle.heard(entry, outcome, trio.current_time())
         except Exception:  # a user's manager
             logger.exception("%r: the throttling manager failed on its outcome", request)
             self._stats.inc("throttling_errors")
@@ -140,29 +144,34 @@ class Sending:
             for scope in entry.lane.scopes:
                 if scope.held_until > now:
                     return True
-        self._chooser.sent(turn.entry, now)
-        self._stats.inc("request_count")
+        self._chooser.sent(entry, now)
+        self._count_sent(entry)
         if self._recorder is not None:
-            self._recorder(turn.entry, None, now)
-        if RequestSent in self._events.wanted:
-            entry = turn.entry
-            self._events.tell(RequestSent(entry.request, [scope for scope, _ in entry.scopes]))
+            self._recorder(entry, None, now)
         self._state.pulse.beat_before(self._chooser.next_event(now))  # from a send, spacing counts
         return False
 
     def _sent_again(self, entry: Entry, now: float) -> bool:
         """Note that it goes again, in place of a send that met a dead connection; True: it must wait for another turn.
 
-        A send counts for spacing and for quotas, whoever hears it; so a turn is good for one (rule 1). Only where
-        nothing is counted by sends may it go at once.
+        A send counts for spacing and for quotas, whoever hears it; so a turn is good for one. Only where nothing is
+        counted by sends may it go at once.
         """
-        scopes = () if entry.lane is None else entry.lane.scopes
+        assert entry.lane is not None
+        assert entry.sent_at is not None
+        scopes = entry.lane.scopes
+        add_vain_send(scopes, entry.sent_at)
         if any(scope.held_until > now or scope.counts_sends for scope in scopes):
             return True
         for scope in scopes:
             scope.last_sent = now
-        self._stats.inc("request_count")
+        self._count_sent(entry)
         return False
+
+    def _count_sent(self, entry: Entry) -> None:
+        self._stats.inc("request_count")
+        if RequestSent in self._events.wanted:
+            self._events.tell(RequestSent(entry.request, [scope for scope, _ in entry.scopes]))
 
     def parsed(self, turn: Turn, response: Response | None, now: float) -> None:
         """Note that the callback, or the errback, of a turn has ended at ``now``."""

@@ -21,7 +21,7 @@ from trawl.throttling.scope import Scope
 if TYPE_CHECKING:
     from trawl.throttling.sent import Sent
 
-__all__ = ["account", "add_parsing", "add_times", "allowed_rate", "report_of", "reports_of"]
+__all__ = ["account", "add_parsing", "add_times", "add_vain_send", "allowed_rate", "report_of", "reports_of"]
 
 
 def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float, slot: int) -> None:
@@ -36,6 +36,16 @@ def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float, slot: in
             limit, until = policy.seen_limit, policy.seen_until  # two places at a time, and nobody has them yet
         _charge(policy, now, limit if is_spacing else "concurrency", entry.granted_at)
     policy.seen_at, policy.seen_limit, policy.seen_until, policy.seen_grants = now, limit, until, scope.grants
+
+
+def add_vain_send(scopes: Iterable[Scope], sent_at: float) -> None:
+    """Count a send that met a dead connection: it goes to the wire again, at once or in another turn."""
+    for scope in scopes:
+        policy: ScopePolicy = scope.policy
+        policy.sends += 1
+        policy.first_sent = min(policy.first_sent, sent_at)
+        if policy.ramp is not None:
+            policy.ramp.sends += 1  # the delay in force has let it through
 
 
 def add_times(scopes: Iterable[Scope], times: Times) -> None:

@@ -132,6 +132,15 @@ async def test_a_new_connection_that_was_left_to_others_is_not_tried_again(autoj
     assert (servers.opened, servers.left_open) == (2, 0)
 
 
+async def test_who_finds_a_connection_that_was_left_to_others_dead_goes_again(autojump_clock: MockClock) -> None:
+    servers = Servers([[CLOSES], [HELLO]])
+    transport = transport_to(servers)
+    assert (await transport.send(Request(URL), lambda: True)).sent_at is None  # a scope was closed meanwhile
+    await trio.sleep(20)  # longer than the server waits for a request
+    assert body_of(await ask(transport)) == b"hello"
+    assert (servers.opened, servers.left_open) == (2, 1)
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 async def test_a_request_that_may_do_something_does_not_go_again(autojump_clock: MockClock, method: str) -> None:
     servers = Servers([[HELLO, CLOSES], [HELLO]])

@@ -111,7 +111,7 @@ class Http11Transport:
             await trio.lowlevel.checkpoint()  # noqa: ASYNC120 - always a checkpoint
             raise
         message = message_of(request, site, self._defaults)
-        connection, is_reused = self._kept(site, request, outcome.started_at)
+        connection, may_be_dead = self._kept(site, request, outcome.started_at)
         while True:
             if connection is None:
                 connection = await self._open(site, outcome, watch)
@@ -131,9 +131,9 @@ class Http11Transport:
                 response = await read_response(connection, outcome, self._limits.for_request(request), watch)
             except ServerLeftError as error:
                 connection.close()
-                if not is_reused or request.method not in SAFE_METHODS:
+                if not may_be_dead or request.method not in SAFE_METHODS:
                     raise ResponseBroken(str(error)) from error
-                connection, is_reused = None, False
+                connection, may_be_dead = None, False
                 outcome.sent_at = None  # it goes again: a send like any other
             except BaseException:
                 connection.close()
@@ -143,14 +143,14 @@ class Http11Transport:
                 return response
 
     def _kept(self, site: Site, request: Request, now: float) -> tuple[Connection | None, bool]:
-        """A connection that is open to ``site``, and whether it has answered before."""
+        """A connection that is open to ``site``, and whether ``request`` may go again where that one is dead."""
         connection = self._pool.take(site, now)
-        if connection is None or not connection.requests:  # a new one was left by who had to wait
-            return connection, False
-        if request.meta_get(NEW_CONNECTION):
+        if connection is None or not request.meta_get(NEW_CONNECTION):
+            return connection, connection is not None
+        if connection.requests:
             connection.close()
             return None, False
-        return connection, True
+        return connection, False  # as good as new: left by who had to wait
 
     async def _open(self, site: Site, outcome: Outcome, watch: Watch) -> Connection:
         now = trio.current_time()
