@@ -176,6 +176,39 @@ def test_a_project_s_own_parts_are_found_where_no_spider_is_named(
     assert run("shell", "https://a.example/", "-c", "response.status") == 0
 
 
+FED = """
+import trawl
+from trawl import signals
+from trawl.exceptions import DontCloseSpider
+
+class Fed(trawl.Spider):
+    name = "fed"
+
+    @classmethod
+    def from_crawler(cls, crawler, *args, **kwargs):
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.more, signal=signals.spider_idle)
+        return spider
+
+    def more(self):
+        print("takes work")
+        self.crawler.engine.close_spider(self)
+        raise DontCloseSpider
+
+    def parse(self, response):
+        yield {"url": response.url}
+"""
+
+
+@pytest.mark.parametrize("words", ["fetch https://b.example/", "parse https://b.example/", "shell -c 1"])
+def test_a_spider_that_is_fed_when_it_is_idle_is_not_asked_where_one_page_is_looked_at(
+    words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fed.py").write_text(FED, "utf-8")
+    assert run(*words.split(), "--spider", "fed.py") == 0
+    assert "takes work" not in capfd.readouterr().out
+
+
 def test_a_status_that_is_an_error_is_printed_all_the_same(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("fetch", "https://a.example/gone") == 1
     assert capfd.readouterr().out == "gone"

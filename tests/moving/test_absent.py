@@ -41,7 +41,7 @@ SCRAPYS: list[tuple[type, list[str]]] = [
     ),
     (
         CrawlerSignals,
-        ["send_catch_log", "send_catch_log_async", "send_catch_log_deferred", "disconnect_all"],
+        ["send_catch_log", "send_catch_log_async", "send_catch_log_deferred"],
     ),
 ]
 

@@ -134,6 +134,10 @@ def test_a_receiver_may_end_the_crawl_and_one_that_fails_is_logged(caplog: pytes
             crawler.signals.connect(spider.failing, signal=signals.item_scraped)
             crawler.signals.connect(spider.never, signal=signals.item_scraped)
             crawler.signals.disconnect(spider.never, signal=signals.item_scraped)
+            crawler.signals.connect(spider.never, signal=signals.spider_idle)
+            crawler.signals.connect(spider.never, signal=signals.spider_opened)
+            crawler.signals.disconnect_all(signals.spider_opened)
+            crawler.signals.disconnect_all(signals.spider_idle)
             return spider
 
         def enough(self, item: Any) -> None:
@@ -148,6 +152,7 @@ def test_a_receiver_may_end_the_crawl_and_one_that_fails_is_logged(caplog: pytes
     sim = crawled({}, Ending)
     assert sim.reason == "enough"
     assert "what is connected to item_scraped failed" in caplog.text
+    assert "never" not in caplog.text
     assert "AssertionError" not in caplog.text
 
 

@@ -15,7 +15,7 @@ from trawl.cli.exits import FAILED, OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
 from trawl.cli.view import CrawlResult, CrawlWith
-from trawl.cli.visiting import Prepared, Visit, prepared
+from trawl.cli.visiting import Prepared, Visit, begun_by, prepared
 from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.items import item_fields
@@ -154,8 +154,7 @@ def _parsed(
     async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
         yield request if method is None else request.replace(callback=getattr(self, method))
 
-    name = ready.spider.__name__
-    spider: type[Spider] = type(name, (ready.spider,), {"start": start, "__module__": ready.spider.__module__})
+    spider = begun_by(ready.spider, start)
 
     async def main() -> CrawlResult:
         return await crawl_with(spider, ready.settings, spider_args=ready.arguments, handle_signals=True)

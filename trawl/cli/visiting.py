@@ -19,8 +19,9 @@ from trawl.http import Request, Response
 from trawl.observe import ObserveSettings
 from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
 from trawl.spiders import Spider
+from trawl.spiders.signalling import IDLE
 
-__all__ = ["Prepared", "Visit", "Visitor", "prepared", "visitor"]
+__all__ = ["Prepared", "Visit", "Visitor", "begun_by", "prepared", "visitor"]
 
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
 """What is tried out leaves nothing behind."""
@@ -133,5 +134,21 @@ def visitor(spider: type[Spider], work: Callable[[Any], Awaitable[None]], errors
         async for request in _nothing():
             yield request
 
-    made = type(spider.__name__, (spider,), {"start": start, "__module__": spider.__module__})
+    return begun_by(spider, start)
+
+
+def begun_by(spider: type[Spider], start: Callable[[Any], AsyncGenerator[Any, None]]) -> type[Spider]:
+    """``spider`` with another start. When all is done that comes of it, nobody who hears ``spider_idle`` is asked.
+
+    Args:
+        spider: The class.
+        start: Given the running spider.
+    """
+
+    def begun(self: Spider) -> AsyncGenerator[Any, None]:
+        if (crawler := getattr(self, "crawler", None)) is not None:
+            crawler.signals.disconnect_all(IDLE)  # who looks at one page takes no work from a queue
+        return start(self)
+
+    made = type(spider.__name__, (spider,), {"start": begun, "__module__": spider.__module__})
     return cast("type[Spider]", made)

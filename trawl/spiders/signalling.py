@@ -120,7 +120,6 @@ class CrawlerSignals:
     if not TYPE_CHECKING:
         send_catch_log = Absent("signals of one's own are not sent: call whoever is to hear of it")
         send_catch_log_async = send_catch_log_deferred = send_catch_log
-        disconnect_all = Absent("`disconnect(receiver, signal)` does it for one")
 
     def __init__(self) -> None:
         self._receivers: list[tuple[str, Callable[..., Any]]] = []
@@ -159,6 +158,10 @@ class CrawlerSignals:
     def disconnect(self, receiver: Callable[..., Any], signal: object = None) -> None:
         """Call ``receiver`` no more for ``signal``."""
         self._receivers = [pair for pair in self._receivers if pair != (signal, receiver)]
+
+    def disconnect_all(self, signal: object = None) -> None:
+        """Call nobody any more for ``signal``."""
+        self._receivers = [pair for pair in self._receivers if pair[0] != signal]
 
     def bind(self, events: Events, spider: object) -> None:
         """Name the crawl's events and its spider, before the first event is told."""
