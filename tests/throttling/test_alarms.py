@@ -41,6 +41,26 @@ async def test_a11_without_a_cap_nothing_is_above_it(caplog: pytest.LogCaptureFi
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    "key", ["*.example.com", "*", "api.*", ".example.com", "https://a.example/", "http://a.example"]
+)
+async def test_e19_a_key_that_fits_no_host_is_warned_of_at_the_start(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await throttle_of(throttling_scopes={key: {"delay": 2.0}, A: {}}).begin(0.0)
+    [message] = [record.message for record in caplog.records]
+    assert message.startswith(f"THROTTLING_SCOPES[{key!r}] fits no host: a key is the name of one scope")
+    assert "name each host, or name a scope that meta throttling_scopes" in message
+
+
+@pytest.mark.parametrize(
+    "key", ["api", A, f"{A}:8080", "localhost", "[::1]", f"{A}/fast", f"proxy:{A}", f"http://{A}:3128", "http", "."]
+)
+async def test_e20_a_name_of_ones_own_is_none_of_those(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    await throttle_of(throttling_scopes={key: {"delay": 2.0}}).begin(0.0)
+    assert not caplog.records
+
+
 def test_f10_direct_fetches_that_pile_up_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     throttle = throttle_of(delayed_requests_warn_threshold=3)
     for count in (1, 2, 3, 4):

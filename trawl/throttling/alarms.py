@@ -1,6 +1,6 @@
 """Warnings about configurations that can't do what they say, each given once.
 
-At the start: a concurrency above the cap on all (A11). While it runs: robots.txt against configuration (D09, D12),
+At the start: a concurrency above the cap on all (A11), a key that fits no host. While it runs: robots.txt against configuration (D09, D12),
 direct fetches that pile up (F10), and, after five minutes, a limit that is never reached (I02) and AutoThrottle's
 blind spots (H16).
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from trawl.http import host_scope
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.scope import Scope
-from trawl.throttling.scopes import is_address, is_host_like
+from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
@@ -104,7 +104,7 @@ class Alarms:
         self._given: dict[str, None] = {}
 
     def at_start(self, kinds: Kinds) -> None:
-        """Warn of concurrencies above the cap on all requests in flight (A11)."""
+        """Warn of concurrencies above the cap on all requests in flight (A11), and of keys that fit no host."""
         per_domain = self._settings.concurrent_requests_per_domain
         if per_domain > self._most:
             logger.warning(
@@ -119,7 +119,13 @@ class Alarms:
                     "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
                     id, concurrency, self._most,
                 )  # fmt: skip
-
+            if is_mistaken(id):
+                logger.warning(
+                    "THROTTLING_SCOPES[%r] fits no host: a key is the name of one scope, such as 'a.example', no "
+                    "pattern and no URL; name each host, or name a scope that meta throttling_scopes or a manager's "
+                    "get_scopes() gives to the requests of all of them",
+                    id,
+                )  # fmt: skip
         if self._settings.concurrent_requests_per_ip:  # I05: addresses are looked up in the configuration, not names
             hosts = [id for id, _ in kinds.configured() if is_host_like(id) and not is_address(id)]
             if hosts and self._settings.throttling_scopes != shipped:

@@ -26,6 +26,7 @@ __all__ = [
     "host_part",
     "is_address",
     "is_host_like",
+    "is_mistaken",
     "iter_scopes",
     "normal_id",
     "scope_cache",
@@ -61,6 +62,18 @@ def normal_id(id: str) -> str:
 def is_host_like(id: str) -> bool:
     """Whether an id names a host and so inherits the per-domain defaults (E20)."""
     return bool(_NORMAL.fullmatch(id)) or _host_like(id) is not None
+
+
+def is_mistaken(id: str) -> bool:
+    """Whether an id is written as if it fitted hosts, and is the name of none: a pattern, a leading dot, a site's URL.
+
+    A URL with a port is none of those: proxies are named so.
+    """
+    if "*" in id:
+        return True
+    scheme, _, host = id.partition("://")
+    meant = host.removesuffix("/") if scheme in {"http", "https"} else id[1:] if id.startswith(".") else ""
+    return is_host_like(meant) and host_part(meant) == meant
 
 
 def host_part(id: str) -> str:
