@@ -19,6 +19,7 @@ from trawl.frontier.job import Job, open_job
 from trawl.frontier.looking import Failure, export_pending, failures, look_at, requeue_failed
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request
+from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT, UNCOUNTED
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -69,6 +70,7 @@ async def test_what_failed_is_queued_again_in_its_old_place_as_if_it_had_never_b
     lane = (("a.example",), "http://a.example")
     job, frontier = await opened(tmp_path)
     tried = {"mine": (1, 2), "retry_times": 2, "redirect_times": 1, "redirect_urls": ["http://a.example/0"]}
+    tried |= {REFUSED_AT: 1.0, BAD_PAGE: True, UNCOUNTED: True}
     await frontier.push_many([record("1", meta=tried, cb_kwargs={"t": (1,)}, priority=2), record("2"), record("3")])
     one, _, three = await frontier.lease_many(lane, 3)
     await frontier.acknowledge(three, failure="timed out")
@@ -84,7 +86,7 @@ async def test_what_failed_is_queued_again_in_its_old_place_as_if_it_had_never_b
     request = leases[0].request
     assert request.meta["mine"] == (1, 2)
     assert request.cb_kwargs == {"t": (1,)}
-    assert not {"retry_times", "redirect_times", "redirect_urls"} & request.meta.keys()
+    assert request.meta.keys() == {"mine", "throttling_admitted_at"}
     assert request.meta["throttling_admitted_at"] == NOON.timestamp()  # a host that was given up is asked again (B20)
     assert look_at(tmp_path).failed == 0
     await job.aclose()

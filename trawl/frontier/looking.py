@@ -25,7 +25,7 @@ from trawl.frontier.records import StoredRecord, pack, unpack
 from trawl.frontier.schema import connect, connect_to_read
 from trawl.frontier.sqlite import LEASES
 from trawl.frontier.trouble import job_error
-from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT
+from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT, UNCOUNTED
 from trawl.throttling.givingup import ADMITTED_AT
 
 __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "look_at", "requeue_failed"]
@@ -33,7 +33,7 @@ __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", 
 AT_ONCE = 1000
 """Rows of one reading: a long one would keep the log of a process that is at work from being shortened."""
 
-_HISTORY = ("retry_times", "redirect_times", "redirect_urls", "redirect_reasons", REFUSED_AT, BAD_PAGE)
+_HISTORY = ("retry_times", "redirect_times", "redirect_urls", "redirect_reasons", REFUSED_AT, BAD_PAGE, UNCOUNTED)
 """What the meta of a request that failed remembers of its tries."""
 
 
