@@ -1,8 +1,8 @@
 """Warnings about configurations that can't do what they say, each given once.
 
-At the start: a concurrency above the cap on all (A11), a key that fits no host. While it runs: robots.txt against configuration (D09, D12),
-direct fetches that pile up (F10), and, after five minutes, a limit that is never reached (I02) and AutoThrottle's
-blind spots (H16).
+At the start: a concurrency above the cap on all (A11), a key that fits no host. While it runs: robots.txt against
+configuration (D09, D12), direct fetches that pile up (F10), and, after five minutes, a limit that is never reached
+(I02) and AutoThrottle's blind spots (H16).
 """
 
 from __future__ import annotations
