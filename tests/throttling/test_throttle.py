@@ -693,6 +693,30 @@ def test_i12_a_strategy_that_can_not_be_made_changes_nothing() -> None:
     assert throttle.scope(f"{A}:8080", 1.0).delay == 2.0  # looked up in the same configuration
 
 
+class Unmade:
+    """A scope manager that can't be made."""
+
+    def __init__(self, config: Any) -> None:
+        raise RuntimeError("no licence")
+
+
+def test_i12_e18_a_manager_that_can_not_be_made_changes_nothing() -> None:
+    throttle = throttle_of(throttling_scopes={A: {"delay": 2.0}})
+    scope = throttle.scope(A, 0.0)
+    with pytest.raises(RuntimeError, match="no licence"):
+        throttle.set(A, now=0.5, delay=9.0, manager=Unmade)
+    assert (scope.delay, scope.policy.manager) == (2.0, None)
+    throttle.set(A, now=0.5, concurrency=2)
+    assert (scope.delay, scope.concurrency, scope.policy.manager) == (2.0, 2, None)
+
+
+def test_e17_a_manager_that_can_not_be_made_leaves_no_half_made_scope_behind() -> None:
+    throttle = throttle_of(throttling_scopes={A: {"delay": 2.0, "manager": Unmade}})
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no licence"):
+            throttle.scope(A, 0.0)
+
+
 def test_i11_a_scope_that_may_go_says_so() -> None:
     throttle = throttle_of()
     assert throttle.why(A, 0.0).limit == ""

@@ -43,7 +43,9 @@ class Kinds:
         self._failed = failed
         per_ip = settings.concurrent_requests_per_ip
         self._ip_settings = msgspec.structs.replace(settings, concurrent_requests_per_domain=per_ip) if per_ip else None
-        self._configs = {normal_id(key): (key, config) for key, config in settings.throttling_scopes.items()}
+        self._configs: dict[str, tuple[str, Mapping[str, Any]]] = {
+            normal_id(key): (key, config) for key, config in settings.throttling_scopes.items()
+        }
         self._own_hosts: dict[str, None] = {}
         self._known: dict[tuple[str, bool, bool], Kind] = {}
         for id in self._configs:
@@ -69,11 +71,11 @@ class Kinds:
             if len(self._own_hosts) > _OWN_HOSTS:
                 del self._own_hosts[next(iter(self._own_hosts))]
 
-    def change(self, id: str, changes: Mapping[str, Any]) -> Kind:
-        """The kind of a scope after its configuration was changed (I12); kept for when it is made anew.
+    def changed(self, id: str, changes: Mapping[str, Any]) -> Kind:
+        """The kind of a scope whose configuration is to be changed (I12); nothing is changed before :meth:`keep`.
 
         Raises:
-            SettingsError: A key is unknown or a value does not fit; then nothing is changed.
+            SettingsError: A key is unknown or a value does not fit.
         """
         config = dict(self.of(id).config)
         if "delay" in changes:
@@ -83,12 +85,14 @@ class Kinds:
             config.pop("delay_per_slot", None)
         checked = check_scope({**config, **changes}, f"THROTTLING_SCOPES[{id!r}]")
         is_host, is_ip = self._form(id)
-        kind = self._made(id, checked, is_host=is_host, is_ip=is_ip)
+        return self._made(id, checked, is_host=is_host, is_ip=is_ip)
+
+    def keep(self, id: str, kind: Kind) -> None:
+        """Put a kind of :meth:`changed` in the place of the scope's, also for when it is made anew."""
         for known in [known for known in self._known if known[0] == id]:
             del self._known[known]
-        self._configs[id] = (id, checked)
-        self._known[id, is_host, is_ip] = kind
-        return kind
+        self._configs[id] = (id, kind.config)
+        self._known[id, *self._form(id)] = kind
 
     def _form(self, id: str) -> tuple[bool, bool]:
         """Whether a scope is host-like, and whether it is an address that hosts are charged to (I05)."""

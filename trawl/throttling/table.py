@@ -72,10 +72,11 @@ class Table:
             return scope, False
         self._forget_some(now)
         kind = self.kinds.of(id)
+        manager = self.manager_of(id, kind)  # may fail: no scope is left behind without its policy
         scope = self._scopes[id] = Scope(id, kind.limits, seed=self._seed)
         self.pages.keep(scope)
         scope.policy = ScopePolicy(kind, now)
-        scope.policy.manager = self.manager_of(id, kind)
+        scope.policy.manager = manager
         scope.policy.apply(scope)
         self._by_age.append(id)
         return scope, True

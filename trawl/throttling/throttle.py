@@ -367,13 +367,16 @@ class Throttle:
         Backoff and spent quota stay; AutoThrottle and rampup start over from the new limits. Waiters notice at once.
 
         Raises:
-            SettingsError: A key is unknown or a value does not fit.
+            SettingsError: A key is unknown or a value does not fit; then nothing is changed.
+            Exception: Whatever a scope manager raises that is made for this; then, too.
         """
         scope = self.scope(scope_id, now)
         policy: ScopePolicy = scope.policy
-        before, kind = policy.kind, self._table.kinds.change(scope.id, limits)
-        if kind.manager is not before.manager:
-            policy.manager = self._table.manager_of(scope.id, kind)
+        kind, manager = self._table.kinds.changed(scope.id, limits), policy.manager
+        if kind.manager is not policy.kind.manager:
+            manager = self._table.manager_of(scope.id, kind)
+        self._table.kinds.keep(scope.id, kind)  # nothing fails from here on
+        policy.manager = manager
         policy.adopt(kind)
         self._table.adopt(scope, kind.limits, now)
         self._slow_down(scope, now)
