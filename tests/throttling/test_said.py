@@ -43,6 +43,17 @@ def test_a_failure_is_told_logged_and_means_as_usual(answer: object, caplog: pyt
     assert caplog.messages == ["Owner.get() failed: it is as usual"]
 
 
+def test_an_answer_that_would_have_to_be_waited_for_is_a_failure_and_no_yes(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow:
+        async def is_trigger(self) -> bool:
+            return False
+
+    failures: list[None] = []
+    assert said(Slow(), "is_trigger", lambda: failures.append(None)) is None
+    assert len(failures) == 1
+    assert "is_trigger() is async" in caplog.text
+
+
 @pytest.mark.parametrize(("answer", "number"), [(2, 2.0), ("2.5", 2.5), (math.inf, math.inf), (-1.0, -1.0)])
 def test_a_number_is_one_in_any_form(answer: object, number: float) -> None:
     assert figure(Owner(answer), "get", lambda: pytest.fail("it is none")) == number

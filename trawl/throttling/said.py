@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from inspect import iscoroutine
 from typing import Any
 
 __all__ = ["Failed", "figure", "nobody", "said"]
@@ -24,12 +25,19 @@ def nobody() -> None:
 
 
 def said(owner: object, name: str, failed: Failed, *about: object) -> Any:
-    """What the method ``name`` of ``owner`` answers; None, which is "as usual", where there is none or it raises."""
+    """What the method ``name`` of ``owner`` answers; None, which is "as usual", where there is none or it raises.
+
+    A decision waits for nobody: a method that is ``async`` fails, too.
+    """
     method = getattr(owner, name, None)
     if method is None:
         return None
     try:
-        return method(*about)
+        answer = method(*about)
+        if iscoroutine(answer):
+            answer.close()
+            raise TypeError(f"{name}() is async: nobody can wait for it in the middle of a decision")
+        return answer
     except Exception:
         _tell(owner, name, failed)
         return None
