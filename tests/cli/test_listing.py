@@ -55,3 +55,19 @@ def test_only_where_one_looks(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert captured.err == "trawl: none: no such file or folder\n"
     assert main(["list", "shop/other.py"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_a_folder_that_may_not_be_entered_is_passed_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exists = Path.exists
+
+    def refused(path: Path) -> bool:  # root, who may run this, enters any folder
+        if path.parent.name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    (folder / "closed").mkdir()
+    monkeypatch.setattr(Path, "exists", refused)
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "books   shop/books.py:Books"

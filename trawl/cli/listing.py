@@ -68,9 +68,16 @@ def files_in(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             name
             for name in folders
-            if name not in _SKIPPED and name[0] not in "._" and not (Path(where) / name / "pyvenv.cfg").exists()
+            if name not in _SKIPPED and name[0] not in "._" and not _is_environment(Path(where) / name)
         )
         yield from (Path(where) / name for name in sorted(files) if name.endswith(".py"))
+
+
+def _is_environment(folder: Path) -> bool:
+    try:
+        return (folder / "pyvenv.cfg").exists()
+    except PermissionError:
+        return False  # nor can it be walked: it is passed over
 
 
 def _is_spider(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: frozenset[str] = frozenset()) -> bool:
