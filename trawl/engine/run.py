@@ -160,7 +160,6 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             parts.shields.cancel()
             parts.reading.stop()
-            parts.idling.stop()
 
 
 class _Writing:
