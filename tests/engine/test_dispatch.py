@@ -1,0 +1,57 @@
+"""The dispatcher's alarm: what it wakes for is done outside of it."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trawl.engine.dispatch import Dispatcher
+from trawl.engine.state import State
+
+
+class Heads:
+    """Pages that take a while to be leased; counts how often that was begun, and done."""
+
+    def __init__(self) -> None:
+        self.are_wanted = False
+        self.begun = self.done = 0
+
+    async def refill(self, now: float) -> None:
+        self.begun += 1
+        await trio.lowlevel.checkpoint()
+        self.done += 1
+        self.are_wanted = False
+
+
+def dispatcher_of(state: State, heads: Heads, *, next_event: float) -> Dispatcher:
+    """A dispatcher with nothing to grant, whose core has something new at ``next_event``."""
+    chooser: Any = SimpleNamespace(
+        pending_direct=0, in_flight=0, places=1, grant=lambda now, pages: None, has_ready=lambda: False,
+        next_event=lambda now: next_event if now < next_event else math.inf,
+    )  # fmt: skip
+    throttle: Any = SimpleNamespace(
+        tick=lambda now: False, waiting_direct=lambda count: None, next_change=lambda now: math.inf
+    )
+    rest: Any = SimpleNamespace(unasked=tuple, allow=lambda most, places: None, grant=None)
+    heads_: Any = heads
+    return Dispatcher(
+        chooser=chooser, heads=heads_, throttle=throttle, gates=rest, places=rest, flow=rest, reading=rest, state=state
+    )
+
+
+async def test_a_change_just_before_the_alarm_goes_off_is_not_worked_on_under_it(mock_clock: MockClock) -> None:
+    state, heads = State(1), Heads()
+    state.opened(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(dispatcher_of(state, heads, next_event=10.0).run, nursery)
+        await wait_all_tasks_blocked()
+        heads.are_wanted = True
+        state.pulse.beat()
+        mock_clock.jump(20.0)  # the clock has passed the alarm's instant before the dispatcher runs
+        await wait_all_tasks_blocked()
+        assert (heads.begun, heads.done) == (1, 1)
+        state.end("enough")
