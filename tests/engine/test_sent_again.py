@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -14,13 +14,15 @@ import trawl
 from tests.transport.http11.memory import CLOSES, Script, Servers
 from trawl.blocking import InlineBlocking
 from trawl.crawl import crawl_with
-from trawl.http import Request, Response
+from trawl.http import Fetch, Middleware, Outcome, Request, Response
 from trawl.settings.load import Layer, load
 from trawl.throttling.explain import ScopeReport
 from trawl.transport import Http11Transport, TransportSettings
+from trawl.transport.base import NEW_CONNECTION
 
 HOST = "a.example"
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+REFUSED = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
 FREE: dict[str, Any] = {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": 4}
 SETTINGS = {"ROBOTSTXT_OBEY": False, "RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "RETRY_TIMES": 0}
 
@@ -46,6 +48,7 @@ async def crawled(
     spider: type[Pages] = Pages,
     count: int = 3,
     reports: list[ScopeReport] | None = None,
+    middleware: Mapping[Middleware, int] | None = None,
 ) -> tuple[Any, list[tuple[float, str]]]:
     """A crawl over scripted connections; and when which request line went to the wire."""
 
@@ -71,7 +74,16 @@ async def crawled(
     servers.send_hook = note
     result = await crawl_with(
         type("Those", (spider,), {"count": count}),
-        load(Layer("test", {**SETTINGS, "THROTTLING_SCOPES": {HOST: {**FREE, **scope}}})),
+        load(
+            Layer(
+                "test",
+                {
+                    **SETTINGS,
+                    "THROTTLING_SCOPES": {HOST: {**FREE, **scope}},
+                    "DOWNLOADER_MIDDLEWARES": middleware or {},
+                },
+            )
+        ),
         transport=Http11Transport(TransportSettings(), connect=servers.connect),
         blocking=InlineBlocking(),
         collect=True,
@@ -132,9 +144,49 @@ async def test_where_nothing_is_counted_by_sends_it_goes_again_at_once(autojump_
     assert lines == [(0.1, "/0"), (0.1, "/1"), (0.2, "/1")]
     assert reached == [path for _, path in lines]
     assert reports[0].sends == 3
+    assert reports[0].rate == pytest.approx(20.0)
     assert len(result.items) == 2
     assert result.stats["request_count"] == 3
     assert "held_count" not in result.stats
+
+
+async def test_d01_a_hold_that_came_since_its_first_send_holds_the_second(autojump_clock: MockClock) -> None:
+    class Two(Pages):
+        count = 1
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"path": response.url.rpartition("/")[2]}
+            if response.url.endswith("/0"):
+                yield from (Request(f"http://{HOST}/{number}") for number in (1, 2))
+
+    no_delay = {"backoff": {"min_delay": 0.0}, "concurrency": 2}  # so that nothing is counted by sends
+    result, lines = await crawled(
+        no_delay, [[PAGE, 1.0, CLOSES], [0.3, REFUSED, PAGE, PAGE], [PAGE, PAGE]], spider=Two, count=1
+    )
+    # of the two, which go in any order, one meets a dead connection at 1.1, the other is refused at 0.5
+    assert [time for time, _ in lines[:3]] == [0.1, 0.1, 0.2]
+    assert sorted(path for _, path in lines[3:]) == ["/1", "/2"]
+    assert min(time for time, _ in lines[3:]) >= 5.5
+    assert len(result.items) == 3
+    assert result.stats["held_count"] == 1
+
+
+async def test_what_middleware_copied_forgets_it_too(autojump_clock: MockClock) -> None:
+    def copying(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            return await fetch(request.replace())
+
+        return send
+
+    class Copied(Pages):
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"meta": set(response.meta)}
+
+    result, lines = await crawled(
+        {"delay": 1.0}, [[PAGE, CLOSES], [PAGE]], spider=Copied, count=2, middleware={copying: 540}
+    )
+    assert [path for _, path in lines] == ["/0", "/1", "/1"]
+    assert NEW_CONNECTION not in result.items[1]["meta"]
 
 
 async def test_an_exempt_request_goes_again_at_once(autojump_clock: MockClock) -> None:
