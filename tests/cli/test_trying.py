@@ -296,6 +296,11 @@ def test_a_file_is_a_page_too(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert capfd.readouterr().err == f"trawl: {tmp_path / 'none.html'} can't be read: No such file or directory\n"
 
 
+def test_a_url_that_is_too_long_for_the_name_of_a_file_is_a_url(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("shell", f"b.example?{'x' * 300}", "-c", "response.url[:22]", *UNHEARD) == 0
+    assert capfd.readouterr().out == "https://b.example/?xxx\n"
+
+
 def test_what_there_is_in_a_shell_is_told_again(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("shell", "-c", "shelp()") == 0
     assert "await works: " in capfd.readouterr().out

@@ -188,12 +188,19 @@ def _request(target: str | Request, options: dict[str, Any]) -> Request:
         options["meta"] = {**meta, **options.get("meta", {}), "dont_redirect": True}
     if isinstance(target, Request):
         return target.replace(**options) if options else target
-    if target.startswith((".", "/")) or Path(target).is_file():
+    if target.startswith((".", "/")) or _is_file(target):
         target = Path(target).resolve().as_uri()
     try:
         return Request(target if "://" in target else f"https://{target}", **options)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _is_file(target: str) -> bool:
+    try:
+        return Path(target).is_file()
+    except OSError:
+        return False  # a URL may be longer than any name of a file
 
 
 def _read(request: Request) -> Response:
