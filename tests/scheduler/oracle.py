@@ -51,7 +51,7 @@ class History:
             limits,
             places=rng.choice([1, 2, 4, 16]),
             depth_first=self.sign < 0,
-            vet=lambda entry: "no" if entry in self.vetoed else None,
+            vet=lambda entry, now: "no" if entry in self.vetoed else None,
         )
         self.accounts = {name: Account() for name in self.names}
         self.in_flight: list[Entry] = []

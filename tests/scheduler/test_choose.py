@@ -492,7 +492,7 @@ def test_a_lane_that_empties_at_a_gate_is_forgotten_there() -> None:
 
 
 def test_a_vetoed_entry_comes_out_without_taking_or_waiting_for_anything() -> None:
-    rig = Rig(default=Limits(concurrency=1, delay=60.0), vet=lambda entry: "forbidden" if entry.request else None)
+    rig = Rig(default=Limits(concurrency=1, delay=60.0), vet=lambda entry, now: "forbidden" if entry.request else None)
     entries = [rig.push(number, "a") for number in (0, 1, 2)]
     assert rig.chooser.grant(0.0) is entries[0]
     assert rig.chooser.grant(0.0) == Refused(entries[1], "forbidden")
@@ -503,7 +503,7 @@ def test_a_vetoed_entry_comes_out_without_taking_or_waiting_for_anything() -> No
 
 def test_a_veto_that_comes_while_an_entry_waits_is_heard() -> None:
     forbidden: set[object] = set()
-    rig = Rig(default=ONE, vet=lambda entry: "no" if entry.request in forbidden else None)
+    rig = Rig(default=ONE, vet=lambda entry, now: "no" if entry.request in forbidden else None)
     first = rig.push(0, "a")
     waiting = rig.push(1, "a")
     assert rig.grant_all() == [0]

@@ -104,15 +104,16 @@ class Dispatcher:
     async def _grant(self, nursery: trio.Nursery, start_soon: Start) -> None:
         state, chooser, heads = self._state, self._chooser, self._heads
         refused = 0
-        self._throttle.tick(trio.current_time())
+        now = trio.current_time()
+        self._throttle.tick(now)
         while not state.is_ending:
             if heads.are_wanted:
-                await heads.refill(trio.current_time())
+                await heads.refill(now)
+                now = trio.current_time()
             if self._hits is not None:
                 self._hits.start(nursery, self._flow.run)
             for origin, pause in self._gates.unasked():
                 start_soon(self._gates.ask, origin, pause)
-            now = trio.current_time()
             entry = chooser.grant(now, pages=state.may_page)
             if entry is None:
                 return

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-import trio
 
 from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking
@@ -353,13 +352,13 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
     )
 
 
-def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Entry], str | None]:
+def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Entry, float], str | None]:
     """Why a pending entry may not go at all: its scope was given up, has had its pages, or robots.txt forbids it."""
 
-    def vet(entry: Entry) -> str | None:
+    def vet(entry: Entry, now: float) -> str | None:
         lane = entry.lane
         over = None if lane is None else spent(lane.scopes)
-        return over or throttle.refused(entry, trio.current_time()) or gates.forbids(entry)
+        return over or throttle.refused(entry, now) or gates.forbids(entry)
 
     return vet
 

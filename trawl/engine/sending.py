@@ -110,8 +110,9 @@ class Sending:
         self._time(turn, outcome)
         self._count(turn, outcome)
         try:
-            if not self._throttle.heard_nowait(entry, outcome, trio.current_time()):
-                await self._throttle.heard(entry, outcome, trio.current_time())
+            now = trio.current_time()
+            if not self._throttle.heard_nowait(entry, outcome, now):
+                await self._throttle.heard(entry, outcome, now)
         except Exception:  # a user's manager
             logger.exception("%r: the throttling manager failed on its outcome", request)
             self._stats.inc("throttling_errors")

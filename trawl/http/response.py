@@ -115,11 +115,8 @@ class Response:
     def sent_headers(self) -> Headers:
         """The fields that its request was sent with: the cookies, and the credentials of ``HTTP_AUTH``, too.
 
-        ``request.headers`` is without these, so that a request which is made of it takes none of them along. Neither has
-        what each connection adds by itself: ``Host``, ``Accept-Encoding`` and how long the body is.
-
-        Raises:
-            AttributeError: the response has no request.
+        ``request.headers`` is without these, so that a request which is made of it takes none of them along. Neither
+        has what each connection adds by itself: ``Host``, ``Accept-Encoding`` and how long the body is.
         """
         return self._answered("sent_headers").headers if self._sent is None else self._sent
 

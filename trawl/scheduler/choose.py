@@ -38,7 +38,7 @@ class Chooser:
         scope_of: The scope of an id, made on demand at an instant.
         places: Requests in flight at most, over all; ``inf`` for no limit. May be set while the crawl runs.
         depth_first: Inside a lane the newest goes first, in place of the oldest.
-        vet: Says why an entry may not go at all, or None; asked when it is first looked at, and when it is to go.
+        vet: Says why an entry may not go at all now, or None; asked when it is first looked at, and when it is to go.
 
     Attributes:
         places: Requests in flight at most.
@@ -78,7 +78,7 @@ class Chooser:
         *,
         places: float,
         depth_first: bool = False,
-        vet: Callable[[Entry], str | None] | None = None,
+        vet: Callable[[Entry, float], str | None] | None = None,
     ) -> None:
         self.places: float = places
         self.pending: int = 0
@@ -284,20 +284,20 @@ class Chooser:
             return None
         entry = lane.queue[0][3]
         is_vetted = entry.is_vetted
-        if not is_vetted and (reason := self._objection(entry)) is not None:
+        if not is_vetted and (reason := self._objection(entry, now)) is not None:
             return self._refuse(lane, entry, reason, now)
         room, until = self._obstacle(lane, entry, now)
         if room is not None:
             board.block(lane, room, until, now)
             board.pass_on(lane, now)
             return None
-        if is_vetted and (reason := self._objection(entry)) is not None:  # rules may have changed while it waited
+        if is_vetted and (reason := self._objection(entry, now)) is not None:  # rules may have changed while it waited
             return self._refuse(lane, entry, reason, now)
         return self._take(lane, entry, now)
 
-    def _objection(self, entry: Entry) -> str | None:
+    def _objection(self, entry: Entry, now: float) -> str | None:
         entry.is_vetted = True
-        return None if self._vet is None or entry.passes_gate else self._vet(entry)
+        return None if self._vet is None or entry.passes_gate else self._vet(entry, now)
 
     def _refuse(self, lane: Lane, entry: Entry, reason: str, now: float) -> Refused:
         self._leave(entry)
