@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def examples() -> Path:
     """The folder of the examples."""
     return Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def without_modules_of_other_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a test imports from a folder of its own is forgotten: the next one may have a ``books.py``, too."""
+    known = {*sys.modules}
+    yield
+    folders = f"{tmp_path_factory.getbasetemp()}{os.sep}"
+    for name in sys.modules.keys() - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(folders):
+            del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)

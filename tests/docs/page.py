@@ -11,6 +11,7 @@ import ast
 import io
 import re
 import shlex
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from contextlib import chdir, nullcontext, redirect_stdout
@@ -229,7 +230,7 @@ def changed(text: str, diff: str) -> str:
 
 def shown(text: str, folder: Path) -> str:
     """What a command printed as pages show it: what is different each time, and how wide a table is, made the same."""
-    text = text.replace(str(folder), "/home/you")
+    text = text.replace(str(folder), "/home/you").replace(tempfile.gettempdir(), "/tmp")
     text = SECONDS_OF_PYTEST.sub("in 0.01s", DATE.sub("2026-01-01 12:00:00", text))
     return re.sub("─+", "─", text)
 

@@ -63,7 +63,8 @@ def python(words: Sequence[str]) -> None:
     if words[0] == "pytest":
         import pytest
 
-        sys.exit(pytest.main([*words[1:]]))
+        has_own = any(Path(name).exists() for name in ("pyproject.toml", "pytest.ini"))
+        sys.exit(pytest.main([*words[1:], *([] if has_own else ["-c", os.devnull, "--rootdir", "."])]))
     sys.argv = [*words[1:]]
     sys.path.insert(0, str(Path(words[1]).resolve().parent))
     runpy.run_path(words[1], run_name="__main__")

@@ -100,8 +100,11 @@ def side_by_side(text: str) -> None:
     names: Names = {"CrawlerProcess": partial(CrawlerProcess, install_root_handler=False)}
     for name, host in (("Books", "books.toscrape.com"), ("Quotes", "quotes.toscrape.com")):
         names[name] = a_spider(f"https://{host}/")
-    with tempfile.TemporaryDirectory() as folder, Commands(Path(folder)).inside():
-        process = executed(text, **names)["process"]
+    with tempfile.TemporaryDirectory() as around:
+        folder = Path(around, "project")  # what its parent has is forgotten in it: not all that is below /tmp
+        folder.mkdir()
+        with Commands(folder).inside():
+            process = executed(text, **names)["process"]
     assert [result.reason for result in process.results] == ["finished"] * 2
 
 
