@@ -40,8 +40,9 @@ def examples() -> Path:
 @pytest.fixture(autouse=True)
 def without_modules_of_other_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a test imports from a folder of its own is forgotten: the next one may have a ``books.py``, too."""
-    known = {*sys.modules}
+    known, path = {*sys.modules}, sys.path[:]
     yield
+    sys.path[:] = path
     folders = f"{tmp_path_factory.getbasetemp()}{os.sep}"
     for name in sys.modules.keys() - known:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(folders):
