@@ -117,7 +117,7 @@ def test_robots_txt_holds(capfd: pytest.CaptureFixture[str]) -> None:
         (["parse", "https://a.example/", "--spider", "quotes.py", "--meta", "[1]"], 2, "--meta takes an object"),
         (["shell", "https://nowhere.example/", "-c", "1", *UNHEARD], 1, "nowhere.example"),
         (["shell", "-c", "1 +"], 2, "-c:"),
-        (["shell", "-c", "respons.status"], 1, "trawl: -c: NameError: name 'respons' is not defined"),
+        (["shell", "-c", "rspns.status"], 1, "trawl: -c: NameError: name 'rspns' is not defined"),
         (["shell", "--spider", "quotes.py", "-c", "spider.broken(1)"], 1, "-c: quotes.py, line 17: ValueError: no"),
         (["parse", "https://a.example/gone", "--spider", "quotes.py"], 1, "trawl: answered 404, which is not in"),
         (["shell", "--spider", "quotes.py", "-a", "x=1", "-s", "DOWNLOAD_DELEY=1"], 2, "DOWNLOAD_DELAY?"),
