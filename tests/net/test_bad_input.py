@@ -74,8 +74,7 @@ async def test_a_server_that_misbehaves_is_told_in_one_line(
         # The command starts Trio itself: here in a thread, beside the server's.
         status = await trio.to_thread.run_sync(partial(main, arguments))
     err = capfd.readouterr().err
-    before_it_is_given_up = err.partition("no good answer")[0]  # on a slow machine a request may still be under way then
-    lines = before_it_is_given_up.splitlines()
+    lines = err.partition("no good answer")[0].splitlines()  # what was under way when its host was given up comes after
     told = [line for line in lines if server.url in line and words.lower() in line.lower()]
     loud = [line for line in told if " WARNING: " in line or " ERROR: " in line]
     assert status == 0
