@@ -58,8 +58,8 @@ class Fed(trawl.Spider):
         await self.ask(ANSWER, status, None, str(error), error.request.cb_kwargs["number"])
 
     async def ask(self, statement: str, *values: object) -> list[tuple[int, str]]:
-        """What a statement gives. SQLite blocks, so it is asked in a thread, like any client that blocks."""
-        return await trio.to_thread.run_sync(self.ask_now, statement, values)
+        """What a statement gives. SQLite blocks, so the crawl asks it in a thread, like any client that blocks."""
+        return await self.crawl.blocking.run(self.ask_now, statement, values)
 
     def ask_now(self, statement: str, values: tuple[object, ...]) -> list[tuple[int, str]]:
         """The same, in the thread."""

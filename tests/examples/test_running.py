@@ -123,40 +123,34 @@ def test_a_job_of_dead_links_that_was_stopped_goes_on_and_tells_each_once(tmp_pa
 
 # A queue.
 
+ROWS = "SELECT status, title, error FROM queue ORDER BY number"
+
 
 def ask(path: Path, question: str) -> list[Any]:
     with closing(sqlite3.connect(path)) as connection, connection:
         return connection.execute(question).fetchall()
 
 
-async def test_fed_answers_what_is_put_into_its_queue_before_and_while_it_runs(tmp_path: Path) -> None:
-    queue, crawls = tmp_path / "queue.sqlite", []
+def test_fed_answers_what_is_put_into_its_queue_before_and_while_it_runs(tmp_path: Path) -> None:
+    queue, seen = tmp_path / "queue.sqlite", []
 
     async def watch(crawl: Crawl) -> None:
-        crawls.append(crawl)
+        await trio.sleep(60.0)  # nothing has been left in the queue for a long time
+        seen.append(ask(queue, ROWS))
+        ask(queue, f"INSERT INTO queue (url) VALUES ('{url}/gone'), ('{url}/one')")
+        await trio.sleep(60.0)
+        crawl.shutdown()
 
-    async def answered(count: int) -> list[Any]:
-        while True:
-            rows = await trio.to_thread.run_sync(ask, queue, "SELECT status, title, error FROM queue ORDER BY number")
-            if len([row for row in rows if row[0] or row[2]]) == count:
-                return rows
-            await trio.sleep(0.005)
-
-    async def run() -> None:
-        settings = {**QUICK, "QUEUE": str(queue), "QUEUE_SECONDS": 0.01, "ALLOW_PRIVATE_ADDRESSES": True}
-        result = await trawl.crawl(Fed, {**settings, "WATCHERS": {watch: 0}})
-        assert result.reason == "shutdown"
-
+    url, web = "http://a.example", SimulatedWeb()
+    web.add_host("a.example", status=404)
+    for name in ("/one", "/taken"):
+        web.add_page(f"{url}{name}", title=name)
     ask(queue, TABLE)
-    async with serving() as url, trio.open_nursery() as nursery:
-        given = f"('{url}/one', 0), ('no url', 0), ('{url}/taken', 1)"  # the last by a crawl that was killed
-        ask(queue, f"INSERT INTO queue (url, taken) VALUES {given}")
-        nursery.start_soon(run)
-        with trio.fail_after(20):
-            first = await answered(3)
-            ask(queue, f"INSERT INTO queue (url) VALUES ('{url}/gone'), ('{url}/one')")
-            rest = await answered(5)
-        crawls[0].shutdown()
+    given = f"('{url}/one', 0), ('no url', 0), ('{url}/taken', 1)"  # the last by a crawl that was killed
+    ask(queue, f"INSERT INTO queue (url, taken) VALUES {given}")
+    sim = simulate(Fed, web, settings={"QUEUE": str(queue), "WATCHERS": {watch: 0}})
+    assert sim.reason == "shutdown"
+    [first], rest = seen, ask(queue, ROWS)
     assert [row[:2] for row in first] == [(200, "/one"), (None, None), (200, "/taken")]
     assert "no url" in first[1][2]
     assert [row[:2] for row in rest[3:]] == [(404, None), (200, "/one")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, overload
 
+from trawl.blocking import Blocking
 from trawl.events import Event, EventStream, EventT
 from trawl.http import Request, Response
 from trawl.middleware import Session
@@ -33,6 +34,11 @@ class RunningCrawl(Protocol):
     @property
     def settings(self) -> Mapping[str, Any]:
         """The crawl's settings by their upper-case names."""
+        ...
+
+    @property
+    def blocking(self) -> Blocking:
+        """Does what blocks: ``await crawl.blocking.run(function, argument)``, in a thread; simulations do it inline."""
         ...
 
     @property
