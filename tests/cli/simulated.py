@@ -14,6 +14,20 @@ from trawl.transport import TransportSettings
 QUICK = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0", "-s", "RETRY_ENABLED=false")
 """The clock is the real one: nothing waits for a delay."""
 
+FOLLOWER = """
+import trawl
+
+
+class Pages(trawl.Spider):
+    name = "pages"
+    start_urls = ["http://a.example/"]
+
+    def parse(self, response):
+        yield {"url": response.url}
+        yield from response.follow_all(css="a")
+"""
+"""A spider that gives an item a page, and follows its links."""
+
 
 def crawl_on(web: SimulatedWeb) -> Any:
     """A ``crawl_with`` whose wire is ``web``."""

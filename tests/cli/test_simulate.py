@@ -6,19 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.simulated import FOLLOWER
 from trawl.cli import main
 
-SPIDER = """
-import trawl
-
-class Pages(trawl.Spider):
-    name = "pages"
-    start_urls = ["http://a.example/"]
-
-    def parse(self, response):
-        yield {"url": response.url}
-        yield from response.follow_all(css="a")
-"""
 WEB = """
 [hosts."a.example"]
 latency = 0.1
@@ -29,7 +19,7 @@ site = { pages = 5 }
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "pages.py").write_text(SPIDER)
+    (tmp_path / "pages.py").write_text(FOLLOWER)
     (tmp_path / "web.toml").write_text(WEB)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -106,7 +96,7 @@ def test_i03_what_is_wrong_is_told_in_one_line(
 def test_a_crawl_that_reaches_for_the_world_ends_with_status_1(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reaching = SPIDER.replace(
+    reaching = FOLLOWER.replace(
         "        yield {", "        import socket; socket.create_connection(('127.0.0.1', 9))\n        yield {"
     )
     (folder / "pages.py").write_text(reaching)

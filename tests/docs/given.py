@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
+from tests.cli.simulated import FOLLOWER
 from tests.docs.blocks import blocks_of
 from tests.docs.toscrape import html, tutorial_site
 from tests.examples.sandboxes import add_books
@@ -35,18 +36,6 @@ SPIDERS = {
     "warc": ["books.py"],
 }
 """By how-to: files that are the README's spider."""
-FOLLOWER = """
-import trawl
-
-
-class Pages(trawl.Spider):
-    name = "pages"
-    start_urls = ["http://a.example/"]
-
-    def parse(self, response):
-        yield {"url": response.url}
-        yield from response.follow_all(css="a")
-"""
 QUOTESBOT = """
 BOT_NAME = "quotesbot"
 TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 import trawl
+from tests.cli.simulated import FOLLOWER
 from tests.contracts.test_frontiers import in_memory
 from tests.docs.commands import Commands
-from tests.docs.given import FOLLOWER, ROOT
+from tests.docs.given import ROOT
 from trawl.crawler import CrawlerProcess
 from trawl.events import ItemScraped, RequestDropped
 from trawl.items import Field, Item
