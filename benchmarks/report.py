@@ -76,9 +76,9 @@ def introduction(machine: dict[str, Any]) -> str:
 INTRODUCTION = """# How fast it is
 
 The last run of each row of the benchmark, `python -m benchmarks`, against its peers and its own goals. Everything ran
-on one machine: {machine}. nginx with one worker serves the pages on loopback. Each figure is the median of the rounds; a ratio
-is the median over the rounds of the ratio within one round. `benchmarks/README.md` tells how to run it; this page is
-made by `python -m benchmarks.report`.
+on one machine: {machine}. nginx with one worker serves the pages on loopback. Each figure is the median of the
+rounds; a ratio is the median over the rounds of the ratio within one round. `benchmarks/README.md` tells how to run
+it; this page is made by `python -m benchmarks.report`.
 
 """
 
