@@ -14,8 +14,8 @@ PACKAGE = ROOT / "trawl"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*.py") if path.name != "__init__.py")
 
-MOST_LINES_A_MODULE = 400
-MOST_LINES_A_FUNCTION = 40
+MOST_LINES_A_MODULE = 500
+MOST_LINES_A_FUNCTION = 50
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
