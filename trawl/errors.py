@@ -223,15 +223,19 @@ class ConnectTimeout(DownloadError):
 
 
 class ProxyFailed(DownloadError):
-    """No connection through a proxy: it was not reached, refused us, or could not reach the host.
+    """No page through a proxy: it was not reached, refused us, is banned, or could not reach the host.
 
     Attributes:
         is_of_proxy: Whether the proxy itself is at fault; False: it works, but the host was not to be reached.
+        response: What came instead of the page, where the proxy is banned; else None.
     """
 
-    def __init__(self, cause: str, *, is_of_proxy: bool = True, url: str = "", method: str = "GET") -> None:
+    def __init__(
+        self, cause: str, *, is_of_proxy: bool = True, response: Any = None, url: str = "", method: str = "GET"
+    ) -> None:
         super().__init__(cause, url=url, method=method)
         self.is_of_proxy: bool = is_of_proxy
+        self.response: Any = response
 
 
 class ReadTimeout(DownloadError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from trawl.http import Outcome, Replace, Request, Response
 from trawl.middleware import Rest, Rotation, proxies
 from trawl.middleware.proxies import rotation_of
 from trawl.observe import Stats
-from trawl.testing import SimulatedWeb, simulate
+from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.transport.proxy import EnvironmentProxies
 
 A, B, C = (f"http://{name}.example:8080" for name in "abc")
@@ -201,14 +201,13 @@ async def test_a_proxy_that_fails_rests_and_people_are_told_without_its_password
         (lambda request: ProxyFailed("refused", is_of_proxy=True), True),
         (lambda request: ProxyFailed("the host is down", is_of_proxy=False), False),
         (lambda request: ConnectFailed("refused"), False),
-        (lambda request: Response(request.url, 407, request=request), True),
-        (lambda request: Response(request.url, 403, request=request), True),
+        (lambda request: ProxyFailed("status 403", response=Response(request.url, 403, request=request)), True),
         (lambda request: Response(request.url, 500, request=request), False),
     ],
 )
 async def test_a_proxy_rests_for_what_is_its_own_fault(autojump_clock: MockClock, answer: Answer, rests: bool) -> None:
     rotation = Rotation([A], REST)
-    send, _ = sending(rotation, answer=answer, ban_codes=(403,))
+    send, _ = sending(rotation, answer=answer)
     await trio.sleep(1)
     await send(Request("http://x.example/"))
     assert bool(rotation.resting(trio.current_time())) is rests
@@ -258,3 +257,57 @@ def test_a_crawl_uses_a_list_in_turn_and_scrapys_path_takes_it_out(monkeypatch: 
     assert sorted(map(str, crawled(ROTATING_PROXY_LIST=[A, B]))) == [A, A, B]
     path = "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware"
     assert crawled(ROTATING_PROXY_LIST=[A, B], DOWNLOADER_MIDDLEWARES={path: None}) == [None] * 3
+
+
+# A page that a proxy refused.
+
+
+class Shop(trawl.Spider):
+    name = "shop"
+    start_urls = [f"http://x.example/{number}" for number in range(8)]
+    custom_settings = {"ROTATING_PROXY_BAN_CODES": [403], "DOWNLOAD_DELAY": 1.0, "RANDOMIZE_DOWNLOAD_DELAY": False}
+
+    def parse(self, response: trawl.Response) -> dict[str, object]:
+        return {"url": response.url, "proxy": response.meta["proxy"]}
+
+
+def shopped(refused: dict[str, int], spider: type[trawl.Spider] = Shop, **settings: Any) -> Simulation:
+    """A crawl through proxies of which some answer everything with a status of their own."""
+    web = SimulatedWeb()
+    web.add_host("x.example", handler=lambda request: SimulatedResponse(refused.get(request.meta["proxy"], 200)))
+    return simulate(spider, web, {"ROTATING_PROXY_LIST": [A, B], "ROBOTSTXT_OBEY": False, **settings})
+
+
+@pytest.mark.parametrize("status", [403, 407, 429, 503])
+def test_a_page_that_a_banned_proxy_refuses_is_tried_through_another(status: int) -> None:
+    sim = shopped({A: status}, ROTATING_PROXY_BAN_CODES=[status], RETRY_ENABLED=False)
+    assert sorted(item["url"] for item in sim.items) == Shop.start_urls
+    assert {item["proxy"] for item in sim.items} == {B}
+    assert sim.stats["proxy_retry_count"] == sim.stats["proxy_failed_count"] == 1
+    assert sim.times("x.example") == [float(second) for second in range(9)]  # the site's throttle heard of no refusal
+    assert "backoff_count" not in sim.stats
+
+
+def test_a_page_that_every_proxy_refuses_ends_with_its_answer() -> None:
+    sim = shopped({A: 403, B: 403}, HTTPERROR_ALLOWED_CODES=[403], CLOSESPIDER_PAGECOUNT=1)
+    assert [item["url"] for item in sim.items] == [Shop.start_urls[0]]
+    assert [send.status for send in sim.sends] == [403, 403]
+    assert sim.stats["proxy_retry_count"] == 1
+
+
+@pytest.mark.parametrize(("most", "sends"), [(0, 1), (1, 2), (5, 3)])
+def test_a_request_says_itself_through_how_many_other_proxies_it_goes(most: int, sends: int) -> None:
+    class Patient(Shop):
+        async def start(self) -> AsyncIterator[trawl.Request]:
+            yield trawl.Request(self.start_urls[0], meta={"max_proxies_to_try": most})
+
+    sim = shopped({A: 403, B: 403, C: 403}, spider=Patient, ROTATING_PROXY_LIST=[A, B, C])
+    assert len(sim.sends) == sends
+
+
+def test_other_proxies_cost_nothing_of_the_retries_and_their_budget() -> None:
+    some = [f"http://{name}.example:8080" for name in "abcde"]
+    sim = shopped(dict.fromkeys(some[:4], 403), ROTATING_PROXY_LIST=some, RETRY_TIMES=0, RETRY_BUDGET=0.0)
+    assert len(sim.items) == 8
+    assert sim.stats["proxy_retry_count"] == 4
+    assert "retry_budget_spent" not in sim.stats

@@ -6,7 +6,7 @@ import pytest
 from trio.testing import MockClock
 
 import trawl
-from tests.net.badserver import clock, is_fine, serving
+from tests.net.badserver import Connection, clock, is_fine, serving
 from tests.net.proxies import proxying
 
 __all__ = ["clock"]
@@ -43,5 +43,32 @@ async def test_a_crawl_goes_on_through_the_proxies_that_are_well(clock: MockCloc
         result = await trawl.crawl(Titles, settings, port=server.port)
         assert result.items == [{"title": "fine"}] * 4
         assert result.stats["proxy_failed_count"] >= 1
-        assert result.stats["retry_count"] == result.stats["proxy_failed_count"]
+        assert result.stats["proxy_retry_count"] == result.stats["proxy_failed_count"]
         await proxy.all_gone()
+
+
+@pytest.mark.parametrize("status", [403, 407])
+async def test_a_proxy_that_is_banned_loses_no_page_and_opens_no_robots_txt(clock: MockClock, status: int) -> None:
+    refusal = f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+
+    async def answer(connection: Connection) -> None:
+        is_robots = b"/robots.txt" in connection.head
+        body = b"User-agent: *\nDisallow: /1\n" if is_robots else b"<title>fine</title>"
+        await connection.answer(body, "200 OK", "Content-Type: text/html")
+
+    async with (
+        proxying(answer=refusal) as banned,
+        serving(answer) as server,
+        proxying(names={"a.example": server.port}) as good,
+    ):
+        settings = {
+            "ROTATING_PROXY_LIST": [banned.url(), good.url()],
+            "ROTATING_PROXY_BAN_CODES": [403],
+            "ROBOTSTXT_OBEY": True,
+        }
+        result = await trawl.crawl(Titles, settings, port=server.port)
+        assert result.items == [{"title": "fine"}] * 3
+        assert result.stats["robots_forbidden"] == 1
+        assert result.stats["proxy_retry_count"] >= 1
+        await good.all_gone()
+        await banned.all_gone()

@@ -18,6 +18,7 @@ __all__ = ["CRAWLS_OWN", "forget_the_last"]
 CRAWLS_OWN: frozenset[str] = frozenset(
     (
         *("download_latency", "is_start_request", "redirect_reasons", "redirect_times", "redirect_urls", "retry_times"),
+        "proxy_retry_times",
         *("throttling_admitted_at", "throttling_bad_page", "throttling_refused_at", "throttling_uncounted"),
     )
 )

@@ -33,7 +33,10 @@ __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", 
 AT_ONCE = 1000
 """Rows of one reading: a long one would keep the log of a process that is at work from being shortened."""
 
-_HISTORY = ("retry_times", "redirect_times", "redirect_urls", "redirect_reasons", REFUSED_AT, BAD_PAGE, UNCOUNTED)
+_HISTORY = (
+    *("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls", "redirect_reasons"),
+    *(REFUSED_AT, BAD_PAGE, UNCOUNTED),
+)
 """What the meta of a request that failed remembers of its tries."""
 
 

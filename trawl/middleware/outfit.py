@@ -16,6 +16,7 @@ from trawl.http import Middleware, Request, Response
 from trawl.middleware.cookie_file import kept_in_file
 from trawl.middleware.default_headers import headers_of
 from trawl.middleware.loading import function
+from trawl.middleware.proxies import Bans
 from trawl.middleware.referrer import Referrer, policy_of
 from trawl.middleware.session import Sessions
 from trawl.middleware.settings import MiddlewareSettings
@@ -74,11 +75,13 @@ class Outfit:
         return [layer.middleware for layer in layers(kit)]
 
     def wire(self, transport: Transport) -> Transport:
-        """The transport, with ``SOFT_BLOCK_DETECTOR`` behind it if there is one.
+        """The transport, with what judges its responses behind it: bans of proxies, and ``SOFT_BLOCK_DETECTOR``.
 
         Raises:
             SettingsError: It names nothing that can be called.
         """
+        if self.settings.rotating_proxy_list:
+            transport = Bans(transport, self.settings.rotating_proxy_ban_codes)
         detector = function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR")
         return transport if detector is None else SoftBlocks(transport, detector)
 

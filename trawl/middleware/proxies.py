@@ -5,6 +5,10 @@ take turns. One that fails rests, twice as long after each further failure, and 
 fails at about the same time is one incident: a proxy with fifty requests under way is not put away for years. A failure
 counts only where it is the proxy's own (it was not reached, or refused us): if a host is down, that is so through every
 proxy. Where all of them rest, a request waits for the first that will have rested; it holds no place meanwhile.
+
+What a proxy fails says nothing of the page and nothing of the site. So the request goes through another proxy, without
+a delay, and none of its retries is used; and a refusal of a banned proxy is an error already at the wire
+(:class:`Bans`), before the throttle could take it for the site's own.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import attrs
 import trio
@@ -20,14 +25,18 @@ import trio
 from trawl.errors import ProxyFailed, SettingsError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request
 from trawl.observe import Stats
+from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies, Proxy
 
-__all__ = ["Rest", "Rotation", "proxies", "rotation_of"]
+__all__ = ["Bans", "Rest", "Rotation", "proxies", "rotation_of"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 CHOSEN = "_proxy_is_chosen"
 """In the meta of a request whose proxy was chosen here, and is chosen anew if it is sent again."""
+
+
+PROXY_AUTHENTICATION_REQUIRED = 407
 
 
 @attrs.frozen
@@ -128,6 +137,9 @@ class Rotation:
         self._rests += 1  # of equals the first goes first
         heapq.heappush(self._resting, (health.until, self._rests, health))
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def name(self, url: str) -> str:
         """How people see it: without credentials."""
         return self._all[url].name
@@ -141,7 +153,7 @@ def proxies(
     rotation: Rotation | None,
     environment: EnvironmentProxies,
     *,
-    ban_codes: Collection[int] = (),
+    page_tries: int = 5,
     stats: Stats | None = None,
 ) -> Middleware:
     """Middleware that gives requests a proxy, in ``request.meta["proxy"]``, where they name none themselves.
@@ -151,7 +163,8 @@ def proxies(
     Args:
         rotation: The list; None: there is none, and the environment counts.
         environment: The proxies of the environment.
-        ban_codes: Statuses by which a proxy of the list, or a site through it, says that it is no longer welcome.
+        page_tries: Through how many others a request goes that a proxy of the list has failed; meta
+            ``max_proxies_to_try`` goes before it. Never more than there are others.
         stats: Where failures are counted.
     """
 
@@ -161,7 +174,7 @@ def proxies(
             if "proxy" in meta and not meta.get(CHOSEN):
                 return await fetch(request)
             if rotation is not None:
-                return await _rotated(rotation, request, fetch, ban_codes, stats)
+                return await _rotated(rotation, request, fetch, page_tries, stats)
             proxy = environment.proxy_for(request.url)
             if proxy is not None:
                 meta["proxy"], meta[CHOSEN] = proxy, True
@@ -174,9 +187,7 @@ def proxies(
     return around
 
 
-async def _rotated(
-    rotation: Rotation, request: Request, fetch: Fetch, ban_codes: Collection[int], stats: Stats | None
-) -> Outcome:
+async def _rotated(rotation: Rotation, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None) -> Outcome:
     """Send ``request`` through the proxy whose turn it is, or have it wait for one."""
     began = trio.current_time()
     chosen = rotation.choose(began)
@@ -185,18 +196,59 @@ async def _rotated(
         return Outcome(request, started_at=began, ended_at=began, then=Replace(request, chosen - began, "proxy_wait"))
     request.meta["proxy"], request.meta[CHOSEN] = chosen, True
     outcome = await fetch(request)
-    error, response = outcome.error, outcome.response
-    is_banned = response is not None and (response.status == 407 or response.status in ban_codes)
-    if is_banned or (isinstance(error, ProxyFailed) and error.is_of_proxy):
-        pause = rotation.failed(chosen, began, trio.current_time())
-        if stats is not None:
-            stats.inc("proxy_failed_count")
-        if pause is not None:
-            reason = f"status {response.status}" if response is not None else error
-            logger.warning("the proxy %s rests for %g s: %s", rotation.name(chosen), pause, reason)
-    elif response is not None and not outcome.is_cached:
-        rotation.succeeded(chosen, began)
+    error = outcome.error
+    if not (isinstance(error, ProxyFailed) and error.is_of_proxy):
+        if outcome.response is not None and not outcome.is_cached:
+            rotation.succeeded(chosen, began)
+        return outcome
+    pause = rotation.failed(chosen, began, trio.current_time())
+    if stats is not None:
+        stats.inc("proxy_failed_count")
+    if pause is not None:
+        logger.warning("the proxy %s rests for %g s: %s", rotation.name(chosen), pause, error.cause)
+    return _through_another(request, outcome, error, min(page_tries, len(rotation) - 1))
+
+
+def _through_another(request: Request, outcome: Outcome, error: ProxyFailed, most: int) -> Outcome:
+    """What becomes of a request that its proxy has failed: it goes through another, at most ``most`` times."""
+    times = request.meta_get("proxy_retry_times", 0)
+    wanted = request.meta_get("max_proxies_to_try")
+    if times < (most if wanted is None else min(most, wanted)):
+        again = request.replace(meta={**request.meta, "proxy_retry_times": times + 1})
+        return Outcome(
+            request, started_at=outcome.started_at, ended_at=outcome.ended_at, then=Replace(again, 0.0, "proxy_retry")
+        )
+    if error.response is not None:  # every one of them gets this answer: it is the page's own
+        outcome.response, outcome.error = error.response, None
     return outcome
+
+
+class Bans:
+    """A transport on which the refusal of a banned proxy is the proxy's failure, not the site's answer.
+
+    Args:
+        transport: The wire.
+        codes: Statuses by which a proxy of the list, or a site through it, says that it is no longer welcome; 407 is
+            always one.
+    """
+
+    def __init__(self, transport: Transport, codes: Collection[int]) -> None:
+        self._transport = transport
+        self._codes = frozenset({PROXY_AUTHENTICATION_REQUIRED, *codes})
+
+    async def send(self, request: Request, on_sent: Callable[[], Any]) -> Outcome:
+        """Send ``request``; on_sent is called when it goes to the wire. A checkpoint."""
+        outcome = await self._transport.send(request, on_sent)
+        response = outcome.response
+        if response is not None and response.status in self._codes and request.meta_get(CHOSEN):
+            cause = f"status {response.status}"
+            outcome.error = ProxyFailed(cause, response=response, url=request.url, method=request.method)
+            outcome.response = None
+        return outcome
+
+    async def aclose(self) -> None:
+        """Close the wire."""
+        await self._transport.aclose()
 
 
 def rotation_of(urls: Collection[str], rest: Rest) -> Rotation | None:

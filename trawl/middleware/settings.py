@@ -209,5 +209,17 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     ] = 3600.0
     rotating_proxy_ban_codes: Annotated[
         tuple[int, ...],
-        Meta(description="Statuses of responses, besides 407, after which the proxy that they came through rests."),
+        Meta(
+            description="Statuses, besides 407, by which a proxy of the list is told to be banned: it rests, and the"
+            " page is tried through another one."
+        ),
     ] = ()
+    rotating_proxy_page_retry_times: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="proxies",
+            description="Through how many other proxies of the list a request goes that a proxy has failed; 0 means"
+            " none. Not counted as retries. Meta `max_proxies_to_try` goes before it.",
+        ),
+    ] = 5

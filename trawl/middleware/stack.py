@@ -143,7 +143,7 @@ def _proxies(kit: Kit) -> Middleware | None:
     environment = EnvironmentProxies.of(os.environ)
     if not settings.httpproxy_enabled or (rotation is None and not environment.by_scheme):
         return None
-    return proxies(rotation, environment, ban_codes=settings.rotating_proxy_ban_codes, stats=kit.stats)
+    return proxies(rotation, environment, page_tries=settings.rotating_proxy_page_retry_times, stats=kit.stats)
 
 
 def _cache(kit: Kit) -> Middleware | None:
