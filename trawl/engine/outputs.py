@@ -50,7 +50,7 @@ class Outputs:
         is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
     """
 
-    __slots__ = ("_depth", "_events", "_outlet", "_source", "_store", "failure", "is_cut", "items", "requests")
+    __slots__ = ("_depth", "_events", "_kept", "_outlet", "_source", "_store", "failure", "is_cut", "items", "requests")
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class Outputs:
         self._depth = depth
         self._source = source
         self.requests: list[Request] = []
+        self._kept = 0  # of these, the first so many have ``dont_filter`` and stay until the end
         self.items: int = 0
         self.failure: str | None = None
         self.is_cut: bool = False
@@ -82,7 +83,7 @@ class Outputs:
             TypeError: It is neither a request nor an item.
         """
         if isinstance(output, Request):
-            if len(self.requests) >= BATCH:
+            if len(self.requests) - self._kept >= BATCH:
                 return False
             self.requests.append(output)
             return True
@@ -108,11 +109,8 @@ class Outputs:
         """
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
-            full, self.requests = self.requests, [output]
-            if self._outlet.is_lasting and len(full) < MOST_UNFILTERED:
-                self.requests = [*(request for request in full if request.dont_filter), output]
-                full = [request for request in full if not request.dont_filter]
-            await self._store.push(full, depth=self._depth, source=self._source)
+            await self._store.push(self._full(), depth=self._depth, source=self._source)
+            self.requests.append(output)
         else:
             try:
                 finished = await self._outlet.put(output)
@@ -122,3 +120,16 @@ class Outputs:
             self.items += 1
             if finished is not None and ItemScraped in self._events.wanted:
                 self._events.tell(ItemScraped(finished, self._source))
+
+    def _full(self) -> list[Request]:
+        """Take out the requests that are to be stored now.
+
+        With a job those with ``dont_filter`` stay. They are not looked at again: a callback may give thousands.
+        """
+        if not self._outlet.is_lasting or len(self.requests) >= MOST_UNFILTERED:
+            full, self.requests, self._kept = self.requests, [], 0
+            return full
+        full = self.requests[self._kept :]
+        self.requests[self._kept :] = [request for request in full if request.dont_filter]
+        self._kept = len(self.requests)
+        return [request for request in full if not request.dont_filter]
