@@ -14,7 +14,9 @@ from pathlib import Path
 
 import trio
 
-__all__ = ["Canceller", "Photographer", "put_back"]
+from tests.jobs.site import Runs
+
+__all__ = ["Canceller", "Photographer", "killed_after", "put_back"]
 
 
 class Photographer(trio.abc.Instrument):
@@ -56,6 +58,23 @@ def put_back(picture: Path, folder: Path) -> None:
     """Make the folder what it was when the picture was taken."""
     shutil.rmtree(folder)
     shutil.copytree(picture, folder)
+
+
+async def killed_after(runs: Runs, seconds: float, album: Path) -> None:
+    """Run for so long; what a kill leaves then is what the next run finds."""
+    folder = runs.directory.parent
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def kill() -> None:
+                await trio.sleep(seconds)
+                shutil.copytree(folder, album)
+                scope.cancel()
+
+            nursery.start_soon(kill)
+            await runs.run()
+            nursery.cancel_scope.cancel()
+    put_back(album, folder)
 
 
 class Canceller(trio.abc.Instrument):

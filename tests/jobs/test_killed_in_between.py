@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from trio.testing import MockClock
 
-from tests.jobs.killing import put_back
+from tests.jobs.killing import killed_after
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.engine import Crawl
 from trawl.http import Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 EXACT = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "ROBOTSTXT_OBEY": False}
-
-
-async def killed_after(runs: Runs, seconds: float, album: Path) -> None:
-    """Run for so long; what a kill leaves then is what the next run finds."""
-    folder = runs.directory.parent
-    with trio.CancelScope() as scope:
-        async with trio.open_nursery() as nursery:
-
-            async def kill() -> None:
-                await trio.sleep(seconds)
-                shutil.copytree(folder, album)
-                scope.cancel()
-
-            nursery.start_soon(kill)
-            await runs.run()
-            nursery.cancel_scope.cancel()
-    put_back(album, folder)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ Where a limit is in force (``CLOSESPIDER_ITEMCOUNT``), the items beyond it come 
 wait there: the next run delivers and counts them first, be there a feed or not.
 
 Items of ``start()`` belong to no request. They wait in memory until it has ended, and come into the outbox in the
-transaction that notes that. One that never ends gives its items away when they are too many; these come twice if the
-process is killed before it ends.
+transaction that notes that. When they are too many to wait they come there earlier, in a transaction that also stores
+how many ``start()`` has given so far: a later run, which reads it from its beginning, leaves out as many.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from trawl.engine.limits import ItemLimit
 from trawl.engine.outlet import Outlet
 from trawl.errors import FeedError
 from trawl.frontier import Frontier, JobStore, Record
+from trawl.frontier.facts import START_ITEMS
 from trawl.observe import Stats
 
 __all__ = ["MOST_BYTES", "MOST_ITEMS", "Holder", "Holding", "ItemStore"]
@@ -118,9 +119,13 @@ class Holder:
 
 
 class Holding:
-    """The items of one callback: its outlet, as long as it runs."""
+    """The items of one callback: its outlet, as long as it runs.
 
-    __slots__ = ("_bytes", "_count", "_finished", "_holder", "_items", "_lease", "_spilled", "_unwritten")
+    Attributes:
+        position: Of ``start()``: how many items it gave, those included that an earlier run has stored.
+    """
+
+    __slots__ = ("_bytes", "_count", "_finished", "_holder", "_items", "_lease", "_spilled", "_unwritten", "position")
 
     def __init__(self, holder: Holder, lease: Record | None) -> None:
         self._holder = holder
@@ -130,6 +135,7 @@ class Holding:
         self._bytes = 0
         self._count = 0
         self._spilled = 0
+        self.position: int = 0 if lease is not None else START_ITEMS.read(holder.job) or 0
         self._unwritten: list[int] = []  # with a limit: which of them can't be written, counted from 1
 
     @property
@@ -142,6 +148,7 @@ class Holding:
         holder = self._holder
         if self._is_full or holder.limit is not None or holder.store.is_behind or not holder.outlet.put_nowait(item):
             return False
+        self.position += 1
         self._hold(item)
         return True
 
@@ -161,6 +168,7 @@ class Holding:
         except FeedError:
             await trio.sleep_forever()  # noqa: ASYNC120 - the writer has failed, and that is about to cancel the crawl
         finished = await holder.outlet.put(item)
+        self.position += 1
         if finished is None:
             return None
         if limit is not None and self._lease is not None:
@@ -211,6 +219,8 @@ class Holding:
             await self._holder.frontier.spill(self._lease, items)
             self._spilled += len(items)
             return
+        await trio.lowlevel.checkpoint_if_cancelled()  # from here on nothing waits until all of it is handed in
         self._items = items
+        START_ITEMS.keep(self._holder.job, self.position)
         await self._holder.job.give(self.given())
         self._items, self._finished, self._unwritten, self._count = [], [], [], 0

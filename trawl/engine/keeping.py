@@ -13,7 +13,7 @@ The last word is kept when the crawl has ended.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import trio
 
@@ -22,7 +22,7 @@ from trawl.cookies import Cookie, Jars
 from trawl.engine.note import Note
 from trawl.engine.robots_gate import RobotsGates
 from trawl.frontier import JobStore, Section
-from trawl.frontier.facts import STATISTICS
+from trawl.frontier.facts import START_ITEMS, STATISTICS
 from trawl.observe import Stats
 from trawl.robots import Answers, KeptAnswer, RobotsSettings
 from trawl.throttling import Throttle
@@ -141,11 +141,18 @@ class Keeping:
         """Whether ``start()`` came to its end in an earlier run."""
         return self.note.is_started
 
-    async def end(self, items: Sequence[bytes]) -> None:
-        """Note that ``start()`` has come to its end, and put its items into the outbox, in one step."""
+    async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
+        """Note that ``start()`` has come to its end, and put its items into the outbox, in one step. A checkpoint.
+
+        Args:
+            items: Gives the items; called just before that.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()  # here, or its end is stored and its items are not
+        given = items()
         self.note.started(self._job)
-        if items:
-            await self._job.give(items)
+        self._job.keep(START_ITEMS.name, None)
+        if given:
+            await self._job.give(given)
         else:
             await self._job.commit()
 

@@ -125,6 +125,11 @@ class Outlet:
         """Whether what a callback gives outlives a kill, with its acknowledgement only: not here."""
         return False
 
+    @property
+    def position(self) -> int:
+        """How many items of ``start()`` an earlier run has stored: none, without a job."""
+        return 0
+
     def of(self, lease: object) -> Outlet:
         """Where the items of one request go: here."""
         return self

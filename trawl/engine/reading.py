@@ -42,8 +42,8 @@ class Beginning(Protocol):
         """Whether it came to its end in an earlier run: it is not read again."""
         ...
 
-    async def end(self, items: Sequence[bytes]) -> None:
-        """Note that it has come to its end, and store its items, in one step."""
+    async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
+        """Note that it has come to its end, and store the items that ``items`` gives, in one step."""
         ...
 
 
@@ -51,7 +51,7 @@ class Reading:
     """Moves what ``start()`` yields into the crawl.
 
     With a job, a ``start()`` that came to its end is not read again by a later run. One that was cut off is, from its
-    beginning: what it asked for then was seen already, and is dropped.
+    beginning: what it asked for then was seen already, and is dropped; so are as many items as are stored already.
 
     Attributes:
         has_failed: ``start()`` raised.
@@ -82,6 +82,7 @@ class Reading:
         self._permits = 0
         self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
         self._scope = trio.CancelScope()
+        self._repeated = 0
         self.has_failed: bool = False
         self.grant: Callable[[], Awaitable[None]] | None = None
 
@@ -116,6 +117,7 @@ class Reading:
     async def _read(self) -> None:
         outlet = self._outlet.of(None)
         outputs = Outputs(outlet, self._intake, 0, events=self._events)
+        self._repeated = outlet.position
         async with started_by(self._hooks, _asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:
@@ -140,13 +142,18 @@ class Reading:
                 await self._take(output, outputs)
         if self._beginning is not None:
             with self._shields.shielded():
-                await self._beginning.end(outlet.given())
+                await self._beginning.end(outlet.given)
+        if self._repeated:
+            words = "%r: start() gave %d items fewer than in an earlier run: with a job it is to give them in one order"
+            logger.warning(words, self._spider, self._repeated)
 
     async def _take(self, output: object, outputs: Outputs) -> None:
         """Take what may have to wait, whatever scopes the user's generator has open; a checkpoint."""
         with self._shields.shielded():
             if isinstance(output, Request):
                 await self._intake.push([output], depth=0, is_start=True)
+            elif self._repeated and output is not None:
+                self._repeated -= 1
             elif not outputs.take_nowait(output):
                 await outputs.take(output)
             await trio.lowlevel.checkpoint()

@@ -6,7 +6,7 @@ import msgspec
 
 from trawl.frontier.sections import Section
 
-__all__ = ["FACTS", "STATISTICS", "Facts"]
+__all__ = ["FACTS", "START_ITEMS", "STATISTICS", "Facts"]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +35,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 FACTS: Section[Facts] = Section("job", Facts)
 """Who the job belongs to, and how far it has come."""
+
+START_ITEMS: Section[int] = Section("start", int)
+"""How many items of ``start()`` are stored, while it has not come to its end; its next reading leaves out as many."""
 
 STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
     "statistics", dict[str, int | float | str | bool | None]
