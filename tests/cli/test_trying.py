@@ -155,7 +155,11 @@ def test_who_sets_how_often_it_is_tried_is_believed(tmp_path: Path) -> None:
     assert (engine.settings["ROBOTSTXT_RETRY_TIMES"], engine.settings["DOWNLOAD_CONNECT_TIMEOUT"]) == (0, 10.0)
     (tmp_path / "pyproject.toml").write_text("[tool.trawl]\nROBOTSTXT_RETRY_TIMES = 1\n", "utf-8")
     main(["fetch", "https://a.example/", "-s", "DOWNLOAD_CONNECT_TIMEOUT=20"], crawl_with=engine)
-    assert (engine.settings["ROBOTSTXT_RETRY_TIMES"], engine.settings["DOWNLOAD_CONNECT_TIMEOUT"]) == (1, 20.0)
+    assert (engine.settings["ROBOTSTXT_RETRY_TIMES"], engine.settings["DOWNLOAD_CONNECT_TIMEOUT"]) == (0, 20.0)
+    main(["fetch", "https://a.example/", "-s", "ROBOTSTXT_RETRY_TIMES=2"], crawl_with=engine)
+    assert (engine.settings["ROBOTSTXT_RETRY_TIMES"], engine.settings["RETRY_ENABLED"]) == (2, False)
+    main(["fetch", "https://a.example/", "--wait"], crawl_with=engine)
+    assert (engine.settings["ROBOTSTXT_RETRY_TIMES"], engine.settings["RETRY_ENABLED"]) == (1, True)
 
 
 def test_a_project_s_own_parts_are_found_where_no_spider_is_named(
@@ -371,3 +375,61 @@ def test_ipython_awaits_in_the_crawl(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(asking, "_ipython", in_cells)
     assert run("shell") == 0
     assert seen == {"url": "https://a.example/next", "response": "https://a.example/next"}
+
+
+# The first answer, whatever it is.
+
+
+def a_refusing_web(robots: SimulatedResponse | None = None) -> SimulatedWeb:
+    web = SimulatedWeb()
+    busy = SimulatedResponse(status=503, body="busy", headers={"Retry-After": "600"})
+    web.add_host("busy.example", handler=lambda request: busy, robots=robots)
+    return web
+
+
+@pytest.mark.parametrize("project", ["", "RETRY_ENABLED = true\nROBOTSTXT_RETRY_TIMES = 9\nRETRY_TIMES = 9\n"])
+def test_fetch_prints_the_first_answer_whatever_it_is(
+    project: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.trawl]\n{project}", "utf-8")
+    words = ["fetch", "https://busy.example/", "-s", "DOWNLOAD_DELAY=0", "--log-level", "ERROR"]
+    assert main(words, crawl_with=crawl_on(a_refusing_web())) == 1
+    out, err = capfdbinary.readouterr()
+    assert out == b"busy"
+    assert err == b"trawl: https://busy.example/ answered 503 (--wait sends it again until it is served)\n"
+
+
+@pytest.mark.parametrize("words", [["fetch"], ["shell", "-c", "1"]])
+def test_a_robots_txt_that_answers_503_is_told_of_at_once(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    web = a_refusing_web(robots=SimulatedResponse(status=503))
+    command = [*words, "https://busy.example/", "-s", "DOWNLOAD_DELAY=0", "--log-level", "CRITICAL"]
+    assert main(command, crawl_with=crawl_on(web)) == 1
+    assert capfd.readouterr().err == (
+        "trawl: GET https://busy.example/: robots.txt could not be read: answered 503"
+        " (--wait asks again; -s ROBOTSTXT_OBEY=false, for a site of your own)\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["shell", "-c", "response.status"], ["parse", "--spider", "quotes.py"]])
+def test_shell_and_parse_take_the_first_answer_too(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    command = [*words, "https://busy.example/", "-s", "DOWNLOAD_DELAY=0", "--log-level", "CRITICAL"]
+    main(command, crawl_with=crawl_on(a_refusing_web()))
+    captured = capfd.readouterr()
+    assert "503" in captured.out + captured.err
+
+
+def test_a_soft_block_is_printed_too(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    words = ["fetch", "https://a.example/next", "-s", "SOFT_BLOCK_DETECTOR=builtins.bool", *UNHEARD]
+    assert main([*words, "-s", "DOWNLOAD_DELAY=0"], crawl_with=crawl_on(a_web())) == 0
+    assert capfdbinary.readouterr().out == b"<title>Next</title>"
+
+
+def test_with_wait_a_page_is_sent_again_as_a_crawl_does(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    answers = iter([SimulatedResponse(status=503), SimulatedResponse(status=429), SimulatedResponse(body="at last")])
+    web = SimulatedWeb()
+    web.add_host("busy.example", handler=lambda request: next(answers))
+    quick = [f"BACKOFF_{name}=0.001" for name in ("MIN_DELAY", "MAX_DELAY")]
+    settings = [word for each in [*quick, "DOWNLOAD_DELAY=0", "RETRY_DELAY=0"] for word in ("-s", each)]
+    words = ["fetch", "https://busy.example/", "--wait", *settings, "--log-level", "ERROR"]
+    assert main(words, crawl_with=crawl_on(web)) == 0
+    assert capfdbinary.readouterr() == (b"at last", b"")

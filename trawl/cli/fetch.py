@@ -12,13 +12,16 @@ from trawl.cli.exits import FAILED, OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
 from trawl.cli.view import CrawlWith
-from trawl.cli.visiting import Prepared, Visit, prepared, visitor
+from trawl.cli.visiting import Prepared, Visit, answer, prepared, visitor
 from trawl.errors import TrawlError, UsageError
 from trawl.http import Request, Response
 from trawl.observe import duration_words, printable, times_words
 from trawl.throttling import ScopeReport
 
 __all__ = ["fetch_command", "told"]
+
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+"""Statuses after which another try may go better."""
 
 
 def fetch_command(
@@ -47,7 +50,13 @@ def fetch_command(
                 print(printable(line))
         else:
             _print_body(response)
-        return OK if response.status < 400 else FAILED
+        if response.status < 400:
+            return OK
+        if not has_headers:
+            may_pass = response.status in _PASSING and not visit.waits
+            advice = " (--wait sends it again until it is served)" if may_pass else ""
+            console.print(f"trawl: {printable(response.url)} answered {response.status}{advice}", soft_wrap=True)
+        return FAILED
 
     return guarded(console, visit.logged, act)
 
@@ -60,7 +69,7 @@ def _fetched(ready: Prepared, request: Request, crawl_with: CrawlWith) -> tuple[
     async def work(spider: object) -> None:
         crawl = getattr(spider, "crawl")  # noqa: B009 - any spider's
         try:
-            found.append(await crawl.fetch(request))
+            found.append(await answer(crawl, request))
         finally:
             reports.extend(crawl.report())
 

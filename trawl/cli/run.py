@@ -36,6 +36,7 @@ __all__ = ["Order", "check_arguments", "crawl_command", "guarded", "log_layer", 
 
 _WIDTH_OF_A_FILE = 160
 _FORBIDDEN = "robots forbidden"
+_UNREAD = "robots.txt could not be read: answered"
 logger: logging.Logger = logging.getLogger("trawl")
 
 
@@ -224,8 +225,10 @@ def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
 
 def _advised(words: str) -> str:
     """What is told of an error; of a page that robots.txt keeps us from, what is to be done too."""
-    advice = "robots.txt forbids it (-s ROBOTSTXT_OBEY=false, for a site of your own)"
-    return f"{words.removesuffix(_FORBIDDEN)}{advice}" if words.endswith(_FORBIDDEN) else words
+    own = "-s ROBOTSTXT_OBEY=false, for a site of your own"
+    if words.endswith(_FORBIDDEN):
+        return f"{words.removesuffix(_FORBIDDEN)}robots.txt forbids it ({own})"
+    return f"{words} (--wait asks again; {own})" if _UNREAD in words else words
 
 
 def _is_of_the_user(error: TrawlError) -> bool:

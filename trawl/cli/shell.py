@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import trio
 from rich.console import Console
@@ -21,7 +21,7 @@ from trawl.cli.exits import OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
 from trawl.cli.view import CrawlWith
-from trawl.cli.visiting import Prepared, Visit, prepared, visitor
+from trawl.cli.visiting import Prepared, Visit, answer, prepared, visitor
 from trawl.errors import TrawlError
 from trawl.http import Request, Response
 
@@ -101,7 +101,7 @@ class Crawling:
 
     def fetched(self, request: Request) -> Coroutine[Any, Any, Response]:
         """The response to a request, through the crawl."""
-        return cast("Coroutine[Any, Any, Response]", self.spider.crawl.fetch(request))
+        return answer(self.spider.crawl, request)
 
     def _run(self) -> None:
         errors: list[TrawlError] = []

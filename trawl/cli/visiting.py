@@ -14,30 +14,24 @@ from trawl.cli.load import load_spider, look_beside
 from trawl.cli.logs import Logs
 from trawl.cli.run import check_arguments, log_layer
 from trawl.cli.targets import spider_arguments
-from trawl.errors import ConnectFailed, ConnectTimeout, TrawlError
+from trawl.errors import SoftBlocked, TrawlError
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings
 from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
 from trawl.spiders import Spider
 from trawl.spiders.signalling import IDLE
 
-__all__ = ["Prepared", "Visit", "Visitor", "begun_by", "prepared", "visitor"]
+__all__ = ["Prepared", "Visit", "Visitor", "answer", "begun_by", "prepared", "visitor"]
 
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
 """What is tried out leaves nothing behind."""
 
 
-def gives_up(request: Request, response: Response | None, error: Exception | None) -> bool | None:
-    """``RETRY_PREDICATE`` of who tries one page out: a host that can't be connected to is not tried again."""
-    return False if isinstance(error, ConnectFailed | ConnectTimeout) else None
+HASTY: Mapping[str, object] = {"DOWNLOAD_CONNECT_TIMEOUT": 10.0}
+"""A person at a terminal soon hears that nobody answers; a project or spider that sets these says otherwise."""
 
-
-HASTY: Mapping[str, object] = {
-    "DOWNLOAD_CONNECT_TIMEOUT": 10.0,
-    "RETRY_PREDICATE": gives_up,
-    "ROBOTSTXT_RETRY_TIMES": 0,
-}
-"""Who waits at a terminal soon hears that there is no such host, or nobody there; whoever sets these says otherwise."""
+FIRST_ANSWER: Mapping[str, object] = {"RETRY_ENABLED": False, "ROBOTSTXT_RETRY_TIMES": 0}
+"""The first answer is shown, whatever it is, unless ``--wait`` or ``-s`` says otherwise: retries are for crawls."""
 
 
 class Visitor(Spider):
@@ -55,12 +49,14 @@ class Visit:
         arguments: ``-a``: texts ``NAME=VALUE``.
         settings: ``-s``: texts ``NAME=VALUE``.
         log_level: ``--log-level``; None: warnings.
+        waits: ``--wait``: pages and robots.txt are asked for again, as in a crawl.
     """
 
     target: str | None = None
     arguments: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     log_level: str | None = None
+    waits: bool = False
 
     @property
     def logged(self) -> Layer:
@@ -105,6 +101,8 @@ def prepared(visit: Visit, logs: Logs) -> Prepared:
     around = (project, environment, of_spider(spider), visit.logged)
     said = {name for layer in around for name in layer.values}
     hasty = {name: value for name, value in HASTY.items() if name not in said}
+    if not visit.waits:
+        hasty |= FIRST_ANSWER
     layers = (*around, Layer("the command", hasty), assignments(visit.settings), unkept)
     settings = load(*layers)
     logs.apply(settings.of(ObserveSettings))
@@ -115,6 +113,20 @@ def prepared(visit: Visit, logs: Logs) -> Prepared:
 async def _nothing() -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
     for request in list[Any]():
         yield request
+
+
+async def answer(crawl: Any, request: Request) -> Response:
+    """The response to ``request`` in a running crawl, be it one that ``SOFT_BLOCK_DETECTOR`` refuses.
+
+    Raises:
+        DownloadError: There is none.
+        IgnoreRequest: robots.txt or a middleware refused it.
+    """
+    try:
+        response: Response = await crawl.fetch(request)
+    except SoftBlocked as error:
+        response = error.response
+    return response
 
 
 def visitor(spider: type[Spider], work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> type[Spider]:

@@ -32,6 +32,10 @@ SpiderOption = Annotated[
 LevelOption = Annotated[
     str | None, typer.Option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING (as it is), ERROR or CRITICAL.")
 ]
+WaitOption = Annotated[
+    bool,
+    typer.Option("--wait", help="Send it again while it is refused or fails, as a crawl does, instead of once."),
+]
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="What to fetch.")]
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
@@ -84,13 +88,14 @@ def fetch(
     spider: SpiderOption = None,
     argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
     setting: SettingOption = [],  # noqa: B006
+    wait: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL as a crawl would, robots.txt and throttle included; the body goes to standard output."""
     from trawl.cli.fetch import fetch_command  # noqa: PLC0415
     from trawl.cli.run import stderr_console  # noqa: PLC0415
 
-    visit = _visit(spider, argument, setting, log_level)
+    visit = _visit(spider, argument, setting, log_level, waits=wait)
     crawl = chosen_crawl(context.obj)
     status = fetch_command(url, visit, crawl, stderr_console(), has_headers=headers, follows=not no_redirect)
     raise typer.Exit(status)
@@ -113,13 +118,14 @@ def parse(
     ] = None,
     argument: ArgumentOption = [],  # noqa: B006
     setting: SettingOption = [],  # noqa: B006
+    wait: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL, give it to a callback of a spider, and show the items and requests that come of it."""
     from trawl.cli.parse import parse_command  # noqa: PLC0415
     from trawl.cli.run import stderr_console  # noqa: PLC0415
 
-    visit = _visit(spider, argument, setting, log_level)
+    visit = _visit(spider, argument, setting, log_level, waits=wait)
     status = parse_command(
         url,
         visit,
@@ -142,13 +148,14 @@ def shell(
     spider: SpiderOption = None,
     argument: ArgumentOption = [],  # noqa: B006
     setting: SettingOption = [],  # noqa: B006
+    wait: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Look at pages interactively: response, fetch(url), view(), await; in IPython where that is installed."""
     from trawl.cli.run import stderr_console  # noqa: PLC0415
     from trawl.cli.shell import shell_command  # noqa: PLC0415
 
-    visit = _visit(spider, argument, setting, log_level)
+    visit = _visit(spider, argument, setting, log_level, waits=wait)
     raise typer.Exit(shell_command(url, visit, chosen_crawl(context.obj), stderr_console(), code=code))
 
 
@@ -208,10 +215,14 @@ def _new() -> typer.Typer:
     return app
 
 
-def _visit(spider: str | None, arguments: list[str], settings: list[str], log_level: str | None) -> Visit:
+def _visit(
+    spider: str | None, arguments: list[str], settings: list[str], log_level: str | None, *, waits: bool
+) -> Visit:
     from trawl.cli.visiting import Visit  # noqa: PLC0415
 
-    return Visit(target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level)
+    return Visit(
+        target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits
+    )
 
 
 def chosen_crawl(given: Any) -> CrawlWith:

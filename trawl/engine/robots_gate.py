@@ -27,7 +27,7 @@ import trio
 from trawl.engine.intake import Intake
 from trawl.engine.state import State
 from trawl.engine.turn import Turn
-from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError
+from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, SoftBlocked
 from trawl.frontier import Record
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
@@ -58,7 +58,7 @@ class _Origin:
     Attributes:
         rules: The rules; None while they are asked for.
         verdict: Why everything of it ends, as a reason; None while nothing does.
-        failure: The error that the verdict rests on; None where there was an answer.
+        failure: The error that the verdict rests on; None while there is no verdict.
         expires_at: When rules or verdict are to be asked for afresh, on the run clock.
         failures: Failed requests for robots.txt in a row.
         failing_since: When the first of them failed.
@@ -291,6 +291,9 @@ class RobotsGates:
             if known.failures > self._settings.robotstxt_retry_times:
                 self._give_up(origin, known, "robots_unreachable", outcome)
                 return
+        elif not self._settings.robotstxt_retry_times:
+            self._give_up(origin, known, "robots_unreachable", outcome)
+            return
         if now - known.failing_since >= self._give_up_after:
             self._give_up(origin, known, "robots_forbidden", outcome)
             return
@@ -307,7 +310,11 @@ class RobotsGates:
     def _give_up(self, origin: str, known: _Origin, verdict: str, outcome: Outcome) -> None:
         logger.error("%s: its robots.txt could not be read (%s): what waits for it ends", origin, _cause(outcome))
         known.rules, known.verdict, known.failures = None, verdict, 0
-        known.failure = outcome.error if isinstance(outcome.error, DownloadError) else None
+        error = outcome.error
+        if isinstance(error, DownloadError) and not isinstance(error, SoftBlocked):
+            known.failure = error
+        else:
+            known.failure = DownloadError(_cause(outcome))
         known.expires_at = trio.current_time() + VERDICT_AGE
         self._open(origin)
 
@@ -318,5 +325,5 @@ class RobotsGates:
 
 def _cause(outcome: Outcome) -> str:
     if outcome.response is not None:
-        return f"status {outcome.response.status}"
+        return f"answered {outcome.response.status}"
     return outcome.error.cause if isinstance(outcome.error, DownloadError) else str(outcome.error)

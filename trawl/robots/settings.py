@@ -28,8 +28,9 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="times",
-            description="How often a robots.txt that can't be had (5xx, no connection) is asked for again before the "
-            "origin's requests end as unreachable.",
+            description="How often robots.txt is asked for again where no connection can be made, before the origin's"
+            " requests end as unreachable. A robots.txt that answers 5xx or is cut off is asked for again until"
+            " `BACKOFF_GIVE_UP_AFTER`. 0 means it is asked for once, whatever it answers.",
         ),
     ] = 2
     robotstxt_retry_delay: Annotated[
