@@ -105,7 +105,8 @@ class OpenCrawl(AsyncIterator[Any]):
     """A crawl whose items are read while it runs: ``async for item in crawl``.
 
     Attributes:
-        result: How it ended; None while it runs.
+        result: How it ended, also where the block was left early; None while it runs, and where it could not be run:
+            the error is raised then.
     """
 
     def __init__(self, items: trio.MemoryReceiveChannel[Any]) -> None:
@@ -136,8 +137,18 @@ class OpenCrawl(AsyncIterator[Any]):
                 self.result = await crawl
         except Exception as error:
             self._error = error
+        except BaseException:
+            self.result = self._cut_off()
+            raise
         finally:
             self._ended.set()
+
+    def _cut_off(self) -> CrawlResult:
+        """How a crawl ended that the reader, or who waits for the reader, has cancelled."""
+        running = self._running
+        if running is None:
+            return CrawlResult("cancelled", {}, 0.0)
+        return CrawlResult(running.reason or "cancelled", running.stats.as_dict(), running.elapsed)
 
     @property
     def running(self) -> Crawl:
@@ -187,8 +198,8 @@ async def open_crawl(
 ) -> AsyncGenerator[OpenCrawl, None]:
     """Run a spider and read its items while they come: ``async for item in crawl``.
 
-    Leaving the block before the end cancels the crawl. At most :data:`STREAM_BUFFER` items wait for the reader.
-    Arguments and errors are those of :func:`run`.
+    Leaving the block before the end cancels the crawl, whose ``result`` then tells how far it came. At most
+    :data:`STREAM_BUFFER` items wait for the reader. Arguments and errors are those of :func:`run`.
     """
     outbox, inbox = trio.open_memory_channel[Any](STREAM_BUFFER)
     opened = OpenCrawl(inbox)

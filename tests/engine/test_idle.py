@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 import trawl
+from trawl.engine import Crawl
 from trawl.http import Request, Response
 from trawl.testing import SimulatedWeb, simulate
 
@@ -161,3 +162,36 @@ def test_a_callback_that_waits_for_the_crawl_to_be_idle_is_told_that_it_never_is
     web.add_host("a.example")
     assert simulate(Waits, web, FREE).stats["spider_exceptions"] == 1
     assert "until_idle() waits for ever in the callback of <GET http://a.example/>: ask in start()" in caplog.text
+
+
+def test_what_is_queued_counts_pages_only_whatever_else_is_on_its_way() -> None:
+    seen: list[tuple[int, int]] = []
+    free: dict[str, Any] = {"dont_obey_robotstxt": True}
+
+    async def look(crawl: Crawl) -> None:
+        await trio.sleep(1.0)
+        seen.append((crawl.queued, crawl.in_flight))
+
+    class Counts(trawl.Spider):
+        name = "counts"
+        custom_settings: ClassVar[Any] = {"WATCHERS": {look: 1}}
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            yield Request("http://a.example/", self.beside, meta=free)
+            for n in range(19):
+                yield Request(f"http://slow.example/{n}")
+
+        async def beside(self, response: Response, **kwargs: Any) -> None:
+            async with trio.open_nursery() as nursery:
+                for n in range(6):
+                    nursery.start_soon(self.fetch, Request(f"http://side{n}.example/", meta=free))
+
+        def parse(self, response: Response, **kwargs: Any) -> None:
+            """Nothing is wanted of these."""
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    for host in ("slow.example", *[f"side{n}.example" for n in range(6)]):
+        web.add_host(host, latency=5.0)
+    simulate(Counts, web, {**FREE, "ROBOTSTXT_OBEY": True})
+    assert seen == [(19, 7)]  # robots.txt of slow.example and six direct fetches are in flight

@@ -6,6 +6,7 @@ import fcntl
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -105,10 +106,30 @@ async def test_items_are_read_while_the_crawl_runs(site: str) -> None:
     assert crawl.result.reason == "finished"
 
 
-async def test_leaving_an_open_crawl_ends_it(site: str) -> None:
+async def test_leaving_an_open_crawl_ends_it_and_its_result_says_how_far_it_came(site: str) -> None:
     async with trawl.open_crawl(Titles, url=site) as crawl:
         await anext(crawl)
-    assert crawl.result is None
+    assert crawl.result is not None
+    assert crawl.result.reason == crawl.result.stats["finish_reason"] == "cancelled"
+    assert crawl.result.stats["item_scraped_count"] >= 1
+    assert crawl.result.elapsed > 0
+
+
+async def test_an_open_crawl_that_is_left_by_an_error_or_a_cancel_has_a_result_too(site: str) -> None:
+    with suppress(ZeroDivisionError):
+        async with trawl.open_crawl(Titles, url=site) as failed:
+            await anext(failed)
+            raise ZeroDivisionError
+    with trio.CancelScope() as scope:
+        async with trawl.open_crawl(Titles, url=site) as cancelled:
+            await anext(cancelled)
+            scope.cancel()
+            await trio.sleep_forever()
+    async with trawl.open_crawl(Titles, url=site) as unread:
+        pass
+    for crawl in (failed, cancelled, unread):
+        assert crawl.result is not None
+        assert crawl.result.reason == "cancelled"
 
 
 async def test_an_open_crawl_that_can_not_begin_says_why() -> None:

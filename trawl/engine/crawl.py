@@ -137,8 +137,11 @@ class Crawl:
 
     @property
     def queued(self) -> int:
-        """Admitted requests that have not been sent or are waiting to be sent again."""
-        return max(0, self._state.open - self._state.is_reading - self._state.turns)
+        """Admitted requests that have not been sent or are waiting to be sent again.
+
+        Direct fetches and requests for robots.txt are not among them.
+        """
+        return self._state.queued
 
     @property
     def is_idle(self) -> bool:

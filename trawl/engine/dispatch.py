@@ -91,7 +91,7 @@ class Dispatcher:
         self._throttle.waiting_direct(chooser.pending_direct)
         has_room = state.may_page and chooser.in_flight < chooser.places
         if state.is_reading and has_room and not chooser.has_ready():
-            self._reading.allow(state.open - state.turns, chooser.places - chooser.in_flight)
+            self._reading.allow(state.open - state.page_turns, chooser.places - chooser.in_flight)
         return min(chooser.next_event(now), self._throttle.next_change(now))
 
     async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:
@@ -117,8 +117,8 @@ class Dispatcher:
             entry = chooser.grant(now, pages=state.may_page)
             if entry is None:
                 return
-            state.turns += 1
             if isinstance(entry, Refused):
+                state.turn_began(is_page=entry.entry.waiter is None)
                 start_soon(self._flow.refuse, entry.entry, entry.reason, self._gates.failure_of(entry.entry))
                 self._gone(entry.entry)
                 refused += 1
@@ -127,6 +127,7 @@ class Dispatcher:
                     return
                 continue
             turn = Turn(entry)
+            state.turn_began(is_page=entry.waiter is None)
             if entry.waiter is not None:
                 entry.waiter.turn = turn
             self._places.take(entry)

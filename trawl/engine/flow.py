@@ -176,7 +176,7 @@ class Flow:
     def _end(self, turn: Turn) -> None:
         if not turn.is_done and turn.entry.waiter is None:
             self._intake.abandon(turn.lease)
-        self._state.turn_ended()
+        self._state.turn_ended(is_page=turn.entry.waiter is None)
 
     async def _outcome(self, turn: Turn) -> Outcome:
         request = turn.entry.request

@@ -119,7 +119,7 @@ class Hits:
         else:
             self._running += 1
             self._limits.answered(turn)
-        self._state.turns += 1
+        self._state.turn_began(is_page=entry.waiter is None)
         nursery.start_soon(self._run, turn, run)
 
     async def _run(self, turn: Turn, run: Callable[[Turn], Awaitable[None]]) -> None:

@@ -89,9 +89,9 @@ async def run_plan(plan: Plan) -> Ended:
         _keep_last_word(parts, reason)
         await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102
         await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
-    stats = parts.crawl.stats
-    stats.set("finish_reason", reason)
-    stats.set("elapsed_seconds", parts.crawl.elapsed if parts.keeping is None else parts.keeping.elapsed)
+        stats = parts.crawl.stats
+        stats.set("finish_reason", reason)
+        stats.set("elapsed_seconds", parts.crawl.elapsed if parts.keeping is None else parts.keeping.elapsed)
     return Ended(reason, stats.as_dict(), parts.crawl.elapsed, writing.error)
 
 

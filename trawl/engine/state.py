@@ -15,6 +15,7 @@ class State:
     Attributes:
         open: Admitted requests that have not ended, and one for ``start()`` while it is read.
         turns: Requests that were granted and whose task has not ended.
+        page_turns: Those of them that are pages; the others, robots.txt and direct fetches, are not in ``open``.
         callbacks: Callbacks that run now.
         most_callbacks: At so many, no further page is sent.
         is_reading: ``start()`` has not come to its end, or receivers of ``spider_idle`` are asked.
@@ -22,13 +23,14 @@ class State:
         pulse: Wakes the dispatcher.
     """
 
-    __slots__ = ("_idle", "callbacks", "is_reading", "most_callbacks", "open", "pulse", "reason", "turns")
+    __slots__ = ("_idle", "callbacks", "is_reading", "most_callbacks", "open", "page_turns", "pulse", "reason", "turns")
 
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks
         self.is_reading: bool = True
         self.open: int = 0
         self.turns: int = 0
+        self.page_turns: int = 0
         self.callbacks: int = 0
         self.reason: str | None = None
         self.pulse: Pulse = Pulse()
@@ -63,11 +65,22 @@ class State:
             self._idle = self._idle or trio.Event()
             await self._idle.wait()
 
-    def turn_ended(self) -> None:
+    def turn_began(self, *, is_page: bool) -> None:
+        """The task of a granted request is about to start."""
+        self.turns += 1
+        self.page_turns += is_page
+
+    def turn_ended(self, *, is_page: bool) -> None:
         """The task of a granted request has ended."""
         self.turns -= 1
+        self.page_turns -= is_page
         if not self.turns:
             self.pulse.beat()
+
+    @property
+    def queued(self) -> int:
+        """Admitted requests whose turn has not come, or that wait for another one."""
+        return max(0, self.open - self.is_reading - self.page_turns)
 
     def callback_began(self) -> None:
         """A callback runs."""
