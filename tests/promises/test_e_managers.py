@@ -375,3 +375,268 @@ def test_e18_the_key_manager_names_one_for_a_single_scope(manager: object) -> No
     )
     assert sim.times("a.example")[:3] == [0.0, 2.1, 6.2]
     assert sim.times("b.example") == [0.0, 1.0, 2.0]
+
+
+class Drafted:
+    """A manager written against the field's draft, which names the first method otherwise."""
+
+    def get_request_scopes(self, request: trawl.Request) -> str:
+        return "api"
+
+
+class DraftedSubclass(ThrottlingManager):
+    """The same, of ours: nothing of it is overridden."""
+
+    async def get_request_scopes(self, request: trawl.Request) -> str:
+        return "api"
+
+
+class DraftedScope:
+    """A scope manager that nobody asks."""
+
+    def is_triggered(self, response: trawl.Response) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("settings", "path", "right"),
+    [
+        ({"THROTTLING_MANAGER": Drafted}, "THROTTLING_MANAGER", "get_scopes"),
+        ({"THROTTLING_MANAGER": f"{__name__}.DraftedSubclass"}, "THROTTLING_MANAGER", "get_scopes"),
+        ({"THROTTLING_SCOPE_MANAGER": DraftedScope}, "THROTTLING_SCOPE_MANAGER", "is_trigger"),
+        (
+            {"THROTTLING_SCOPES": {"api": {"manager": DraftedScope}}},
+            "THROTTLING_SCOPES['api']['manager']",
+            "is_trigger",
+        ),
+    ],
+)
+def test_e06_e17_a_manager_none_of_whose_methods_is_asked_is_refused_with_the_nearest_name(
+    settings: dict[str, Any], path: str, right: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        crawled(pages(), a_web("a.example"), EXACT, **settings)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert f"did you mean {right}()" in str(caught.value)
+
+
+def test_e06_a_manager_that_only_has_helpers_beside_ours_is_taken() -> None:
+    class Helping(ThrottlingManager):
+        def tally(self) -> int:
+            return 0
+
+    assert times(crawled(pages(), a_web("a.example"), EXACT, THROTTLING_MANAGER=Helping)) == [0.0, 1.0, 2.0]
+
+
+def test_e06_e17_a_method_that_is_mistyped_beside_right_ones_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    class Mistyped:
+        def get_scopes(self, request: trawl.Request) -> str:
+            return "api"
+
+        def get_response_backof(self, response: trawl.Response) -> str:
+            return "api"
+
+        def scopes_of_account(self) -> None:
+            """A helper."""
+
+    class MistypedScope(ThrottlingScopeManager):
+        def get_delay(self, *about: object) -> float | None:
+            return None
+
+        def is_trigered(self, *about: object) -> bool | None:
+            return None
+
+        def get_delays(self) -> list[float]:  # beside the right one it is a helper
+            return []
+
+    limits = {"api": {"manager": MistypedScope}}
+    crawled(pages(), a_web("a.example"), EXACT, THROTTLING_MANAGER=Mistyped, THROTTLING_SCOPES=limits)
+    told = [record.getMessage() for record in caplog.records if "never called" in record.getMessage()]
+    assert told == [
+        "THROTTLING_MANAGER: get_response_backof() is never called; did you mean get_response_backoff()?",
+        "THROTTLING_SCOPES['api']['manager']: is_trigered() is never called; did you mean is_trigger()?",
+    ]
+
+
+class Judging(ThrottlingManager):
+    """Has the default manager judge a response that it makes up, where a page says 200 and means something else."""
+
+    answer: Callable[[trawl.Response], trawl.Response]
+
+    async def get_response_backoff(self, response: trawl.Response) -> Any:
+        if not response.url.endswith("0"):
+            return None
+        return await super().get_response_backoff(type(self).answer(response))
+
+
+def made_up(request: trawl.Request | None, url: str = f"{A}/0") -> trawl.Response:
+    return trawl.Response(url, 429, {}, b"", request)
+
+
+MADE_UP: list[Callable[[trawl.Response], trawl.Response]] = [
+    lambda response: response.replace(status=429),
+    lambda response: made_up(None),
+    lambda response: made_up(response.request),
+    lambda response: made_up(trawl.Request(f"{A}/made-up")),
+]
+
+
+@pytest.mark.parametrize("answer", MADE_UP)
+@pytest.mark.parametrize("names_scopes", [False, True])
+def test_e07_the_default_judges_a_response_that_a_manager_makes_up(
+    answer: Callable[[trawl.Response], trawl.Response], names_scopes: bool
+) -> None:
+    class Made(Judging):
+        if names_scopes:
+
+            async def get_scopes(self, request: trawl.Request) -> Any:
+                return "a.example"
+
+    Made.answer = staticmethod(answer)
+    sim = crawled(pages(), a_web("a.example", latency=0.1), EXACT, THROTTLING_MANAGER=Made)
+    assert times(sim)[:2] == [0.0, 2.1]
+    assert "throttling_errors" not in sim.stats
+
+
+def test_e07_a_default_manager_that_another_has_made_for_itself_judges_too() -> None:
+    class Composed:
+        def __init__(self) -> None:
+            self.default = ThrottlingManager()
+
+        async def get_response_backoff(self, response: trawl.Response) -> Any:
+            answer = made_up(None) if response.url.endswith("0") else response
+            return await self.default.get_response_backoff(answer)
+
+    sim = crawled(pages(), a_web("a.example", latency=0.1), EXACT, THROTTLING_MANAGER=Composed)
+    assert times(sim)[:2] == [0.0, 2.1]
+
+
+def test_e07_a_response_of_nobodys_is_refused_with_what_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
+    class Beforehand(ThrottlingManager):
+        async def get_initial_backoff(self) -> Any:
+            return await self.get_response_backoff(made_up(None))  # no answer is asked about yet
+
+    sim = crawled(pages(), a_web("a.example"), EXACT, THROTTLING_MANAGER=Beforehand)
+    assert times(sim) == [0.0, 1.0, 2.0]
+    assert "make it with request=" in caplog.text
+
+
+def test_e06_e17_the_crawl_is_whole_when_managers_are_made() -> None:
+    seen: list[object] = []
+
+    def look(crawl: Any) -> None:
+        assert crawl.spider.crawl is crawl
+        assert (crawl.queued, crawl.in_flight, crawl.is_idle, crawl.reason) == (0, 0, True, None)
+        assert (crawl.why("a.example"), list(crawl.waiting())) == (None, [])
+        assert crawl.report() == []
+        assert crawl.session("one").name == "one"
+        assert callable(crawl.fetch)
+        assert crawl.engine is not None
+        assert crawl.signals is not None
+        with crawl.events():
+            seen.append(crawl)
+
+    class Manager(ThrottlingManager):
+        @classmethod
+        def from_crawler(cls, crawl: Any) -> Manager:
+            look(crawl)
+            crawl.throttling.set("a.example", delay=3.0)
+            return cls()
+
+        async def get_scopes(self, request: trawl.Request) -> Any:
+            return await super().get_scopes(request)
+
+    class ScopeManager(ThrottlingScopeManager):
+        @classmethod
+        def from_crawler(cls, crawl: Any, config: Mapping[str, Any]) -> ScopeManager:
+            if config["id"] == "b.example":
+                crawl.throttling.set("b.example", delay=5.0)  # its own scope, while that is made
+            return cls(config)
+
+    urls = [f"{A}/0", "http://b.example/0", f"{A}/1", "http://b.example/1"]
+    sim = crawled(
+        lambda: map(trawl.Request, urls),
+        a_web("a.example", "b.example"),
+        EXACT,
+        THROTTLING_MANAGER=Manager,
+        THROTTLING_SCOPE_MANAGER=ScopeManager,
+    )
+    assert len(seen) == 1
+    assert (sim.times("a.example"), sim.times("b.example")) == ([0.0, 3.0], [0.0, 5.0])
+
+
+def test_e06_so_it_is_when_spider_middleware_and_pipelines_are_made() -> None:
+    class Slowing:
+        @classmethod
+        def from_crawler(cls, crawl: Any) -> Slowing:
+            crawl.throttling.set("a.example", delay=3.0)
+            return cls()
+
+        def process_item(self, item: object, spider: object) -> object:
+            return item
+
+        def process_spider_input(self, response: trawl.Response, spider: object) -> None:
+            """Nothing."""
+
+        def process_request(self, request: trawl.Request, spider: object) -> None:
+            """Nothing."""
+
+    for setting in ("SPIDER_MIDDLEWARES", "ITEM_PIPELINES", "DOWNLOADER_MIDDLEWARES"):
+        sim = crawled(pages(2), a_web("a.example"), EXACT, **{setting: {Slowing: 500}})
+        assert times(sim) == [0.0, 3.0]
+
+
+def growing(count: int) -> Callable[[], list[trawl.Request]]:
+    return lambda: [trawl.Request(f"{A}/{number}") for number in range(count)]
+
+
+RAMPED: list[tuple[object, list[float]]] = [
+    # As rampup has it: a factor of 0.8 after a quiet window of 10 s.
+    (None, [0.0, 4.0, 8.0, 11.2, 14.4, 17.6]),
+    ({}, [0.0, 4.0, 8.0, 11.2, 14.4, 17.6]),
+    ("before", [0.0, 4.0, 8.0, 12.0, 16.0, 20.0]),
+    ({"delay": 1.0}, [0.0, 4.0, 8.0, 10.0, 11.0, 12.0]),
+    ({"delay": -1.0}, [0.0, 4.0, 8.0, 11.2, 14.4, 17.6]),
+    ({"dely": 1.0}, [0.0, 4.0, 8.0, 11.2, 14.4, 17.6]),
+    (5, [0.0, 4.0, 8.0, 11.2, 14.4, 17.6]),
+]
+
+
+@pytest.mark.parametrize(("said", "expected"), RAMPED)
+def test_c04_e17_a_scope_manager_may_say_how_rampup_moves(said: Any, expected: list[float]) -> None:
+    asked: list[tuple[int, Mapping[str, float], Mapping[str, float]]] = []
+
+    class Steering(ThrottlingScopeManager):
+        def get_rampup(
+            self, triggers: int, before: Mapping[str, float], after: Mapping[str, float]
+        ) -> Mapping[str, float] | None:
+            asked.append((triggers, before, after))
+            return before if said == "before" else said
+
+    scopes = {"a.example": {"delay": 4.0, "delay_per_slot": 0.0, "rampup": {"window": 10.0}, "manager": Steering}}
+    sim = crawled(growing(6), a_web("a.example", latency=0.1), FREE, THROTTLING_SCOPES=scopes)
+    assert times(sim) == pytest.approx(expected)
+    limits = {"delay": 4.0, "delay_per_slot": 0.0, "concurrency": 1.0}
+    assert asked[0] == (0, limits, {**limits, "delay": pytest.approx(3.2)})
+    failures = len(asked) if said not in (None, {}, "before", {"delay": 1.0}) else 0
+    assert sim.stats.get("throttling_errors", 0) == failures
+
+
+def test_c05_e17_what_it_says_is_never_faster_than_robots_txt_and_holds_after_a_trigger_too() -> None:
+    triggers: list[int] = []
+
+    class Bold(ThrottlingScopeManager):
+        def get_rampup(
+            self, incidents: int, before: Mapping[str, float], after: Mapping[str, float]
+        ) -> Mapping[str, float] | None:
+            triggers.append(incidents)
+            return {"delay": 0.0, "concurrency": 1e9}
+
+    web = answering(*[SimulatedResponse()] * 5, TOO_MANY, TOO_MANY, latency=0.1)
+    web.add_host("b.example", latency=0.1, robots="User-agent: *\nCrawl-delay: 2\n")
+    ramp = {"delay": 4.0, "delay_per_slot": 0.0, "rampup": {"window": 10.0}, "manager": Bold}
+    settings = {**FREE, "ROBOTSTXT_OBEY": True, "THROTTLING_SCOPES": {"b.example": {**ramp, "delay": 1.0}}}
+    sim = crawled(lambda: [trawl.Request(f"http://b.example/{number}") for number in range(12)], web, settings)
+    assert min(sim.gaps("b.example")[1:]) >= 1.0
+    sim = crawled(growing(12), web, FREE, THROTTLING_SCOPES={"a.example": {**ramp, "delay": 1.0}})
+    assert 2 in triggers  # two incidents in a window, above the target of one

@@ -26,13 +26,16 @@ START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
 def throttle_of(**given: Any) -> Throttle:
     """A throttle at instant 0.0; settings by their field names, exact unless they say otherwise."""
     own = {key: given.pop(key) for key in ("manager", "crawl", "changed", "resolve", "seed") if key in given}
-    return Throttle(
+    crawl = own.pop("crawl", None)
+    throttle = Throttle(
         ThrottlingSettings(**{**EXACT, **given}),
         seed=own.pop("seed", 0),
         wall=WallClock(START_UTC, 0.0),
         changed=own.pop("changed", lambda scope, now: None),
         **own,
     )
+    throttle.make_managers(crawl)
+    return throttle
 
 
 @attrs.define

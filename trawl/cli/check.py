@@ -21,6 +21,7 @@ from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenF
 from trawl.observe import printable
 from trawl.settings import Layer, ambient, load, of_spider
 from trawl.spiders import Spider
+from trawl.throttling import ThrottlingSettings
 
 __all__ = ["check_command"]
 
@@ -79,7 +80,9 @@ def _around(spider: type[Spider]) -> Iterator[str]:
         yield str(error)
         return
     with suppress(SettingsError, PartLoadError):  # told of the spider
-        yield from check_parts(load(*ambient(), of_spider(spider)))
+        settings = load(*ambient(), of_spider(spider))
+        yield from check_parts(settings)
+        yield from settings.of(ThrottlingSettings).mistyped_methods()
 
 
 @contextmanager

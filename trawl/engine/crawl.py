@@ -96,6 +96,10 @@ class Crawl:
         blocking: Blocking,
         sessions: Sessions,
         events: Events,
+        chooser: Chooser,
+        frontier: Frontier,
+        throttle: Throttle,
+        direct: DirectFetches,
     ) -> None:
         self._events = events
         self.spider = spider
@@ -110,9 +114,6 @@ class Crawl:
         self._seed = seed
         self._sessions = sessions
         self._when_cancelled: list[Callable[[], None]] = []
-
-    def bind(self, *, chooser: Chooser, frontier: Frontier, throttle: Throttle, direct: DirectFetches) -> None:
-        """Name the parts that answer questions; they are made after the crawl, because managers are given the crawl."""
         self._chooser = chooser
         self._frontier = frontier
         self._throttle = throttle

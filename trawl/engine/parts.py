@@ -148,6 +148,7 @@ class _Core:
     intake: Intake
     limits: CrawlLimits
     hits: Hits | None
+    direct: DirectFetches
     hooks: Hooks
 
 
@@ -155,8 +156,6 @@ def assemble(plan: Plan) -> Parts:
     """The parts of a crawl, each given what it needs and nothing else. Starts nothing."""
     core = _core(plan)
     crawl, state, shields, intake = core.crawl, core.state, core.shields, core.intake
-    direct = _direct(plan, core)
-    crawl.bind(chooser=core.chooser, frontier=plan.frontier, throttle=core.throttle, direct=direct)
     processor = plan.pipelines(crawl)
     outlet, keeping = _outlet(plan, core, processor), _keeping(plan, core)
     begun = core.hooks.start
@@ -183,7 +182,7 @@ def assemble(plan: Plan) -> Parts:
         intake=intake,
         dispatcher=dispatcher,
         reading=reading,
-        direct=direct,
+        direct=core.direct,
         idling=Idling(plan.spider, intake, shields, state),
         shields=shields,
         processor=processor,
@@ -191,17 +190,6 @@ def assemble(plan: Plan) -> Parts:
         keeping=keeping,
         hits=core.hits,
         holder=outlet if isinstance(outlet, Holder) else None,
-    )
-
-
-def _direct(plan: Plan, core: _Core) -> DirectFetches:
-    return DirectFetches(
-        intake=core.intake,
-        chooser=core.chooser,
-        gates=core.gates,
-        state=core.state,
-        most=plan.engine.direct_fetches_limit,
-        hits=core.hits,
     )
 
 
@@ -233,9 +221,9 @@ def _keeping(plan: Plan, core: _Core) -> Keeping | None:
 
 
 def _core(plan: Plan) -> _Core:
+    """The parts, with what users' classes are given made first: a manager may ask all of the crawl when it is made."""
     stats, state, places = plan.stats, State(plan.engine.concurrent_callbacks), Places()
-    crawl = _crawl(plan, state)
-    throttle = _throttle(plan, crawl)
+    throttle = _throttle(plan)
     gates = _gates(plan, throttle, state)
     chooser = Chooser(
         throttle.scope,
@@ -263,12 +251,20 @@ def _core(plan: Plan) -> _Core:
     hits = None
     if plan.outfit.cache is not None:
         hits = heads.aside = Hits(plan.outfit.cache, entry_of=page_entry, limits=limits, state=state)
+    direct = DirectFetches(
+        intake=intake, chooser=chooser, gates=gates, state=state, most=plan.engine.direct_fetches_limit, hits=hits
+    )
+    crawl = _crawl(plan, state, chooser, throttle, direct)
+    plan.spider.bind(crawl)
+    throttle.make_managers(crawl)
     checks = item_check(plan.spider, plan.settings, stats)
     hooks = Hooks.build(plan.outfit.settings.spider_middlewares, crawl, last=checks)
-    return _Core(crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits, hits, hooks)
+    return _Core(
+        crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits, hits, direct, hooks
+    )
 
 
-def _crawl(plan: Plan, state: State) -> Crawl:
+def _crawl(plan: Plan, state: State, chooser: Chooser, throttle: Throttle, direct: DirectFetches) -> Crawl:
     return Crawl(
         spider=plan.spider,
         settings=plan.settings,
@@ -280,16 +276,19 @@ def _crawl(plan: Plan, state: State) -> Crawl:
         blocking=plan.blocking,
         sessions=plan.outfit.sessions,
         events=plan.events,
+        chooser=chooser,
+        frontier=plan.frontier,
+        throttle=throttle,
+        direct=direct,
     )
 
 
-def _throttle(plan: Plan, crawl: Crawl) -> Throttle:
+def _throttle(plan: Plan) -> Throttle:
     return Throttle(
         plan.throttling,
         seed=plan.seed,
         wall=plan.wall,
         changed=_nobody_waits,
-        crawl=crawl,
         resolve=plan.address_of,
         failed=lambda: plan.stats.inc("throttling_errors"),
     )

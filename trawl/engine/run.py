@@ -96,14 +96,13 @@ async def run_plan(plan: Plan) -> Ended:
 
 
 def _begun(plan: Plan) -> tuple[Parts, list[Watcher]]:
-    """The parts of a crawl, its spider bound to it, and what watches it."""
+    """The parts of a crawl, and what watches it."""
     parts = assemble(plan)
     own = own_watchers(plan.engine.watchers, parts.crawl)
     own_extensions(plan.engine.extensions, parts.crawl)
     if (crawler := getattr(plan.spider, "crawler", None)) is not None:
         crawler.signals.bind(plan.events, plan.spider)
     watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits), *own]
-    plan.spider.bind(parts.crawl)
     return parts, watchers
 
 

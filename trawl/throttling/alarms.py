@@ -111,6 +111,8 @@ class Alarms:
                 "CONCURRENT_REQUESTS_PER_DOMAIN is %d, above CONCURRENT_REQUESTS = %g, which caps it",
                 per_domain, self._most,
             )  # fmt: skip
+        for sentence in self._settings.mistyped_methods():
+            logger.warning("%s", sentence)
         shipped = type(self._settings)().throttling_scopes
         for id, kind in kinds.configured():
             concurrency = kind.config.get("concurrency", 0)

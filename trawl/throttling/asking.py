@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from trawl.errors import SoftBlocked
-from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden
+from trawl.throttling.manager import Asked, Decider, ThrottlingManager, asked, awaited, is_overridden
 from trawl.throttling.said import said
 from trawl.throttling.signals import Signal, signals_of
 
 if TYPE_CHECKING:
-    from trawl.http import Outcome, Request, Response
+    from trawl.http import Outcome, Response
     from trawl.throttling.policy import ScopePolicy
-    from trawl.throttling.scopes import Charges
     from trawl.throttling.sent import Sent
 
 __all__ = ["Asking", "is_trigger"]
@@ -42,20 +41,17 @@ class Asking:
     Args:
         manager: The manager.
         default: Answers where the manager has no method for it.
+        decider: Whose questions these are.
 
     Attributes:
         is_custom: Whether the manager has a word of its own, so that :meth:`ask` has to be awaited.
     """
 
-    def __init__(self, manager: Any, default: ThrottlingManager) -> None:
+    def __init__(self, manager: Any, default: ThrottlingManager, decider: Decider) -> None:
         self.is_custom: bool = is_overridden(manager, *_HOOKS)
         self._manager = manager
         self._default = default
-        self._charged: dict[int, Charges] = {}
-
-    def charges_of(self, request: Request) -> Charges | None:
-        """What a request whose outcome is being asked about was charged to; None for any other."""
-        return self._charged.get(id(request))
+        self._decider = decider
 
     def own_signals(
         self, entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]
@@ -81,16 +77,14 @@ class Asking:
     async def ask(self, entry: Sent, outcome: Outcome) -> dict[str, Signal]:
         """What the user's manager says. A checkpoint only where its answer is one. Raises whatever it raises."""
         response = outcome.response
-        asked = [entry.request, outcome.request]
+        requests = [entry.request, outcome.request]
         if response is not None and response.request is not None:
-            asked.append(response.request)
-        keys = {id(request) for request in asked}
-        self._charged.update(dict.fromkeys(keys, entry.scopes))
+            requests.append(response.request)
+        token = asked.set(Asked(self._decider, tuple(requests), entry.scopes))
         try:
             return await self._answer(entry, outcome)
         finally:
-            for key in keys:
-                self._charged.pop(key, None)
+            asked.reset(token)
 
     async def _answer(self, entry: Sent, outcome: Outcome) -> dict[str, Signal]:
         ask: Any

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher, get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, TypedDict, get_type_hints
 
@@ -29,7 +29,9 @@ __all__ = [
     "check_scope",
     "check_target",
     "load_class",
+    "load_manager",
     "load_object",
+    "mistyped",
 ]
 
 JitterConfig = bool | float | tuple[float, float]
@@ -265,7 +267,7 @@ def check_scope(config: object, path: str) -> ScopeConfig:
     if "rampup" in checked and not isinstance(checked["rampup"], bool):
         checked["rampup"] = check_rampup(checked["rampup"], f"{path}['rampup']")
     if checked.get("manager") is not None:
-        load_class(checked["manager"], f"{path}['manager']")
+        load_manager(checked["manager"], f"{path}['manager']", "THROTTLING_SCOPE_MANAGER")
     return checked  # type: ignore[return-value]
 
 
@@ -344,6 +346,77 @@ def load_class(value: object, path: str) -> type:
     if not isinstance(loaded, type):
         raise SettingsError(f"{path} must be a class or its import path, not {value!r}", path)
     return loaded
+
+
+_METHODS: Mapping[str, tuple[str, ...]] = {
+    "THROTTLING_MANAGER": (
+        "get_scopes",
+        "get_initial_backoff",
+        "get_response_backoff",
+        "get_exception_backoff",
+        "get_response_delay",
+    ),
+    "THROTTLING_SCOPE_MANAGER": ("is_trigger", "get_delay", "is_retry", "get_rampup"),
+}
+"""What is asked of the classes that these settings name. One without any is refused: it would decide nothing."""
+
+_ALIKE = 0.6  # how alike two names are, from 0 to 1, for one to be meant by the other
+_MISTYPED = 0.85  # ... and to be the other mistyped, beside methods that are called
+
+
+def load_manager(value: object, path: str, setting: str) -> type:
+    """The class of managers that a setting names.
+
+    Args:
+        value: The class, or its import path.
+        path: Where it is named: the setting, or the entry in it.
+        setting: ``THROTTLING_MANAGER`` or ``THROTTLING_SCOPE_MANAGER``: what kind of manager it is to be.
+
+    Raises:
+        SettingsError: It is no class, nor the import path of one; or it has methods, and none of them is ever called.
+    """
+    cls = load_class(value, path)
+    own, known = _own_methods(cls), _METHODS[setting]
+    if not own or any(name in known for name in own):
+        return cls
+    ratio, method, name = max((_likeness(method, name), method, name) for method in own for name in known)
+    if ratio < _ALIKE and len(_own_bases(cls)) < len(cls.__mro__) - 1:
+        return cls  # one of ours with helpers of its own
+    hint = f"did you mean {name}() instead of {method}()? It" if ratio >= _ALIKE else "it"
+    raise SettingsError(
+        f"{path}: trawl calls none of the methods of {cls.__qualname__} ({', '.join(own)}); "
+        f"{hint} calls {', '.join(known)}",
+        path,
+    )
+
+
+def mistyped(cls: type, setting: str) -> Iterator[tuple[str, str]]:
+    """Each method of a manager that is never called and is spelled almost like one that would be, with that one."""
+    own, known = _own_methods(cls), _METHODS[setting]
+    for method in own:
+        for name in known:
+            if method not in known and name not in own and _likeness(method, name) >= _MISTYPED:
+                yield method, name
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
+
+
+def _own_bases(cls: type) -> list[type]:
+    """The classes that a manager is made of, ours and ``object`` left out."""
+    return [base for base in cls.__mro__ if base is not object and not base.__module__.startswith("trawl.throttling.")]
+
+
+def _own_methods(cls: type) -> list[str]:
+    """The public methods that a manager's author wrote, in their order; how it is made is not among them."""
+    found = {
+        name: None
+        for base in _own_bases(cls)
+        for name, value in vars(base).items()
+        if (callable(value) or isinstance(value, classmethod | staticmethod)) and not isinstance(value, type)
+    }
+    return [name for name in found if not name.startswith("_") and name != "from_crawler"]
 
 
 def load_exception(value: object, path: str) -> type[BaseException]:

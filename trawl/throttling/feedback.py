@@ -86,7 +86,9 @@ def trigger(
     ramp = policy.ramp
     if ramp is not None and not ramp.has_fallen_back:
         if is_new:
-            ramp.triggered(now)
+            before = ramp.limits
+            if ramp.triggered(now):
+                policy.steer(ramp.triggers, before)
             _count_incident(scope, policy, now)
         policy.apply(scope)
     else:

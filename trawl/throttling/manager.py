@@ -9,10 +9,13 @@ so that the hot path has no coroutine.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+import attrs
 
 from trawl.http import host_scope
 from trawl.throttling.configuration import load_object
@@ -20,14 +23,16 @@ from trawl.throttling.hints import Hint, hint_of
 
 if TYPE_CHECKING:
     from trawl.http import Request, Response
-    from trawl.throttling.scopes import ScopeBackoff, Scopes
+    from trawl.throttling.scopes import Charges, ScopeBackoff, Scopes
 
 __all__ = [
+    "Asked",
     "Decider",
     "ThrottlingManager",
     "ThrottlingManagerProtocol",
     "ThrottlingScopeManager",
     "ThrottlingScopeManagerProtocol",
+    "asked",
     "awaited",
     "is_overridden",
     "manager_of",
@@ -78,12 +83,29 @@ class ThrottlingScopeManagerProtocol(Protocol):
         """Whether this trigger counts as one of the request's retries; None: as usual (B20)."""
         ...
 
+    def get_rampup(
+        self, triggers: int, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> Mapping[str, float] | None:
+        """The limits that rampup moves the scope to: at the end of a window, or at a trigger above its target.
+
+        Args:
+            triggers: Incidents of the window so far.
+            before: ``delay``, ``delay_per_slot`` (seconds) and ``concurrency`` as they were; returned, they stay.
+            after: The same as rampup would have them.
+
+        Returns:
+            Some or all of the three; what is left out is as in ``after``. None: all of it is.
+        """
+        ...
+
 
 class Decider(Protocol):
     """What the default manager asks of the throttle that it is bound to."""
 
-    def triggered(self, request: Request, response: Response | None, exception: Exception | None) -> list[str]:
-        """The scopes of a request for which this answer is a trigger."""
+    async def triggered(
+        self, request: Request | None, response: Response | None, exception: Exception | None
+    ) -> list[str]:
+        """The scopes of a request for which this answer is a trigger; None: of the request that is asked about."""
         ...
 
     async def own_scope(self, request: Request) -> str:
@@ -93,6 +115,30 @@ class Decider(Protocol):
     def utc(self) -> datetime:
         """Wall time now."""
         ...
+
+
+@attrs.frozen
+class Asked:
+    """The question that a manager is about to answer.
+
+    Attributes:
+        decider: Whose question it is.
+        requests: The request whose outcome it is about, and what it became on its way.
+        charges: What that request was charged to.
+    """
+
+    decider: Decider
+    requests: tuple[Request, ...]
+    charges: Charges
+
+    def charges_of(self, request: Request | None) -> Charges | None:
+        """What the request was charged to, if the question is about it; None: it is about another."""
+        is_it = request is None or any(request is one for one in self.requests)
+        return self.charges if is_it else None
+
+
+asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
+"""The question that is being answered in this task: a response that a manager makes up is an answer to it, too."""
 
 
 class ThrottlingManager:
@@ -118,18 +164,24 @@ class ThrottlingManager:
         return None
 
     async def get_response_backoff(self, response: Response) -> ScopeBackoff:
-        """Those of the request's scopes for which the status is a trigger, with what the headers ask for."""
-        request = response.request
-        if self._decider is None or request is None:
+        """Those of the request's scopes for which the status is a trigger, with what the headers ask for.
+
+        A response that was made up in a manager's own method, without a request, stands for the answer that it was
+        asked about. In a manager of no crawl the answer is None.
+
+        Raises:
+            ValueError: It has no request, and no answer is asked about.
+        """
+        decider = self._asking_decider()
+        if decider is None:
             return None
         delay = await awaited(self.get_response_delay(response))
-        return _mapping(self._decider.triggered(request, response, None), delay)
+        return _mapping(await decider.triggered(response.request, response, None), delay)
 
     async def get_exception_backoff(self, request: Request, exception: Exception) -> ScopeBackoff:
         """Those of the request's scopes for which the exception is a trigger."""
-        if self._decider is None:
-            return None
-        return _mapping(self._decider.triggered(request, None, exception), None)
+        decider = self._asking_decider()
+        return None if decider is None else _mapping(await decider.triggered(request, None, exception), None)
 
     def get_response_delay(self, response: Response) -> float | None:
         """The seconds that a response's headers ask to wait (E12), before the cap; None where they ask for nothing."""
@@ -139,6 +191,11 @@ class ThrottlingManager:
     def bind(self, decider: Decider) -> None:
         """Tie the manager to a throttle."""
         vars(self)["_decider"] = decider
+
+    def _asking_decider(self) -> Decider | None:
+        """The throttle it is bound to, or else, where another manager made it for its own use, the one that asks."""
+        question = asked.get()
+        return self._decider if self._decider is not None or question is None else question.decider
 
     def hint_nowait(self, response: Response) -> Hint | None:
         """What a response's headers ask for, and which of them does."""
@@ -173,6 +230,12 @@ class ThrottlingScopeManager:
 
     def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
         """As usual."""
+        return None
+
+    def get_rampup(
+        self, triggers: int, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> Mapping[str, float] | None:
+        """As rampup has it."""
         return None
 
 

@@ -25,7 +25,7 @@ from trawl.throttling.backoff import Backoff, Base, Standing
 from trawl.throttling.explain import LimitName
 from trawl.throttling.limits import Limits
 from trawl.throttling.rampup import Ramp, Rampup
-from trawl.throttling.said import Failed, nobody
+from trawl.throttling.said import Failed, has_failed, nobody, said
 from trawl.throttling.scope import CONFIGURED, Scope
 
 __all__ = ["Kind", "ScopePolicy"]
@@ -275,12 +275,25 @@ class ScopePolicy:
             if self.standing is None and self.ramp is not None:
                 self.ramp.has_fallen_back = False
         while self.ramp is not None and self.ramp.due_at <= now:
-            at = self.ramp.due_at
+            at, triggers, before = self.ramp.due_at, self.ramp.triggers, self.ramp.limits
             self.ramp.window_over(is_held=self.standing is not None or scope.held_until > at)
+            self.steer(triggers, before)
             if self.ramp.has_fallen_back and self.standing is None:
                 self._fall_back(scope, at)
             is_touched = True
         return is_touched and self.apply(scope)
+
+    def steer(self, triggers: int, before: Mapping[str, float]) -> None:
+        """Let the scope manager say where rampup moves, which was at ``before`` and would move to its limits now."""
+        ramp = self.ramp
+        if self.manager is None or ramp is None or ramp.has_fallen_back:
+            return
+        wanted = said(self.manager, "get_rampup", self.kind.failed, triggers, before, ramp.limits)
+        if wanted is not None:
+            try:
+                ramp.move_to(wanted)
+            except (TypeError, ValueError):
+                has_failed(self.manager, "get_rampup", self.kind.failed)
 
     def _fall_back(self, scope: Scope, now: float) -> None:
         """Take the first step of backing off in place of rampup (C05): its window had triggers and no good answer."""

@@ -182,6 +182,37 @@ class Ramp:
         return self._ends_at
 
     @property
+    def triggers(self) -> int:
+        """Incidents of the window that runs."""
+        return self._triggers
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What it moves, as it is now: delays in seconds, and slots."""
+        return {"delay": self.delay, "delay_per_slot": self.delay_per_slot, "concurrency": self.concurrency}
+
+    def move_to(self, limits: Mapping[str, float]) -> None:
+        """Put ``limits``, or some of them, in the place of its own; never faster than robots.txt, nor past the cap.
+
+        Raises:
+            TypeError: They are no mapping to numbers.
+            ValueError: One is unknown, negative or not finite.
+        """
+        if not isinstance(limits, Mapping):
+            raise TypeError(f"get_rampup() must return a mapping or None, not {limits!r}")
+        for name, figure in limits.items():
+            if name not in self.limits:
+                raise ValueError(f"get_rampup() returned {name!r}; known are {', '.join(self.limits)}")
+            if isinstance(figure, bool) or not isinstance(figure, int | float):
+                raise TypeError(f"get_rampup() returned {figure!r} as {name!r}, which is not a number")
+            if not figure >= 0 or (figure == math.inf and name != "concurrency"):
+                raise ValueError(f"get_rampup() returned {figure!r} as {name!r}: it must be a finite number from 0 up")
+        self.delay = max(float(limits.get("delay", self.delay)), self.floor)
+        self.delay_per_slot = float(limits.get("delay_per_slot", self.delay_per_slot))
+        if "concurrency" in limits:
+            self.concurrency = max(1.0, min(math.floor(min(limits["concurrency"], self.policy.most)), self.policy.most))
+
+    @property
     def _length(self) -> float:
         """Seconds of the window that runs; never 0, as a window that is too short for the clock would be."""
         return max(self._ends_at - self._started_at, _LEAST_DELAY)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from inspect import iscoroutine
 from typing import Any
 
-__all__ = ["Failed", "figure", "nobody", "said"]
+__all__ = ["Failed", "figure", "has_failed", "nobody", "said"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
@@ -39,7 +39,7 @@ def said(owner: object, name: str, failed: Failed, *about: object) -> Any:
             raise TypeError(f"{name}() is async: nobody can wait for it in the middle of a decision")
         return answer
     except Exception:
-        _tell(owner, name, failed)
+        has_failed(owner, name, failed)
         return None
 
 
@@ -53,11 +53,12 @@ def figure(owner: object, name: str, failed: Failed, *about: object) -> float | 
         if math.isnan(number):
             raise ValueError(f"{name}() answered {answer!r}, which is no number")
     except (TypeError, ValueError, OverflowError):
-        _tell(owner, name, failed)
+        has_failed(owner, name, failed)
         return None
     return number
 
 
-def _tell(owner: object, name: str, failed: Failed) -> None:
+def has_failed(owner: object, name: str, failed: Failed) -> None:
+    """Log, in an exception's handler, that the method ``name`` of ``owner`` failed, and tell ``failed``."""
     logger.exception("%s.%s() failed: it is as usual", type(owner).__qualname__, name)
     failed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -18,7 +19,8 @@ from trawl.throttling.configuration import (
     check_jitter,
     check_scope,
     check_target,
-    load_class,
+    load_manager,
+    mistyped,
 )
 from trawl.throttling.scopes import normal_id
 
@@ -186,8 +188,8 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         check_jitter(self.backoff_jitter, "BACKOFF_JITTER")
         check_backoff({"exceptions": self.backoff_exceptions}, "BACKOFF_EXCEPTIONS")
         check_target(self.rampup_backoff_target, "RAMPUP_BACKOFF_TARGET")
-        load_class(self.throttling_manager, "THROTTLING_MANAGER")
-        load_class(self.throttling_scope_manager, "THROTTLING_SCOPE_MANAGER")
+        load_manager(self.throttling_manager, "THROTTLING_MANAGER", "THROTTLING_MANAGER")
+        load_manager(self.throttling_scope_manager, "THROTTLING_SCOPE_MANAGER", "THROTTLING_SCOPE_MANAGER")
         if self.backoff_min_delay > self.backoff_max_delay:
             raise SettingsError(
                 f"BACKOFF_MIN_DELAY ({self.backoff_min_delay:g} s) is above BACKOFF_MAX_DELAY "
@@ -200,6 +202,18 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
                 f"({self.autothrottle_max_delay:g} s)",
                 "AUTOTHROTTLE_MAX_DELAY",
             )
+
+    def mistyped_methods(self) -> Iterator[str]:
+        """A sentence for each method of a manager that is never called and is spelled almost like one that would be."""
+        scope_managers: dict[str, object] = {"THROTTLING_SCOPE_MANAGER": self.throttling_scope_manager}
+        for id, scope in self.throttling_scopes.items():
+            if scope.get("manager") is not None:
+                scope_managers[f"THROTTLING_SCOPES[{id!r}]['manager']"] = scope["manager"]
+        named = [("THROTTLING_MANAGER", self.throttling_manager, "THROTTLING_MANAGER")]
+        named += [(path, manager, "THROTTLING_SCOPE_MANAGER") for path, manager in scope_managers.items()]
+        for path, manager, setting in named:
+            for method, name in mistyped(load_manager(manager, path, setting), setting):
+                yield f"{path}: {method}() is never called; did you mean {name}()?"
 
     def with_download_delay(self, delay: object) -> ThrottlingSettings:
         """These settings with a spider's own ``download_delay`` (seconds) as ``DOWNLOAD_DELAY``; None changes nothing.

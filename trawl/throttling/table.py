@@ -35,21 +35,21 @@ class Table:
         kinds: What is configured.
         seed: For the scopes' draws.
         forgotten: Told of each scope that is forgotten.
-        crawl: For the scope managers' ``from_crawler``.
 
     Attributes:
+        crawl: For the scope managers' ``from_crawler``.
         kinds: What is configured.
         pages: The page budgets, also those of scopes that were forgotten.
     """
 
     def __init__(
-        self, kinds: Kinds, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None, crawl: object = None
+        self, kinds: Kinds, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None
     ) -> None:
+        self.crawl: object = None
         self.kinds: Kinds = kinds
         self.pages: Ledger = Ledger()
         self._seed = seed
         self._forgotten = forgotten
-        self._crawl = crawl
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
         self._limit = kinds.settings.throttling_scope_limit
@@ -72,11 +72,14 @@ class Table:
             return scope, False
         self._forget_some(now)
         kind = self.kinds.of(id)
-        manager = self.manager_of(id, kind)  # may fail: no scope is left behind without its policy
         scope = self._scopes[id] = Scope(id, kind.limits, seed=self._seed)
-        self.pages.keep(scope)
         scope.policy = ScopePolicy(kind, now)
-        scope.policy.manager = manager
+        try:
+            scope.policy.manager = self.manager_of(id, kind)  # it may set limits of this very scope
+        except BaseException:
+            del self._scopes[id]
+            raise
+        self.pages.keep(scope)
         scope.policy.apply(scope)
         self._by_age.append(id)
         return scope, True
@@ -92,7 +95,7 @@ class Table:
             return None
         make = getattr(kind.manager, "from_crawler", None)
         config = _merged(id, kind)
-        return kind.manager(config) if make is None else make(self._crawl, config)
+        return kind.manager(config) if make is None else make(self.crawl, config)
 
     def _forget_some(self, now: float) -> None:
         looks = _LOOKS if len(self._scopes) < self._limit else _LOOKS_AT_LIMIT

@@ -29,7 +29,7 @@ from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.feedback import adjust, correct, good, lengthened, step_at_start, trigger
 from trawl.throttling.givingup import GivenUp
 from trawl.throttling.kinds import Kinds
-from trawl.throttling.manager import ThrottlingManager, awaited, is_overridden, manager_of
+from trawl.throttling.manager import ThrottlingManager, asked, awaited, is_overridden, manager_of
 from trawl.throttling.pages import Ledger
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.report import account, reports_of
@@ -61,7 +61,6 @@ class Throttle:
         changed: Called with a scope whose limits moved, and ``now``: waiters are looked at again.
         wall: For dates in headers.
         concurrent_requests: The cap on requests in flight in all, for the warnings; ``inf`` for none.
-        crawl: Given to the managers' ``from_crawler``.
         resolve: Says the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
         failed: Told when a user's scope manager or strategy fails; what it would have said is as usual.
 
@@ -78,7 +77,6 @@ class Throttle:
         changed: Callable[[Scope, float], None],
         manager: object | None = None,
         concurrent_requests: float | None = None,
-        crawl: object = None,
         resolve: AddressOf | None = None,
         failed: Failed = nobody,
     ) -> None:
@@ -87,15 +85,14 @@ class Throttle:
         self._wall = wall
         self._changed = changed
         self._now = wall.anchor_at
-        self._table = Table(Kinds(settings, failed), seed=seed, crawl=crawl)
+        self._table = Table(Kinds(settings, failed), seed=seed)
+        self._manager_class = settings.throttling_manager if manager is None else manager
         self._default = ThrottlingManager()
-        self._manager = manager_of(settings.throttling_manager if manager is None else manager, crawl)
-        for each in (self._default, self._manager):
-            if isinstance(each, ThrottlingManager):
-                each.bind(self)
-        by_address = resolve if settings.concurrent_requests_per_ip else None
-        self.charging: Charging = Charging(self._manager, self._table.kinds, by_address)
-        self._asking = Asking(self._manager, self._default)
+        self._manager: Any = self._default
+        self._default.bind(self)
+        self._by_address = resolve if settings.concurrent_requests_per_ip else None
+        self.charging: Charging = Charging(self._default, self._table.kinds, self._by_address)
+        self._asking = Asking(self._default, self._default, self)
         self._due = Due(self._table)
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit)
         self.given_up: GivenUp = GivenUp()
@@ -103,6 +100,24 @@ class Throttle:
         self.pages: Ledger = self._table.pages
         most = float(settings.concurrent_requests) or math.inf
         self.alarms: Alarms = Alarms(settings, most=most if concurrent_requests is None else concurrent_requests)
+
+    def make_managers(self, crawl: object) -> None:
+        """Make the throttling manager, and give ``crawl`` to its ``from_crawler`` and to those of scope managers.
+
+        Until then the default manager answers: a manager may ask everything of its crawl when it is made, so the crawl
+        has to be whole, and it has this throttle.
+
+        Raises:
+            SettingsError: There is no manager under its import path, or it is none.
+            Exception: Whatever the manager's class raises.
+        """
+        self._table.crawl = crawl
+        manager = manager_of(self._manager_class, crawl)
+        if isinstance(manager, ThrottlingManager):
+            manager.bind(self)
+        self._manager = manager
+        self.charging = Charging(manager, self._table.kinds, self._by_address)
+        self._asking = Asking(manager, self._default, self)
 
     def bind(self, changed: Callable[[Scope, float], None]) -> None:
         """Name another receiver of changes: the chooser, where it is made after the throttle."""
@@ -200,11 +215,23 @@ class Throttle:
         """Wall time of the outcome that is being heard."""
         return self._wall.to_utc(self._now)
 
-    def triggered(self, request: Request, response: Response | None, exception: Exception | None) -> list[str]:
-        """The scopes of a request for which this answer is a trigger: what the default manager goes by (B11, B14)."""
-        charges = self._asking.charges_of(request)
+    async def triggered(
+        self, request: Request | None, response: Response | None, exception: Exception | None
+    ) -> list[str]:
+        """The scopes of a request for which this answer is a trigger: what the default manager goes by (B11, B14).
+
+        Raises:
+            ValueError: No request is given, and no answer is asked about: whose scopes it means is not known.
+        """
+        question = asked.get()
+        charges = None if question is None else question.charges_of(request)
         if charges is None:
-            charges = self.scopes_of_nowait(request) or ()
+            if request is None:
+                raise ValueError(
+                    "get_response_backoff() got a response without a request, so its scopes are unknown: "
+                    "make it with request=..."
+                )
+            charges = await self.charging.of(request)
         return [id for id, _ in charges if is_trigger(self.scope(id, self._now).policy, response, exception)]
 
     def _take_in(self, entry: Sent, outcome: Outcome, signals: dict[str, Signal] | None, now: float) -> None:

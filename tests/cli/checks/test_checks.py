@@ -362,3 +362,21 @@ def test_a_part_that_settings_name_and_that_can_not_be_imported_is_told(
     assert len(said) == 2
     assert said[0].startswith("DOWNLOADER_MIDDLEWARES names 'named_parts.Kep', which can't be imported: ")
     assert said[1].startswith("ITEM_PIPELINES names 'failing_parts.Old', which can't be imported: failing_parts.py")
+
+
+def test_a_method_of_a_throttling_manager_that_is_mistyped_is_told_and_none_that_is_right_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    spider = "import trawl\n\nclass {0}:\n{1}\n\nclass One(trawl.Spider):\n    name = 'one'\n    custom_settings = "
+    right, wrong = "    def get_scopes(self, request): ...", "    def get_response_backof(self, response): ..."
+    settings = "{'THROTTLING_MANAGER': MistypedManager}\n"
+    (tmp_path / "mistyped.py").write_text(spider.format("MistypedManager", f"{right}\n{wrong}") + settings, "utf-8")
+    assert main(["check", "mistyped.py"]) == 1
+    right = "get_response_backof() is never called; did you mean get_response_backoff()?"
+    assert capsys.readouterr().out.splitlines() == [f"THROTTLING_MANAGER: {right}"]
+    settings = "{'THROTTLING_SCOPES': {'api': {'manager': ForeignManager}}}\n"
+    (tmp_path / "foreign.py").write_text(spider.format("ForeignManager", wrong) + settings, "utf-8")
+    assert main(["crawl", "foreign.py", "--quiet"]) == 2
+    assert "THROTTLING_SCOPES['api']['manager']" in capsys.readouterr().err
