@@ -182,13 +182,15 @@ def test_b06_what_a_header_asks_for_is_only_ever_lengthened() -> None:
 
 def test_b07_b08_quiet_windows_take_the_delay_back_from_8_to_4_2_1() -> None:
     sim = crawl(web_of(handler=in_turn(429, 429, 429)), pages(62), SPACED)
-    assert changes(sim.times(A)) == [(0.0, 2.0), (2.0, 4.0), (6.0, 8.0), (62.0, 4.0), (126.0, 2.0), (186.0, 1.0)]
+    assert changes(sim.times(A)) == [(0.0, 2.0), (2.0, 4.0), (6.0, 8.0), (70.0, 4.0), (134.0, 2.0), (194.0, 1.0)]
 
 
 def test_b08_a_step_under_the_minimum_lands_on_the_base() -> None:
     web = web_of(latency=0.5, handler=in_turn(429, 429, 429))
     sim = crawl(web, pages(90), {**SPACED, "DOWNLOAD_DELAY": 0.0, "BACKOFF_WINDOW": 10.0})
-    assert changes(sim.times(A))[2:] == [(4.0, 4.5), (8.5, 4.0), (12.5, 2.0), (24.5, 1.0), (34.5, 0.5)]
+    assert changes(sim.times(A))[2:] == [
+        (4.0, 4.5), (8.5, 4.0), (16.5, 2.5), (19.0, 2.0), (29.0, 1.0), (39.0, 0.5),
+    ]  # fmt: skip
 
 
 def test_b09_recovery_stops_at_the_base() -> None:
@@ -204,7 +206,13 @@ def test_b07_a_trigger_restarts_the_window_also_one_that_takes_no_step() -> None
     )
     sim = crawl(web, pages(100), {**SPACED, "DOWNLOAD_DELAY": 0.25, "CONCURRENT_REQUESTS_PER_DOMAIN": 2})
     assert [send.time for send in sim.sends if send.status == 429] == [0.0, 0.25]  # answered at 0.5 and at 30.25
-    assert [time for time, gap in changes(sim.times(A)) if gap == 0.25 and time > 1.0] == [90.25]
+    assert [time for time, gap in changes(sim.times(A)) if gap == 0.25 and time > 1.0] == [91.25]  # a good answer at 31.25
+
+
+def test_b07_the_window_counts_from_the_first_good_answer_after_the_last_trigger() -> None:
+    sim = crawl(web_of(handler=in_turn(429, 429, 429, 429)), pages(8), {**SPACED, "BACKOFF_WINDOW": 10.0})
+    # Refused until 14, good at 30: 16 holds until 40, where 8 would have let one go at 38; then 4 at 50, 2 at 60.
+    assert sim.times(A) == [0.0, 2.0, 6.0, 14.0, 30.0, 40.0, 48.0, 52.0, 56.0, 60.0, 62.0, 64.0]
 
 
 def is_new(request: trawl.Request) -> bool:
@@ -217,7 +225,7 @@ def test_b07_without_a_good_answer_no_window_counts() -> None:
     sim = crawl(
         web, pages(6), {**SPACED, "DOWNLOAD_TIMEOUT": 1000.0, "DOWNLOAD_READ_TIMEOUT": 1000.0, "DOWNLOAD_DELAY": 8.0}
     )
-    assert sim.times(A) == [0.0, 16.0, 216.0, 224.0, 232.0, 240.0, 248.0]  # back at its first good answer
+    assert sim.times(A) == [0.0, 16.0, 216.0, 232.0, 248.0, 264.0, 276.0]  # a window after the answer at 216.0
 
 
 class Pausing(trawl.Spider):
@@ -239,7 +247,7 @@ class Pausing(trawl.Spider):
 def test_b07_windows_pass_while_the_scope_is_idle() -> None:
     sim = simulate(Pausing, web_of(handler=in_turn(429, 429, 429)), EXACT)
     assert sim.times(A)[:7] == [0.0, 2.0, 6.0, 14.0, 22.0, 30.0, 38.0]
-    assert sim.times(A)[7:] == [150.0, 152.0, 154.0, 156.0]  # 8 until 66, 4 until 126, 2 until 186
+    assert sim.times(A)[7:] == [150.0, 152.0, 154.0, 156.0]  # 8 until 74, 4 until 134, 2 until 194
 
 
 def test_b10_backing_off_one_scope_leaves_the_others_alone() -> None:

@@ -174,9 +174,9 @@ def test_c05_b08_after_an_outage_it_recovers_as_from_any_backoff_and_rampup_goes
     sim = crawl(web_of(latency=0.1, outages=[(20.0, 60.0)]), pages(110), ramped(BACKOFF_WINDOW=10.0))
     assert paces(sim)[9:24] == [
         (30.0, 2.66), (32.66, 5.22), (37.88, 10.34), (48.22, 20.58),  # base 0.64, and the answer took 0.1 s
-        (68.8, 10.1), (78.9, 5.12), (84.02, 4.88), (88.9, 2.56), (96.58, 2.32), (98.9, 1.28),
-        (107.86, 1.04), (108.9, 0.64),
-        (119.78, 0.512), (129.508, 0.492), (130.0, 0.4096),
+        (68.8, 10.24), (79.04, 9.86), (88.9, 5.12), (94.02, 4.88), (98.9, 2.56), (106.58, 2.32), (108.9, 1.28),
+        (117.86, 1.04), (118.9, 0.64),  # good at 68.9: a step back each ten seconds
+        (129.78, 0.512), (139.508, 0.492),
     ]  # fmt: skip
     assert len(sim.items) == 110
 

@@ -64,15 +64,15 @@ def test_b08_a_step_that_would_land_under_the_minimum_lands_on_the_base() -> Non
 def test_b07_without_a_good_answer_since_the_trigger_no_window_counts() -> None:
     standing = stepped(Standing.at(Base(1.0)), Base(1.0), 0)
     assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
-    assert standing.answered(500.0).due_at(DEFAULT, Base(1.0)) == 500.0
-    assert standing.answered(10.0).due_at(DEFAULT, Base(1.0)) == 60.0
+    assert standing.answered(500.0).due_at(DEFAULT, Base(1.0)) == 560.0
+    assert standing.answered(10.0).due_at(DEFAULT, Base(1.0)) == 70.0
 
 
 def test_b07_b19_a_trigger_of_the_same_incident_takes_no_step_but_restarts_the_window() -> None:
     standing = stepped(Standing.at(Base(1.0)), Base(1.0), 0).answered(1.0).again(30.0)
     assert standing.delay == 2.0
     assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
-    assert standing.answered(31.0).due_at(DEFAULT, Base(1.0)) == 90.0
+    assert standing.answered(31.0).due_at(DEFAULT, Base(1.0)) == 91.0
 
 
 def test_b15_at_the_longest_delay_slots_go_and_come_back_first() -> None:
@@ -121,7 +121,7 @@ def test_b17_a_refused_step_back_makes_the_next_ones_go_half_way_in_rate() -> No
     at_base = stepped(Standing.at(base), base, 0.0).answered(1.0).eased(DEFAULT, base)
     assert at_base is not None
     assert at_base.delay == 1.0
-    refused = stepped(at_base, base, 70.0)  # within the window of the step back at 60
+    refused = stepped(at_base, base, 70.0)  # within the window of the step back at 61
     assert refused.delay == 2.0
     rates = [1.0 / delay for _, delay in recovery(refused, base)]
     assert rates[:3] == [pytest.approx(0.75), pytest.approx(0.875), pytest.approx(0.9375)]
@@ -131,10 +131,10 @@ def test_b17_a_trigger_after_the_window_of_the_step_back_is_no_answer_to_it() ->
     base = Base(0.5)
     standing = stepped(stepped(Standing.at(base), base, 0.0), base, 1.0).answered(2.0).eased(DEFAULT, base)
     assert standing is not None
-    assert standing.eased_at == 61.0
+    assert standing.eased_at == 62.0
     late = stepped(standing, base, 130.0)
     assert late.refused is None
-    before = standing.stepped(DEFAULT, base, 70.0, in_flight=1, sent_at=60.0)  # it was sent before the step back
+    before = standing.stepped(DEFAULT, base, 70.0, in_flight=1, sent_at=61.0)  # it was sent before the step back
     assert before.refused is None
 
 

@@ -164,11 +164,11 @@ def test_b07_b08_recovery_is_felt_at_its_instant_and_reported() -> None:
     send(throttle, 0.0, 429)
     send(throttle, 2.0, 429)
     send(throttle, 6.0)
-    assert throttle.next_change(6.0) == 62.0
-    assert throttle.next_change(62.0) == 62.0  # it moved: look again now
-    assert throttle.next_change(62.0) == 122.0
-    throttle.next_change(122.0)
-    assert told == [(0.0, 2.0), (2.0, 4.0), (62.0, 2.0), (122.0, 1.0)]
+    assert throttle.next_change(6.0) == 66.0
+    assert throttle.next_change(66.0) == 66.0  # it moved: look again now
+    assert throttle.next_change(66.0) == 126.0
+    throttle.next_change(126.0)
+    assert told == [(0.0, 2.0), (2.0, 4.0), (66.0, 2.0), (126.0, 1.0)]
 
 
 def test_b07_windows_pass_while_nobody_looks() -> None:

@@ -2,12 +2,13 @@
 
 Theory of operation. A *trigger* takes one step: the delay is multiplied by the factor, between a minimum and a
 maximum; at the maximum the concurrency goes instead. One incident is one step: who was in flight when the step was
-taken takes none (the caller knows, by the step number that each send remembers). A full quiet window with a good
-answer in it takes one step back towards the base, concurrency first. ::
+taken takes none (the caller knows, by the step number that each send remembers). Windows run from the first good
+answer after the last trigger; each that passes without a trigger takes one step back towards the base, concurrency
+first. ::
 
                   trigger                        trigger ...
         base ───────────────► min or base·f ───────────────► ... ───► max, then fewer slots
-         ▲                        │  window quiet, with a good answer      │
+         ▲                        │  a quiet window after a good answer    │
          └────────────────────────┴────────────────────────────────────────┘
 
 A scope whose true limit lies between two of these states would go to and fro for ever. So a step back that is
@@ -67,7 +68,7 @@ class Backoff:
         max_delay: The longest standing delay, in seconds.
         min_delay: The least standing delay while backing off, in seconds.
         jitter: The factors that intervals are drawn between while backing off.
-        window: Quiet seconds that take one step back.
+        window: Quiet seconds, counted from a good answer, that take one step back.
         concurrency_factor: At the longest delay, a step multiplies the concurrency by this; below 1.
     """
 
@@ -217,7 +218,7 @@ class Standing:
         full: The concurrency that it returns to.
         cut_from: The slots that were in use when the first of them were taken away.
         steps: Steps taken up and not taken back; what "backoff step n" counts.
-        quiet_from: The instant of the last trigger or step: the window runs from here.
+        quiet_from: The instant of the last trigger or step; the window runs from here, or from ``good_at`` if later.
         has_good: Whether there was a good answer since the last trigger.
         good_at: The instant of the first good answer since the last trigger.
         eased_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
@@ -283,10 +284,10 @@ class Standing:
         return self if self.has_good else attrs.evolve(self, has_good=True, good_at=now)
 
     def due_at(self, strategy: Backoff, base: Base) -> float:
-        """The instant at which the window that runs takes effect; ``inf`` where there was no good answer yet."""
+        """The instant at which the window that runs takes effect; ``inf`` where there was no good answer yet (B07)."""
         if not self.has_good:
             return math.inf
-        return max(self.quiet_from + strategy.window, self.good_at)
+        return max(self.quiet_from, self.good_at) + strategy.window
 
     def eased(self, strategy: Backoff, base: Base) -> Standing | None:
         """After the quiet window that ends at :meth:`due_at`; None: a whole one went by at its base, so it is over."""

@@ -95,7 +95,7 @@ class BackoffConfig(TypedDict, total=False):
         Meta(
             gt=0,
             title="s",
-            description="Quiet seconds, with a good answer, that take one step back.",
+            description="Quiet seconds after a good answer that take one step back.",
             extra={"absent": "BACKOFF_WINDOW"},
         ),
     ]

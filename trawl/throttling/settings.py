@@ -138,7 +138,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         ),
     ] = 0.1
     backoff_window: Annotated[
-        float, Meta(gt=0, title="s", description="Quiet seconds, with a good answer, that take one step back.")
+        float, Meta(gt=0, title="s", description="Quiet seconds after a good answer that take one step back.")
     ] = 60.0
     backoff_concurrency_factor: Annotated[
         float, Meta(gt=0, lt=1, description="At the longest delay, a trigger multiplies the concurrency by this.")
