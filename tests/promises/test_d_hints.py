@@ -109,6 +109,31 @@ def test_d02_dates_count_and_whatever_is_no_whole_number_of_seconds_is_absent(va
     assert second({"Retry-After": value}) == at
 
 
+@pytest.mark.parametrize("date", ["31 Dec 2024 23:00:00", "01 Jan 2025 00:00:00", "01 Jan 2025 01:00:00"])
+def test_d02_a_date_counts_from_the_answers_own_date_where_it_has_one(date: str) -> None:
+    hour, asked = date[-8:-6], "09"
+    answer = {"Date": f"Wed, {date} GMT", "Retry-After": f"Wed, {date[:-8]}{hour}:00:{asked} GMT"}
+    assert second(answer) == 9.1  # an hour behind, on time, an hour ahead
+
+
+@pytest.mark.parametrize("date", ["soon", "", "Wed, 99 Jan 2025 00:00:00 GMT"])
+def test_d02_a_date_of_the_answer_that_is_none_counts_as_absent(date: str) -> None:
+    assert second({"Date": date, "Retry-After": "Wed, 01 Jan 2025 00:00:09 GMT"}) == 9.0
+
+
+def test_d14_seconds_since_the_epoch_count_from_the_answers_own_date_too() -> None:
+    answer = {"Date": "Wed, 01 Jan 2025 01:00:00 GMT", "X-RateLimit-Reset": "1735693209"}
+    assert second(answer) == 9.1
+
+
+def test_d02_d08_so_does_the_date_of_a_redirect() -> None:
+    day = "Tue, 31 Dec 2024"
+    headers = {"Location": "/1", "Date": f"{day} 23:00:00 GMT", "Retry-After": f"{day} 23:00:05 GMT"}
+    answers = iter([SimulatedResponse(302, headers=headers)])
+    web = web_of(latency=0.1, handler=lambda request: next(answers, SimulatedResponse()))
+    assert crawl(web, pages(1), SPACED).times(A) == [0.0, 5.1]
+
+
 @pytest.fixture
 def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine whose own time is eight hours off."""

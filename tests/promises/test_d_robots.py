@@ -9,7 +9,7 @@ import pytest
 
 import trawl
 from tests.promises.pacing import SPACED, A, B, crawl, pages, web_of
-from trawl.testing import SimulatedWeb, Simulation
+from trawl.testing import SimulatedWeb, Simulation, simulate
 
 OBEYING = {**SPACED, "ROBOTSTXT_OBEY": True}
 
@@ -134,12 +134,47 @@ def test_d12_a_configured_delay_stays_and_a_faster_one_gives_one_warning(caplog:
     assert "Crawl-delay" in lines[0]
 
 
-@pytest.mark.parametrize(("scope", "gap"), [({"delay": 5.0}, 5.0), ({"delay": 3.0}, 3.0), ({"rate": 0.2}, 5.0)])
-def test_d12_a_slower_pace_is_kept_silently(
-    scope: dict[str, Any], gap: float, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("scope", "gap", "words"),
+    [
+        ({"delay": 5.0}, 5.0, ["a delay of 5 s"]),
+        ({"rate": 0.2}, 5.0, ["a delay of 5 s"]),
+        ({"concurrency": 4}, 3.0, ["a concurrency of 4"]),
+        ({"delay": 3.0, "concurrency": 2}, 3.0, ["a concurrency of 2"]),
+        ({"delay": 0.5, "concurrency": 2}, 0.5, ["a delay of 0.5 s", "a concurrency of 2"]),
+    ],
+)
+def test_d12_a_delay_or_a_concurrency_that_differs_stays_and_gives_one_warning(
+    scope: dict[str, Any], gap: float, words: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert set(robots("User-agent: *\nCrawl-delay: 3", scope).gaps(A)) == {gap}
+    [line] = warnings(caplog)
+    assert line.startswith(f"{A}: ")
+    assert all(word in line for word in [*words, "Crawl-delay of 3 s"])
+    assert line.count("a delay") + line.count("a concurrency") == len(words)
+
+
+@pytest.mark.parametrize("scope", [{"delay": 3.0}, {"concurrency": 1}, {"delay": 3.0, "concurrency": 1}])
+def test_d12_what_robots_txt_asks_for_as_well_is_kept_silently(
+    scope: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert set(robots("User-agent: *\nCrawl-delay: 3", scope).gaps(A)) == {3.0}
     assert warnings(caplog) == []
+
+
+def test_d12_i12_a_pace_that_differs_from_when_it_was_changed_on_gives_the_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Changing(trawl.Spider):
+        name = "changing"
+        start_urls = tuple(pages(3))
+
+        def parse(self, response: trawl.Response, *args: Any, **kwargs: Any) -> None:
+            self.crawl.throttling.set(A, delay=5.0)
+
+    sim = simulate(Changing, web_of(latency=0.1, robots="User-agent: *\nCrawl-delay: 3"), OBEYING)
+    assert sim.times(A) == [0.0, 3.0, 8.0, 13.0]
+    assert len(warnings(caplog)) == 1
 
 
 def test_d12_a_rate_is_a_delay_that_was_configured(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,6 +198,75 @@ def test_d12_keys_of_other_matters_leave_both_to_robots_txt() -> None:
     web = web_of(latency=5.0, robots="User-agent: *\nCrawl-delay: 3")
     settings = {**OBEYING, "CONCURRENT_REQUESTS_PER_DOMAIN": 4, "THROTTLING_SCOPES": {A: {"jitter": 0, "quota": 99}}}
     assert crawl(web, pages(2), settings).times(A) == [0.0, 5.0, 10.0]
+
+
+JITTERED = {"ROBOTSTXT_OBEY": True}  # and every other setting at its default
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings"),
+    [
+        (10, {}),
+        (2, {"RANDOMIZE_DOWNLOAD_DELAY": 1}),
+        (2, {"RANDOMIZE_DOWNLOAD_DELAY": [-0.5, -0.2]}),  # a jitter that shortens all there is
+        (2, {"THROTTLING_SCOPES": {A: {"rampup": {"window": 10.0}}}}),
+        (2, {"THROTTLING_SCOPES": {A: {"jitter": 0.9, "concurrency": 4}}}),
+        (2, {"AUTOTHROTTLE_ENABLED": True}),
+        (2, {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 2.5}),
+        (2, {"DOWNLOAD_DELAY": 2.5}),
+    ],
+)
+@pytest.mark.parametrize("scopes", [(A,), (A, "api")])
+def test_d12_jitter_never_makes_an_interval_shorter_than_the_crawl_delay(
+    asked: int, settings: dict[str, Any], scopes: tuple[str, ...]
+) -> None:
+    web = web_of(latency=0.1, robots=f"User-agent: *\nCrawl-delay: {asked}")
+    requests = [trawl.Request(url, meta={} if len(scopes) == 1 else {"throttling_scopes": scopes}) for url in pages(40)]
+    sim = crawl(web, requests, {**JITTERED, **settings})
+    gaps = sim.gaps(A)[1:] if settings.get("AUTOTHROTTLE_ENABLED") else sim.gaps(A)
+    assert len(sim.items) == 40
+    assert min(gaps) >= asked
+    assert max(gaps) <= 2.0 * max(asked, 2.5) + 0.1 or settings.get("AUTOTHROTTLE_ENABLED")
+
+
+def test_d12_jitter_lengthens_a_crawl_delay_up_to_its_end() -> None:
+    gaps = crawl(web_of(robots="User-agent: *\nCrawl-delay: 10"), pages(80), JITTERED).gaps(A)
+    assert 10.0 <= min(gaps) < 10.3
+    assert 14.7 < max(gaps) <= 15.0
+    assert len(set(gaps)) == 80
+
+
+def test_a17_d12_a_longer_delay_of_ones_own_keeps_its_jitter_above_the_crawl_delay() -> None:
+    settings = {**JITTERED, "DOWNLOAD_DELAY": 12.0}
+    gaps = crawl(web_of(robots="User-agent: *\nCrawl-delay: 10"), pages(80), settings).gaps(A)
+    assert 10.0 <= min(gaps) < 10.6
+    assert 17.0 < max(gaps) <= 18.0
+
+
+def test_a17_d12_a_delay_that_was_configured_for_the_scope_keeps_its_jitter() -> None:
+    gaps = robots("User-agent: *\nCrawl-delay: 3", {"delay": 2.0, "jitter": 0.5}, 80).gaps(A)
+    assert 1.0 <= min(gaps) < 1.1
+    assert 2.9 < max(gaps) <= 3.0
+
+
+class Faster(trawl.Spider):
+    """Lowers the delay of its own while robots.txt asks for three seconds, and takes it back."""
+
+    name = "faster"
+    start_urls = tuple(pages(30))
+
+    def parse(self, response: trawl.Response, *args: Any, **kwargs: Any) -> None:
+        number = int(response.url.rpartition("/")[2])
+        if number % 5 == 0:
+            self.crawl.throttling.set("api", delay=0.1 if number % 2 else 5.0)
+            self.crawl.throttling.set(A, jitter=0.9 if number % 2 else 0.5)
+
+
+def test_d12_a_crawl_delay_is_kept_while_limits_change_and_the_host_backs_off() -> None:
+    web = web_of(latency=0.1, robots="User-agent: *\nCrawl-delay: 3", outages=[(20.0, 40.0)])
+    sim = simulate(Faster, web, {**JITTERED, "BACKOFF_WINDOW": 20.0})
+    assert min(sim.gaps(A)) >= 3.0
+    assert len({send.url for send in sim.sends if send.status == 200}) == 31
 
 
 def test_d13_ignore_robots_txt_keeps_crawl_delay_away_silently(caplog: pytest.LogCaptureFixture) -> None:

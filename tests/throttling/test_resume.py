@@ -48,6 +48,17 @@ def test_r16_the_spacing_counts_from_the_last_send_of_the_earlier_run() -> None:
     assert scope.gate(1000.0) == pytest.approx(1003.0)
 
 
+@pytest.mark.parametrize(("next_in", "at"), [(None, 1007.0), (2.0, 1010.0)])
+def test_d12_a_crawl_delay_holds_robots_txt_too_that_a_later_run_asks_for(next_in: float | None, at: float) -> None:
+    throttle = throttle_of()
+    throttle.robots_delay(A, 10.0, 90.0)
+    answer(throttle, entry_of(throttle, Request(URL), 100.0), 100.5)
+    throttle.scope(A, 101.0).lanes = 1  # more is pending
+    scope = resumed(stored(throttle, 101.0, next_in), 2.0, 101.0).scope(A, 1000.0)
+    assert scope.gate(1000.0) == pytest.approx(at)  # from 100, or from when it may have sent until it was killed
+    assert scope.reason(1000.0).source == "Crawl-delay 10 of robots.txt"
+
+
 def test_time_in_which_nothing_ran_ends_the_spacing() -> None:
     throttle = throttle_of(download_delay=5.0)
     answer(throttle, entry_of(throttle, Request(URL), 100.0), 100.5)

@@ -168,5 +168,5 @@ def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) ->
     wishes = response.headers.getlist("Retry-After")
     if not wishes or not settings.redirect_max_delay:
         return 0.0
-    hint = hint_of(Headers({"Retry-After": wishes}), now_utc())
+    hint = hint_of(Headers({"Retry-After": wishes, "Date": response.headers.getlist("Date")}), now_utc())
     return 0.0 if hint is None else min(hint.delay, settings.redirect_max_delay)

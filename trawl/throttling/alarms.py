@@ -137,15 +137,17 @@ class Alarms:
                     ", ".join(map(repr, hosts)),
                 )  # fmt: skip
 
-    def faster_than_robots(self, scope: Scope, policy: ScopePolicy, delay: float) -> None:
-        """Warn where the user's own pace for a scope is faster than its Crawl-delay (D12)."""
-        config = policy.kind.config
-        is_faster = policy.kind.keeps_delay and scope.limits.delay < delay
-        more_slots = policy.kind.keeps_concurrency and config["concurrency"] > 1 and policy.kind.keeps_delay
-        if (is_faster or (more_slots and scope.limits.delay < delay)) and self._is_first(f"robots {scope.id}"):
+    def differs_from_robots(self, scope: Scope, policy: ScopePolicy, delay: float) -> None:
+        """Warn where the user's own delay or concurrency for a scope is not what its Crawl-delay asks for (D12)."""
+        kept = []
+        if policy.kind.keeps_delay and scope.limits.delay != delay:
+            kept.append(f"a delay of {scope.limits.delay:g} s")
+        if policy.kind.keeps_concurrency and scope.limits.concurrency != 1:
+            kept.append(f"a concurrency of {scope.limits.concurrency:g}")
+        if delay > 0.0 and kept and self._is_first(f"robots {scope.id}"):
             logger.warning(
-                "%s: robots.txt asks for a Crawl-delay of %g s; %s sets a delay of %g s, which stays in force",
-                scope.id, delay, policy.kind.source, scope.limits.delay,
+                "%s: robots.txt asks for a Crawl-delay of %g s, one request at a time; %s sets %s, which stays",
+                scope.id, delay, policy.kind.source, " and ".join(kept),
             )  # fmt: skip
 
     def host_left_out(self, entry: Sent, crawl_delays: CrawlDelays) -> None:

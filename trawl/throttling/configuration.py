@@ -86,7 +86,7 @@ class BackoffConfig(TypedDict, total=False):
     jitter: Annotated[
         JitterConfig,
         Meta(
-            description="Replaces every download jitter while backing off.",
+            description="Replaces every download jitter while backing off; it only lengthens.",
             extra={"absent": "BACKOFF_JITTER", "range": JITTER_RANGE},
         ),
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-__all__ = ["Stream", "factor"]
+__all__ = ["Stream", "factor", "lengthening"]
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -34,6 +34,12 @@ class Stream:
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
         return ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+
+def lengthening(jitter: tuple[float, float]) -> tuple[float, float]:
+    """The part of a jitter that makes intervals longer: what a server asks for is never drawn shorter (D12)."""
+    low, high = jitter
+    return max(1.0, low), max(1.0, high)
 
 
 def factor(jitter: tuple[float, float], drawn: float) -> float:

@@ -120,7 +120,7 @@ def _back_off(scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float, *
         standing = standing.again(now)
     policy.standing = standing
     policy.apply(scope)
-    quiet = scope.delay * scope._factor()
+    quiet = scope.interval()
     if policy.manager is not None:
         wanted = figure(policy.manager, "get_delay", policy.kind.failed, outcome.response, outcome.error, quiet)
         quiet = quiet if wanted is None else max(0.0, wanted)

@@ -5,7 +5,9 @@ it, if told) and answers an empty list for anything it does not understand: garb
 switches our own backoff off (R1). Whole seconds only, as RFC 9110, 10.2.3 and the RateLimit drafts have them; zero
 and the past are no wish. Where several headers speak, the longest wish wins (D04).
 
-Wall time is needed for dates and epochs only. It comes in as a value and is used once, here (R7).
+Wall time is needed for dates and epochs only. They were written by the server's clock, so they are counted from the
+answer's own ``Date``: a server whose clock is an hour off means the same seconds as any other. Where there is none, our
+own wall time counts, which comes in as a value and is used once, here (R7).
 """
 
 from __future__ import annotations
@@ -93,8 +95,9 @@ def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
 
     Args:
         headers: Of the answer that said "slow down".
-        now_utc: Wall time of that answer.
+        now_utc: Wall time of that answer, by our clock.
     """
+    now_utc = _date_of(headers) or now_utc
     best: Hint | None = None
     for dialect in DIALECTS:
         for line in _texts(headers, dialect):
@@ -132,15 +135,25 @@ def _retry_after(text: str, _: str, now_utc: datetime) -> Sequence[ServerWindow]
     """RFC 9110, 10.2.3: whole seconds or a date; a date without a zone is UTC."""
     if (seconds := _whole(text)) is not None:
         return [ServerWindow(seconds)]
+    moment = _moment(text)
+    return [] if moment is None else [ServerWindow((moment - now_utc).total_seconds())]
+
+
+def _date_of(headers: HeaderLines) -> datetime | None:
+    """When the answer was given, by the server's clock (RFC 9110, 6.6.1); None where it does not say."""
+    lines = headers.getlist("Date")
+    return _moment(lines[0].strip()) if len(lines) == 1 else None
+
+
+def _moment(text: str) -> datetime | None:
+    """What an HTTP date says, in UTC; None where it is none."""
     if not _DATE.fullmatch(text):
-        return []
+        return None
     try:
         moment = parsedate_to_datetime(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return [ServerWindow((moment - now_utc).total_seconds())]
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, TypeError, IndexError, OverflowError):
-        return []
+        return None
 
 
 def _lists(text: str, remaining: str) -> Iterable[tuple[int, int | None]]:

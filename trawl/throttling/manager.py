@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -39,6 +38,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_NO_CLOCK = datetime.max.replace(tzinfo=UTC)
+"""For a manager without a throttle: dates count where the answer has one of its own, else they are past."""
 
 
 class ThrottlingManagerProtocol(Protocol):
@@ -199,7 +201,7 @@ class ThrottlingManager:
 
     def hint_nowait(self, response: Response) -> Hint | None:
         """What a response's headers ask for, and which of them does."""
-        now_utc = self._decider.utc() if self._decider is not None else _date_of(response)
+        now_utc = self._decider.utc() if self._decider is not None else _NO_CLOCK
         return hint_of(response.headers, now_utc)
 
 
@@ -274,12 +276,3 @@ def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:
     if not ids:
         return None
     return {id: {} if delay is None else {"delay": delay} for id in ids}
-
-
-def _date_of(response: Response) -> datetime:
-    """The server's own date: the only clock that a manager without a throttle has."""
-    try:
-        moment = parsedate_to_datetime(response.headers.get("Date") or "")
-    except (ValueError, TypeError):
-        return datetime.max.replace(tzinfo=UTC)
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -5,6 +5,7 @@ them together, always in this order::
 
     configured ─► AutoThrottle or rampup ─► robots.txt (never faster) ─► backoff (never faster) ─► in force
 
+What robots.txt or backing off put in force is a floor, too: jitter only lengthens it (D12).
 Windows that pass (recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at which
 they ended: :meth:`ScopePolicy.settle`. A *kind* is what scopes configured alike share, so that a host nobody
 configured costs a reference.
@@ -193,21 +194,29 @@ class ScopePolicy:
 
     def apply(self, scope: Scope) -> bool:
         """Put the parts together on ``scope``; whether that moved a limit."""
-        before = (scope.delay, scope.delay_per_slot, scope.concurrency, scope.jitter)
+        before = (scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter)
         delay, rest, slots = self._undisturbed(scope.limits)
         scope.delay_limit, scope.delay_source, scope.concurrency_source = self._sources(scope.limits, delay, slots)
         scope.quota_source = self.kind.source
-        jitter = scope.limits.jitter
+        jitter, floor = scope.limits.jitter, self.wish
+        scope.floor_source = f"Crawl-delay {floor:g} of robots.txt" if 0.0 < floor < delay else ""
         standing = self.standing
         if standing is not None and standing.is_backing_off(Base(delay, slots)):
             jitter = self.kind.backoff.jitter
             words = f"backoff step {standing.steps}: {self.trigger_source}"
             if standing.delay > delay:
-                delay, scope.delay_limit, scope.delay_source = standing.delay, "backoff", words
+                delay = floor = standing.delay
+                scope.delay_limit, scope.delay_source, scope.floor_source = "backoff", words, ""
             if standing.is_cut and standing.concurrency < slots:
                 slots, scope.concurrency_source = standing.concurrency, words
-        scope.delay, scope.delay_per_slot, scope.concurrency, scope.jitter = delay, rest, slots, jitter
-        return before != (delay, rest, slots, jitter)
+        after = (delay, floor, rest, slots, jitter)
+        scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter = after
+        return before != after
+
+    @property
+    def wish(self) -> float:
+        """The Crawl-delay in force, in seconds: none where the user set the scope's own delay (D12)."""
+        return 0.0 if self.kind.keeps_delay else self.robots
 
     def base(self, scope: Scope) -> Base:
         """What backing off returns to now."""
@@ -222,15 +231,14 @@ class ScopePolicy:
         elif self.auto is not None:
             delay = self.auto
         if self.robots > 0.0:
-            if not self.kind.keeps_delay:
-                delay = max(delay, self.robots)
+            delay = max(delay, self.wish)
             if not self.kind.keeps_concurrency:
                 slots = 1.0
         return delay, rest, slots
 
     def _sources(self, limits: Limits, delay: float, slots: float) -> tuple[LimitName, str, str]:
         configured = self.kind.source
-        is_robots = self.robots > 0.0 and not self.kind.keeps_delay and delay == self.robots > limits.delay
+        is_robots = self.wish > 0.0 and delay == self.wish > limits.delay
         mover = "rampup" if self.ramp is not None else "AutoThrottle" if self.auto is not None else configured
         slots_source = configured if slots == limits.concurrency else "robots.txt" if self.robots > 0.0 else mover
         if is_robots:

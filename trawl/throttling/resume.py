@@ -93,6 +93,7 @@ def scope_state(scope: Scope, now: float, to_epoch: Clock) -> ScopeState:
         good_at=to_epoch(policy.good_at) if has_trouble else -math.inf,
         has_answered=policy.has_answered,
         is_in_doubt=policy.is_in_doubt,
+        robots=0.0 if scope.is_idle(now) else policy.wish,
         auto=auto if has_learned else None,
         last_latency=policy.last_latency if has_learned else 0.0,
         learned=ramp.learned(configured) if ramp is not None and (has_moved or ramp.refused is not None) else None,
@@ -100,8 +101,7 @@ def scope_state(scope: Scope, now: float, to_epoch: Clock) -> ScopeState:
 
 
 def _pace(scope: Scope, now: float, to_epoch: Clock) -> PaceState | None:
-    longest = max(scope.delay, scope.delay_per_slot) * scope.jitter[1]
-    has_spacing = longest > 0.0 and scope.last_sent + longest > now
+    has_spacing = scope.longest > 0.0 and scope.last_sent + scope.longest > now
     is_held = scope.held_until > now
     if not has_spacing and not is_held:
         return None
@@ -172,6 +172,8 @@ class Restored:
             policy.apply(scope)
         if self._unknown_until > -math.inf and scope.gate(self._stored_at) <= self._unknown_until:
             self._take_for_sent(scope)
+        if state is not None and (until := scope.last_sent + state.robots) > now:
+            scope.hold(until, Reason(scope.id, "robots", until, f"Crawl-delay {state.robots:g} of robots.txt"))
         return state is not None
 
     def _take_for_sent(self, scope: Scope) -> None:

@@ -14,7 +14,8 @@ only another request's *sent* or *give* can help. Whatever moves a limit (policy
 in force and tells the chooser that the scope changed; nothing is cached here that such a change would leave stale.
 
 One number is drawn for each send and lasts until it; it becomes a factor by the jitter in force and multiplies the
-delays in force, so that a request which waits feels every change (A20).
+delays in force, so that a request which waits feels every change (A20). What a server asks for, or was found out by
+being refused, is a *floor*: of the jitter only the part that lengthens reaches it, whatever the other delays draw.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from trawl.throttling.delay import Stream, factor
+from trawl.throttling.delay import Stream, factor, lengthening
 from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.limits import EXACT, Limits
 from trawl.throttling.pages import Pages
@@ -49,7 +50,9 @@ class Scope:
         concurrency: Requests in flight at most, now; ``inf`` for no limit.
         delay: Seconds between two sends, now, before jitter.
         delay_per_slot: Seconds between two sends of a slot, now, before jitter.
-        jitter: The range of the factor for both, now.
+        floor: The part of ``delay`` that is somebody else's wish (robots.txt) or backing off: no interval is drawn
+            shorter than it. Seconds; 0.0 for none.
+        jitter: The range of the factor for both delays, now.
         quota: The quota, or None.
         pages: The page budget, or None.
         in_flight: Requests that have taken it and not given it back.
@@ -62,6 +65,7 @@ class Scope:
         hint: The longest hold that a server has asked for; None where none has.
         delay_limit: What to call the delay in an explanation: ``"backoff"`` or ``"robots"`` where these set it.
         delay_source: Where the delay in force comes from.
+        floor_source: Where the floor comes from, as far as it is not the delay in force.
         concurrency_source: Where the concurrency in force comes from.
         quota_source: Where the quota comes from, and whatever else is as configured, the page budget for one.
         lanes: Lanes with something pending that need it.
@@ -80,6 +84,8 @@ class Scope:
         "delay_limit",
         "delay_per_slot",
         "delay_source",
+        "floor",
+        "floor_source",
         "grants",
         "held_until",
         "hint",
@@ -111,6 +117,7 @@ class Scope:
         self.hint: Reason | None = None
         self.delay_limit: LimitName = "delay"
         self.delay_source: str = CONFIGURED
+        self.floor_source: str = ""
         self.concurrency_source: str = CONFIGURED
         self.quota_source: str = CONFIGURED
         self.lanes: int = 0
@@ -129,6 +136,7 @@ class Scope:
         self.limits: Limits = limits
         self.concurrency: float = limits.concurrency
         self.delay: float = limits.delay
+        self.floor: float = 0.0
         self.delay_per_slot: float = limits.delay_per_slot
         self.jitter: tuple[float, float] = limits.jitter
         if self.pages is not None:
@@ -154,7 +162,7 @@ class Scope:
         if self.delay > 0.0:
             if self.unsent:
                 return inf
-            spaced = self.last_sent + self.delay * self._factor()
+            spaced = self.last_sent + self.interval()
             at = max(at, spaced)
         if self.delay_per_slot > 0.0:
             rested = self._slot_ready_at()
@@ -177,7 +185,9 @@ class Scope:
             return Reason(self.id, "quota", at, self.quota_source)
         if self.held_until == at and self.hold_reason is not None:
             return self.hold_reason
-        if self.delay > 0.0 and (at == inf or self.last_sent + self.delay * self._factor() == at):
+        if self.delay > 0.0 and (at == inf or self.last_sent + self.interval() == at):
+            if self.floor_source and self.delay * self._factor(self.jitter) < self.interval():
+                return Reason(self.id, "robots", at, self.floor_source)
             return Reason(self.id, self.delay_limit, at, self.delay_source)
         source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
         return Reason(self.id, "delay_per_slot", at, source)
@@ -197,7 +207,7 @@ class Scope:
             limit, at = self.hold_reason.limit, self.held_until
         if self.delay > 0.0:
             since = now if self.unsent else self.last_sent  # who is connecting is sent now at the earliest
-            if (spaced := since + self.delay * self._factor()) > at:
+            if (spaced := since + self.interval()) > at:
                 limit, at, is_spacing = self.delay_limit, spaced, True
         if self.delay_per_slot > 0.0 and (rested := self._rested_after(slot)) > at:
             limit, at, is_spacing = "delay_per_slot", rested, True
@@ -222,6 +232,18 @@ class Scope:
         """Whether a send keeps others waiting that go later: by spacing, or by what it uses of the quota."""
         return self.delay > 0.0 or self.delay_per_slot > 0.0 or self.quota is not None
 
+    @property
+    def longest(self) -> float:
+        """The longest interval that may be drawn, in seconds."""
+        return max(max(self.delay, self.delay_per_slot) * self.jitter[1], self.floor)
+
+    def interval(self) -> float:
+        """Seconds from the latest send to the next one, as drawn for that, the rest of slots left out."""
+        interval = self.delay * self._factor(self.jitter)
+        if self.floor <= 0.0:
+            return interval
+        return max(interval, self.floor * self._factor(lengthening(self.jitter)))
+
     def is_shut(self, now: float, amount: float, patience: float) -> bool:
         """Whether more than contention is in the way: a hold, the quota, or a long backed-off delay.
 
@@ -233,7 +255,7 @@ class Scope:
             or (
                 self.delay_limit == "backoff"
                 and self.delay > 0.0
-                and self.last_sent + self.delay * self._factor() > now + patience
+                and self.last_sent + self.interval() > now + patience
             )
         )
 
@@ -248,7 +270,7 @@ class Scope:
             and not self.lanes
             and self.held_until <= now
             and (self.quota is None or not self.quota.spent(now))
-            and self.last_sent + max(self.delay, self.delay_per_slot) * self.jitter[1] <= now
+            and self.last_sent + self.longest <= now
         )
 
     # -- the life of a request
@@ -342,18 +364,18 @@ class Scope:
 
     # -- inside
 
-    def _factor(self) -> float:
+    def _factor(self, jitter: tuple[float, float]) -> float:
         """What the interval before the next send is multiplied by: drawn when first asked for, kept until that send."""
-        if self.jitter == EXACT:
+        if jitter == EXACT:
             return 1.0
         if self._drawn is None:
             if self._stream is None:
                 self._stream = Stream(self._seed, self.id)
             self._drawn = self._stream.draw()
-        return factor(self.jitter, self._drawn)
+        return factor(jitter, self._drawn)
 
     def _rest(self) -> float:
-        return self.delay_per_slot * self._factor() if self.delay_per_slot > 0.0 else 0.0
+        return self.delay_per_slot * self._factor(self.jitter) if self.delay_per_slot > 0.0 else 0.0
 
     def _rested_after(self, slot: int) -> float:
         if self._slots is not None and slot:

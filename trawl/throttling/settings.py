@@ -84,7 +84,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         JitterConfig,
         Meta(
             description="How intervals are drawn: true is ±50 %, false is exact, x is ±x, a pair [lo, hi] is relative "
-            "to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay.",
+            "to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay. A Crawl-delay is only lengthened.",
             extra={"range": JITTER_RANGE},
         ),
     ] = True
@@ -133,7 +133,8 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     backoff_jitter: Annotated[
         JitterConfig,
         Meta(
-            description="Replaces every download jitter while backing off; 0 or false: none.",
+            description="Replaces every download jitter while backing off, and lengthens what a server asks for; 0 or "
+            "false: none. Only its part above 0 counts: 0.1 makes intervals up to 10 % longer.",
             extra={"range": JITTER_RANGE},
         ),
     ] = 0.1

@@ -114,6 +114,7 @@ class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         good_at: The last good answer.
         has_answered: Whether anything was ever answered.
         is_in_doubt: Whether a request was refused since, that is not known for a bad page.
+        robots: The Crawl-delay obeyed, in seconds: robots.txt itself is not asked for sooner, when it is asked anew.
         auto: The delay that AutoThrottle had found, in seconds.
         last_latency: The last latency it saw, in seconds.
         learned: What rampup had found.
@@ -127,6 +128,7 @@ class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     good_at: float = -inf
     has_answered: bool = False
     is_in_doubt: bool = False
+    robots: float = 0.0
     auto: float | None = None
     last_latency: float = 0.0
     learned: Learned | None = None

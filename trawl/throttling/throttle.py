@@ -356,9 +356,9 @@ class Throttle:
         """Put a host's Crawl-delay in force on its scope, or take it away."""
         policy: ScopePolicy = scope.policy
         delay = 0.0 if policy.kind.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
+        self.alarms.differs_from_robots(scope, policy, delay)
         if delay == policy.robots:
             return
-        self.alarms.faster_than_robots(scope, policy, delay)
         policy.robots = delay
         if policy.ramp is not None:
             policy.ramp.floor = delay
