@@ -29,13 +29,15 @@ class Shops(trawl.Spider):
 
 
 class PerAddress(Shops):
-    """Two requests at once to one address, a delay of 0.5 s between any two, however many names it has."""
+    """Two requests at once to one address, a delay of 0.5 s between any two, however many names it has.
+
+    An address is configured by itself: ``"THROTTLING_SCOPES": {"192.0.2.7": {"delay": 2.0}}``.
+    """
 
     name = "per address"
     custom_settings = {
         "CONCURRENT_REQUESTS_PER_IP": 2,
         "DOWNLOAD_DELAY": 0.5,
-        "THROTTLING_SCOPES": {},  # configured by address: {"192.0.2.7": {"delay": 2.0}}
     }
 
 

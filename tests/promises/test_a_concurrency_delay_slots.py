@@ -265,9 +265,15 @@ def test_a13_a15_a_scope_overrides_what_it_names_and_others_keep_the_defaults() 
     assert sim.times(B) == [0.0, 1.0, 2.0]
 
 
-def test_a14_a15_by_default_quotes_gets_16_a_second() -> None:
+def test_a14_no_site_is_in_the_defaults() -> None:
+    sim = crawl(web_of(QUOTES, BOOKS), pages(3, QUOTES) + pages(3, BOOKS), EXACT)
+    assert sim.times(QUOTES) == sim.times(BOOKS) == [0.0, 1.0, 2.0]
+
+
+def test_a14_a15_16_slots_without_a_delay_are_16_a_second() -> None:
     web = web_of(QUOTES, BOOKS, latency=0.2)
-    sim = crawl(web, pages(48, QUOTES) + pages(3, BOOKS), {**EXACT, "CONCURRENT_REQUESTS": 32})
+    settings = {**EXACT, "CONCURRENT_REQUESTS": 32, "THROTTLING_SCOPES": {QUOTES: {"concurrency": 16, "delay": 0.0}}}
+    sim = crawl(web, pages(48, QUOTES) + pages(3, BOOKS), settings)
     assert sim.times(QUOTES) == [0.0] * 16 + [1.0] * 16 + [2.0] * 16
     assert {send.slot for send in sim.of(QUOTES)} == set(range(1, 17))
     assert sim.times(BOOKS) == [0.0, 1.0, 2.0]

@@ -18,7 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "DOWNLOAD_DELAY": 1.0,  # A05
     "DOWNLOAD_DELAY_PER_SLOT": 1.0,  # A06
     "RANDOMIZE_DOWNLOAD_DELAY": True,  # A17
-    "THROTTLING_SCOPES": {"quotes.toscrape.com": {"concurrency": 16, "delay": 0.0}},  # A14
+    "THROTTLING_SCOPES": {},  # A14: no site is in the defaults
     "THROTTLING_MANAGER": "trawl.throttling.ThrottlingManager",  # E06
     "THROTTLING_SCOPE_MANAGER": "trawl.throttling.ThrottlingScopeManager",  # E17
     "THROTTLING_WINDOW": 60.0,  # F02

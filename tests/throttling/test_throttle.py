@@ -74,8 +74,9 @@ def test_e19_a13_configuration_is_found_by_host_and_port_then_by_host() -> None:
     assert throttle.scope("A.EXAMPLE.", 0.0) is throttle.scope("a.example", 0.0)
 
 
-def test_a14_the_configured_sandbox_is_sixteen_slots_without_delay() -> None:
-    scope = throttle_of().scope("quotes.toscrape.com", 0.0)
+def test_a14_a_configured_sandbox_is_sixteen_slots_without_delay() -> None:
+    scopes = {"quotes.toscrape.com": {"concurrency": 16, "delay": 0.0}}
+    scope = throttle_of(throttling_scopes=scopes).scope("quotes.toscrape.com", 0.0)
     assert (scope.concurrency, scope.delay, scope.delay_per_slot) == (16, 0.0, 1.0)
 
 

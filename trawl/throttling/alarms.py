@@ -113,10 +113,9 @@ class Alarms:
             )  # fmt: skip
         for sentence in self._settings.mistyped_methods():
             logger.warning("%s", sentence)
-        shipped = type(self._settings)().throttling_scopes
         for id, kind in kinds.configured():
             concurrency = kind.config.get("concurrency", 0)
-            if concurrency > self._most and kind.config != shipped.get(id):
+            if concurrency > self._most:
                 logger.warning(
                     "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
                     id, concurrency, self._most,
@@ -130,7 +129,7 @@ class Alarms:
                 )  # fmt: skip
         if self._settings.concurrent_requests_per_ip:  # I05: addresses are looked up in the configuration, not names
             hosts = [id for id, _ in kinds.configured() if is_host_like(id) and not is_address(id)]
-            if hosts and self._settings.throttling_scopes != shipped:
+            if hosts:
                 logger.warning(
                     "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names are not used "
                     "(%s); name the address, or give scopes in meta",

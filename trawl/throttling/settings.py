@@ -27,10 +27,6 @@ from trawl.throttling.scopes import normal_id
 __all__ = ["ThrottlingSettings"]
 
 
-def _default_scopes() -> dict[str, ScopeConfig]:
-    return {"quotes.toscrape.com": {"concurrency": 16, "delay": 0.0}}
-
-
 def _default_codes() -> list[int]:
     return [429, 502, 503, 504, 520, 521, 522, 523, 524]
 
@@ -90,8 +86,8 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     ] = True
     throttling_scopes: Annotated[
         dict[str, ScopeConfig],
-        Meta(description="Scope id to its own limits, key by key in place of the defaults."),
-    ] = msgspec.field(default_factory=_default_scopes)
+        Meta(description="Scope id to its own limits, key by key instead of the defaults."),
+    ] = msgspec.field(default_factory=dict)
     throttling_manager: Annotated[
         object,
         Meta(description="The class (or its import path) that says which scopes a request has and what backs off."),
