@@ -17,6 +17,18 @@ from trawl.testing import SimulatedWeb
 ROOT = Path(__file__).parents[2]
 
 
+ODD = [
+    ("quotes", "quotes.toscrape.com", "basic"),
+    ("my quotes", "localhost:8000", "basic"),
+    ("class", "http://[::1]:8000/a/about?x=1&y=2#z", "sitemap"),
+    ("bücher-2", "münchen.example", "crawl"),
+    ("1st", "127.0.0.1", "basic"),
+    ("json", "JSON.example.", "basic"),
+    ('a "b" $c', "shop.example:8443/sale", "crawl"),
+]
+"""Names and domains that a newcomer types, and that no Python file can have as they are."""
+
+
 @pytest.fixture(autouse=True)
 def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
@@ -31,15 +43,19 @@ def test_a_project_with_a_spider_of_each_kind_passes_its_own_tests(
     monkeypatch.chdir(tmp_path / "my books")
     for kind in SPIDERS:
         assert main(["new", "spider", f"a_{kind}", f"https://{kind}.example/x", "--template", kind]) == 0
+    for name, domain, kind in ODD:
+        assert main(["new", "spider", name, domain, "-t", kind]) == 0
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
     assert done.returncode == 0, done.stdout
-    assert f"{2 * (len(SPIDERS) + 1)} passed" in done.stdout
+    assert f"{2 * (len(SPIDERS) + len(ODD) + 1)} passed" in done.stdout
     project = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
     assert project["name"] == "my-books"
     capsys.readouterr()
     assert main(["list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(SPIDERS) + 1
+    listed = capsys.readouterr().out.splitlines()
+    assert len(listed) == len(SPIDERS) + len(ODD) + 1
+    assert all(any(line.startswith(f"{name} ") for line in listed) for name, _, _ in ODD)
     assert main(["check", *(str(path) for path in Path("spiders").glob("[a-z]*.py"))]) == 0
 
 
@@ -75,9 +91,11 @@ def test_nothing_is_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["a-b", "a.example"], "can't be the name"),
-        (["class", "a.example"], "can't be the name"),
-        (["quotes", "a b"], "is no domain"),
+        (["shop/prices", "a.example"], "'shop/prices' is a path: give a name"),
+        (["--", "--", "a.example"], "'--' can't name a spider"),
+        (["quotes", "a b"], "is not a domain"),
+        (["quotes", "ftp://a.example"], "is not a domain: give a host such as example.com"),
+        (["quotes", "https://me:secret@a.example"], "is not a domain"),
         (["quotes", "a.example", "-t", "sitemp"], "did you mean sitemap"),
     ],
 )

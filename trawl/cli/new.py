@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import keyword
+import shlex
+import sys
+import unicodedata
+from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from string import Template
+from xml.sax.saxutils import escape
 
 import typer
 
 from trawl.cli.exits import OK, USAGE
 from trawl.cli.templates import PROJECT, SPIDERS, TESTS
 from trawl.errors import UsageError
-from trawl.http import host_of, normalize_url
+from trawl.http import host_of, host_scope, normalize_url, origin_of
 from trawl.observe import printable
 from trawl.settings.check import nearest
 
@@ -30,8 +36,8 @@ def new_project(directory: str) -> int:
     root = Path(directory)
     name = root.resolve().name
     texts = {path: _filled(text, project=_plain(name), name=FIRST) for path, text in PROJECT.items()}
-    texts |= _spider_texts(FIRST, FIRST_DOMAIN, "basic", Path("spiders"), Path("tests"))
-    return _written(root, texts, f"cd {directory} && trawl crawl spiders/{FIRST}.py")
+    texts |= _spider_texts(FIRST, _start_of(FIRST_DOMAIN), "basic", Path("spiders"), Path("tests"))
+    return _written(root, texts, f"cd {shlex.quote(directory)} && trawl crawl spiders/{FIRST}.py")
 
 
 def new_spider(name: str, domain: str, template: str) -> int:
@@ -40,30 +46,39 @@ def new_spider(name: str, domain: str, template: str) -> int:
     It goes to ``spiders/`` and ``tests/`` where the working directory has these, and else to the working directory.
 
     Args:
-        name: Of the spider and its file.
-        domain: What it crawls; a URL's host is taken.
+        name: Of the spider. Its file is named so too, as far as a Python file can be.
+        domain: What it crawls: a host, with a port or without, or the URL that it begins at.
         template: Its kind.
     """
     try:
-        host = _host_of(domain)
+        start = _start_of(domain)
         _check(name, template)
     except UsageError as error:
         return _refused(str(error))
     spiders = Path("spiders") if Path("spiders").is_dir() else Path()
     tests = Path("tests") if Path("tests").is_dir() else Path()
-    texts = _spider_texts(name, host, template, spiders, tests)
-    return _written(Path(), texts, f"trawl crawl {spiders / name}.py")
+    texts = _spider_texts(name, start, template, spiders, tests)
+    return _written(Path(), texts, f"trawl crawl {shlex.quote((spiders / _file_name(name)).as_posix())}.py")
 
 
-def _spider_texts(name: str, domain: str, template: str, spiders: Path, tests: Path) -> dict[str, str]:
-    kind = "".join(part.capitalize() for part in name.split("_")) + "Spider"
-    path = spiders / f"{name}.py"
-    words = f"The pages of {domain}"
-    module = ".".join([*spiders.parts, name])
-    values = {"kind": kind, "name": name, "domain": domain, "path": path.as_posix(), "words": words, "module": module}
+def _spider_texts(name: str, start: str, template: str, spiders: Path, tests: Path) -> dict[str, str]:
+    file = _file_name(name)
+    path = spiders / f"{file}.py"
+    values = {
+        "kind": "".join(part.capitalize() for part in file.removesuffix("_spider").split("_")) + "Spider",
+        "name": name.replace('"', '\\"'),
+        "path": path.as_posix(),
+        "module": ".".join([*spiders.parts, file]),
+        "domain": host_of(start).rstrip("."),
+        "scope": host_scope(start),
+        "origin": origin_of(start),
+        "start": start,
+        "listed": escape(start),
+        "path_of_another": "/about" if not start.endswith("/about") else "/contact",
+    }
     return {
         path.as_posix(): _filled(SPIDERS[template], **values),
-        (tests / f"test_{name}.py").as_posix(): _filled(TESTS[template], **values),
+        (tests / f"test_{file}.py").as_posix(): _filled(TESTS[template], **values),
     }
 
 
@@ -77,20 +92,47 @@ def _plain(name: str) -> str:
     return plain or "project"
 
 
+def _file_name(name: str) -> str:
+    """The name of a spider's file: one that Python can import, and that hides no other module."""
+    plain = unicodedata.normalize("NFKC", name)  # as Python does with names
+    plain = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in plain).split("_") if part)
+    if plain and not plain.isidentifier():
+        plain = f"spider_{plain}"
+    return f"{plain}_spider" if keyword.iskeyword(plain) or _hides_a_module(plain) else plain
+
+
+def _hides_a_module(name: str) -> bool:
+    """Whether what is installed has a module of this name: a spider's folder goes before it on ``sys.path``."""
+    if name in ("conftest", *sys.stdlib_module_names):
+        return True
+    with suppress(ImportError, ValueError):
+        found = PathFinder.find_spec(name, [place for place in sys.path if Path(place).resolve() != Path.cwd()])
+        return found is not None and found.origin is not None
+    return False
+
+
 def _check(name: str, template: str) -> None:
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise UsageError(f"{name!r} can't be the name of a Python file that is imported: use letters, digits and _")
+    if "/" in name or "\\" in name:
+        raise UsageError(f"{name!r} is a path: give a name; the file goes to spiders/, or to the working directory")
+    if not _file_name(name) or not name.isprintable():
+        raise UsageError(f"{name!r} can't name a spider: use letters and digits")
     if template not in SPIDERS:
         close = nearest(template, SPIDERS)
         hint = f"did you mean {close}?" if close else f"there are {', '.join(SPIDERS)}"
         raise UsageError(f"no template {template!r}; {hint}")
 
 
-def _host_of(domain: str) -> str:
+def _start_of(domain: str) -> str:
+    """The URL at which a spider of ``domain`` begins."""
     try:
-        return host_of(normalize_url(domain if "://" in domain else f"https://{domain}/"))
+        url = normalize_url(domain if "://" in domain else f"https://{domain}").partition("#")[0]
+        host = host_of(url)
     except ValueError as error:
-        raise UsageError(f"{domain!r} is no domain: {error}") from error
+        raise UsageError(f"{domain!r} is not a domain: {error}") from error
+    has_password = "@" in url.partition("//")[2].partition("/")[0]
+    if not host.strip(".") or has_password or not url.startswith(("http://", "https://")):
+        raise UsageError(f"{domain!r} is not a domain: give a host such as example.com, or an http or https URL")
+    return url
 
 
 def _written(root: Path, texts: dict[str, str], then: str) -> int:

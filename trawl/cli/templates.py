@@ -7,7 +7,7 @@ from collections.abc import Mapping
 __all__ = ["PROJECT", "SPIDERS", "TESTS"]
 
 _BASIC = '''\
-"""$words: crawl with ``trawl crawl $path``."""
+"""The pages of $domain: crawl with ``trawl crawl $path``."""
 
 import trawl
 
@@ -15,7 +15,7 @@ import trawl
 class $kind(trawl.Spider):
     name = "$name"
     allowed_domains = ["$domain"]
-    start_urls = ["https://$domain/"]
+    start_urls = ["$start"]
 
     def parse(self, response):
         yield {"url": response.url, "title": response.css("title::text").get()}
@@ -23,7 +23,7 @@ class $kind(trawl.Spider):
 '''
 
 _CRAWL = '''\
-"""$words, its links followed by rules: crawl with ``trawl crawl $path``."""
+"""The pages of $domain, its links followed by rules: crawl with ``trawl crawl $path``."""
 
 import trawl
 
@@ -31,7 +31,7 @@ import trawl
 class $kind(trawl.CrawlSpider):
     name = "$name"
     allowed_domains = ["$domain"]
-    start_urls = ["https://$domain/"]
+    start_urls = ["$start"]
     rules = (trawl.Rule(trawl.LinkExtractor(), callback="parse_page", follow=True),)
 
     def parse_start_url(self, response):
@@ -42,7 +42,7 @@ class $kind(trawl.CrawlSpider):
 '''
 
 _SITEMAP = '''\
-"""$words, found by its sitemaps: crawl with ``trawl crawl $path``."""
+"""The pages of $domain, found by its sitemaps: crawl with ``trawl crawl $path``."""
 
 import trawl
 
@@ -50,7 +50,7 @@ import trawl
 class $kind(trawl.SitemapSpider):
     name = "$name"
     allowed_domains = ["$domain"]
-    sitemap_urls = ["https://$domain/sitemap.xml"]
+    sitemap_urls = ["$origin/sitemap.xml"]
 
     def parse(self, response):
         yield {"url": response.url, "title": response.css("title::text").get()}
@@ -69,12 +69,12 @@ from trawl.testing import SimulatedWeb, simulate
 
 def a_web():
     web = SimulatedWeb()
-    web.add_host("$domain", latency=0.5)
+    web.add_host("$scope", latency=0.5)
     web.add_page(
-        "https://$domain/",
-        body="<title>Home</title><a href='/about'>About</a>",
+        "$start",
+        body="<title>Home</title><a href='$path_of_another'>About</a>",
     )
-    web.add_page("https://$domain/about", body="<title>About</title>")
+    web.add_page("$origin$path_of_another", body="<title>About</title>")
     return web
 
 
@@ -87,15 +87,15 @@ def test_every_page_is_an_item():
 
 def test_it_is_gentle():
     sim = simulate($kind, a_web(), settings={"RANDOMIZE_DOWNLOAD_DELAY": False})
-    assert sim.most_in_flight("$domain") == 1
-    assert all(gap >= 1.0 for gap in sim.gaps("$domain"))
+    assert sim.most_in_flight("$scope") == 1
+    assert all(gap >= 1.0 for gap in sim.gaps("$scope"))
 '''
 
 _SITEMAP_PAGE = '''\
     web.add_page(
-        "https://$domain/sitemap.xml",
-        body="<urlset><url><loc>https://$domain/</loc></url>"
-        "<url><loc>https://$domain/about</loc></url></urlset>",
+        "$origin/sitemap.xml",
+        body="<urlset><url><loc>$listed</loc></url>"
+        "<url><loc>$origin$path_of_another</loc></url></urlset>",
         headers={"Content-Type": "application/xml"},
     )
     return web
