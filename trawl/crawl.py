@@ -394,4 +394,4 @@ def _resolver(settings: Settings, blocking: Blocking) -> Resolve:
 def _settings(spider: type[Spider], given: Mapping[str, object] | None) -> Settings:
     if isinstance(given, Settings):
         return given
-    return load(*ambient(), of_spider(spider), Layer("settings", given or {}))
+    return load(*ambient(spider=spider), of_spider(spider), Layer("settings", given or {}))

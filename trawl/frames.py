@@ -18,7 +18,7 @@ from types import TracebackType
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
 from trawl.moving import hint, hint_of_file
 
-__all__ = ["of_the_user", "own_frames", "own_traceback", "place_of", "told", "warn_of_scrapy"]
+__all__ = ["is_own", "of_the_user", "own_frames", "own_traceback", "place_of", "told", "warn_of_scrapy"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -28,7 +28,7 @@ _FOREIGN = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "pur
 
 def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The user's own lines that ``error`` came through, the innermost last."""
-    return [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename)]
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
 
 
 def own_traceback(error: BaseException) -> TracebackType | None:
@@ -40,7 +40,7 @@ def own_traceback(error: BaseException) -> TracebackType | None:
         steps.append(step)
         step = step.tb_next
     for step in reversed(steps):
-        if _is_own(step.tb_frame.f_code.co_filename):
+        if is_own(step.tb_frame.f_code.co_filename):
             kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
     return kept or error.__traceback__
 
@@ -94,6 +94,7 @@ def warn_of_scrapy(found: object, what: str) -> None:
         logger.warning("%s: %s", what, said)
 
 
-def _is_own(filename: str) -> bool:
+def is_own(filename: str) -> bool:
+    """Whether a file of Python is the user's own: not trawl's, not Python's, not installed."""
     path = Path(filename)
     return path.suffix == ".py" and _OURS not in path.parents and not any(filename.startswith(f) for f in _FOREIGN)

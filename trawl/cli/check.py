@@ -75,12 +75,12 @@ def _around(spider: type[Spider]) -> Iterator[str]:
     except SettingsError:
         return  # told of the spider
     try:
-        load(*ambient(), own)
+        load(*ambient(spider=spider), own)
     except SettingsError as error:
         yield str(error)
         return
     with suppress(SettingsError, PartLoadError):  # told of the spider
-        settings = load(*ambient(), of_spider(spider))
+        settings = load(*ambient(spider=spider), of_spider(spider))
         yield from check_parts(settings)
         yield from settings.of(ThrottlingSettings).mistyped_methods()
 

@@ -30,7 +30,7 @@ def load_spider(target: str) -> type[Spider]:
     """The spider class that ``target`` names; its module is imported.
 
     A file's own directory, and the one that its packages are imported from (for a module the working directory), go to
-    the front of ``sys.path``, so that what lies beside the spider can be imported; the working directory to its end.
+    the front of ``sys.path``, so that what lies beside the spider can be imported; the working directory, and the folders of the spider's projects, to its end.
 
     Raises:
         SpiderLoadError: One line that says what is wrong: no such file, a syntax error and its line, an error while it
@@ -110,8 +110,9 @@ def _from_file(path: Path) -> ModuleType:
     root = _root_of(path)
     _first_on_path(root)
     _first_on_path(path.parent)
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
+    for place in (Path.cwd(), *(folder for folder in path.parents if (folder / "pyproject.toml").is_file())):
+        if str(place) not in sys.path:
+            sys.path.append(str(place))
     if root != path.parent and (module := _from_packages(path, root)) is not None:
         return module
     name = path.stem

@@ -27,7 +27,7 @@ from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.frames import own_frames, own_traceback
 from trawl.observe import ObserveSettings, printable
-from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
+from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_spider
 from trawl.signals import Signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
@@ -102,9 +102,9 @@ def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
             early,
         )
         spider = load_spider(order.target)
-        settings = load(*ambient(), of_spider(spider), *typed)
+        settings = load(*ambient(spider=spider), of_spider(spider), *typed)
         logs.apply(settings.of(ObserveSettings), is_quiet=order.is_quiet)
-        warn_of_unmoved(Path.cwd())
+        warn_of_unmoved(Path.cwd() if (file := file_of(spider)) is None else file.parent)
         check_arguments(spider, arguments)
         return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
 

@@ -36,8 +36,8 @@ def settings_command(spider: str | None, name: str | None, settings: Sequence[st
     """
     console = Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
     try:
-        custom = of_spider(load_spider(spider) if spider else None)
-        values = load(*ambient(), custom, assignments(settings))
+        chosen = load_spider(spider) if spider else None
+        values = load(*ambient(spider=chosen), of_spider(chosen), assignments(settings))
         if name is not None:
             print_one(values, name, console)
         else:

@@ -91,7 +91,7 @@ def _simulated(
     spider = load_spider(target)
     values = spider_arguments(arguments)
     unwritten = Layer("simulate", {"FEEDS": {}})
-    around = (*ambient(), of_spider(spider))
+    around = (*ambient(spider=spider), of_spider(spider))
     warnings: list[str] = []
     loaded = [load(*around, assignments(group, "--set"), unwritten, tell=warnings.append) for group in groups]
     for warning in dict.fromkeys(warnings):

@@ -95,7 +95,7 @@ def prepared(visit: Visit, logs: Logs) -> Prepared:
     arguments = spider_arguments(visit.arguments)
     spider = load_spider(visit.target) if visit.target else Visitor
     unkept = Layer("the command", UNKEPT)
-    project, environment = ambient()
+    project, environment = ambient(spider=spider)
     if not visit.target:
         look_beside(project.source)
     around = (project, environment, of_spider(spider), visit.logged)

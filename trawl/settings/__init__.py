@@ -1,6 +1,6 @@
 """The settings of a crawl: composed from each package's own, loaded, validated, told where they came from."""
 
-from trawl.settings.load import Layer, ambient, assignments, load, of_environment, of_project, of_spider
+from trawl.settings.load import Layer, ambient, assignments, file_of, load, of_environment, of_project, of_spider
 from trawl.settings.sections import SECTIONS, Definition, Section, definitions
 from trawl.settings.values import DEFAULT, Settings
 
@@ -14,6 +14,7 @@ __all__ = [
     "ambient",
     "assignments",
     "definitions",
+    "file_of",
     "load",
     "of_environment",
     "of_project",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher
@@ -18,7 +19,7 @@ import attrs
 import msgspec
 
 from trawl.errors import SettingsError
-from trawl.frames import of_the_user
+from trawl.frames import is_own, of_the_user
 from trawl.settings.check import checked, nearest
 from trawl.settings.foreign import translated, why_ignored
 from trawl.settings.own import HOW_TO_DECLARE, declared
@@ -27,7 +28,7 @@ from trawl.settings.text import from_text
 from trawl.settings.values import Settings
 from trawl.spiders import CustomSettings, Spider
 
-__all__ = ["Layer", "ambient", "assignments", "load", "of_environment", "of_project", "of_spider"]
+__all__ = ["Layer", "ambient", "assignments", "file_of", "load", "of_environment", "of_project", "of_spider"]
 
 PREFIX = "TRAWL_"
 logger: logging.Logger = logging.getLogger("trawl.settings")
@@ -85,17 +86,42 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources, extra)
 
 
-def ambient(directory: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Layer, ...]:
+def ambient(
+    directory: Path | None = None, environ: Mapping[str, str] | None = None, *, spider: type | None = None
+) -> tuple[Layer, ...]:
     """The sources around a program: the nearest pyproject.toml, then the environment.
 
     Args:
         directory: Where the search for pyproject.toml begins; the working directory if None.
         environ: The environment; the process's own if None.
+        spider: The spider's class. The search begins beside its file; what is found there counts if it has a
+            ``[tool.trawl]``, and the log says so where the working directory is not below it.
 
     Raises:
         SettingsError: pyproject.toml can't be read.
     """
-    return (of_project(directory or Path.cwd()), of_environment(os.environ if environ is None else environ))
+    project = of_project(directory or Path.cwd())
+    if (file := file_of(spider)) is not None:
+        project = _nearer(of_project(file.parent), project)
+    return (project, of_environment(os.environ if environ is None else environ))
+
+
+def file_of(spider: type | None) -> Path | None:
+    """The user's own file that a spider's class is in; None where it is in none: in a notebook, or installed."""
+    file = getattr(sys.modules.get(getattr(spider, "__module__", "")), "__file__", None)
+    return Path(file).resolve() if file and is_own(file) else None
+
+
+def _nearer(beside: Layer, here: Layer) -> Layer:
+    """The project's settings out of those beside the spider and those of the working directory."""
+    if beside.source == here.source or not (beside.values or beside.own):
+        return here
+    if here.values or here.own:
+        words = "settings come from %s, the nearest to the spider; %s, the nearest to the working directory, is not used"
+        logger.warning(words, beside.source, here.source)
+    else:
+        logger.info("settings come from %s, the nearest to the spider", beside.source)
+    return beside
 
 
 def of_project(directory: Path) -> Layer:
