@@ -11,7 +11,8 @@ import pytest
 
 from tests.cli.simulated import FOLLOWER, QUICK, crawl_on
 from trawl.cli import main
-from trawl.testing import SimulatedWeb
+from trawl.http import Request
+from trawl.testing import SimulatedResponse, SimulatedWeb
 
 PROJECT = "[tool.trawl]\nUSER_AGENT = 'books/1'\n"
 
@@ -33,7 +34,12 @@ def agents_of(spider: Path, *words: str) -> set[str | None]:
     """What a crawl of the spider calls itself."""
     web = SimulatedWeb()
     seen: set[str | None] = set()
-    web.add_host("a.example", handler=lambda request: seen.add(request.headers.get("User-Agent")))
+
+    def answer(request: Request) -> SimulatedResponse:
+        seen.add(request.headers.get("User-Agent"))
+        return SimulatedResponse()
+
+    web.add_host("a.example", handler=answer)
     main(["crawl", str(spider), *words, *QUICK], crawl_with=crawl_on(web))
     return seen
 
@@ -54,7 +60,7 @@ def test_of_two_projects_the_spiders_counts_and_the_other_is_named(
     assert agents_of(spider, "-q") == {"books/1"}
     warnings = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]
     assert len(warnings) == 1
-    assert f"{Path.cwd() / 'pyproject.toml'}, the nearest to the working directory, is not used" in warnings[0]
+    assert f"{Path.cwd() / 'pyproject.toml'}, nearest to the working directory, is not used" in warnings[0]
 
 
 def test_a_spider_without_a_project_has_the_settings_of_the_working_directory(spider: Path) -> None:

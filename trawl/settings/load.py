@@ -117,7 +117,7 @@ def _nearer(beside: Layer, here: Layer) -> Layer:
     if beside.source == here.source or not (beside.values or beside.own):
         return here
     if here.values or here.own:
-        words = "settings come from %s, the nearest to the spider; %s, the nearest to the working directory, is not used"
+        words = "settings come from %s, the nearest to the spider; %s, nearest to the working directory, is not used"
         logger.warning(words, beside.source, here.source)
     else:
         logger.info("settings come from %s, the nearest to the spider", beside.source)
