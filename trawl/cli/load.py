@@ -30,8 +30,8 @@ def load_spider(target: str) -> type[Spider]:
     """The spider class that ``target`` names; its module is imported.
 
     A file's own directory, and the one that its packages are imported from (for a module the working directory), go to
-    the front of ``sys.path``, so that what lies beside the spider can be imported; the working directory, and the folders
-    of the spider's projects, to its end.
+    the front of ``sys.path``, so that what lies beside the spider can be imported; the working directory, and the
+    folders of the spider's projects, to its end.
 
     Raises:
         SpiderLoadError: One line that says what is wrong: no such file, a syntax error and its line, an error while it

@@ -29,7 +29,7 @@ def warn_of_unmoved(directory: Path) -> None:
         return
     path = folder.joinpath(*module.split(".")).with_suffix(".py") if module else folder / "settings.py"
     if path.is_file():
-        shown = path.relative_to(directory) if path.is_relative_to(directory) else path
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         logger.warning(
             "%s is not read: settings are in [tool.trawl] of pyproject.toml, and `trawl settings --move %s` prints what"
             " to write there",
