@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from trawl.errors import JobError, UsageError
-from trawl.frontier import JobStore
+from trawl.errors import UsageError
+from trawl.frontier import JobStore, damaged
 from trawl.frontier.facts import FACTS, Facts
 from trawl.spiders import Spider
 
@@ -68,7 +68,7 @@ def note_of(job: JobStore, spider: Spider, now_utc: datetime) -> Note:
     facts = FACTS.read(job)
     if facts is None:
         if FACTS.name in job.kept:
-            raise JobError(f"job {job.directory}: what it says of itself can't be read", str(job.directory))
+            raise damaged(job.directory, "what it says of itself can't be read")
         return Note(Facts(spider=name, cls=cls, begun_at=now_utc.timestamp()))
     if (facts.spider, facts.cls) != (name, cls):
         raise UsageError(

@@ -26,16 +26,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 import trio
 
 from trawl.blocking import Blocking
-from trawl.errors import FeedError, JobError
+from trawl.errors import FeedError
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored import from_stored, to_stored
 from trawl.feeds.writer import Counts, Feeds, open_feeds
-from trawl.frontier import JobStore, OutboxItem, Section
+from trawl.frontier import JobStore, OutboxItem, Section, damaged
 
 __all__ = ["COPY_INTERVAL", "MOST_BEHIND", "Outbox", "open_outbox"]
 
@@ -60,7 +61,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
         batch: The number of the batch that the position is in, and how many items that has.
     """
 
-    position: int
+    position: Annotated[int, msgspec.Meta(ge=0)]
     columns: tuple[str, ...] | None = None
     batch: tuple[int, int] | None = None
 
@@ -248,6 +249,12 @@ class Outbox:
     def _add(self, item: OutboxItem) -> None:
         try:
             stored = from_stored(item.item)
+        except (msgspec.DecodeError, TypeError) as error:
+            raise damaged(self._job.directory, f"its item {item.position} can't be read: {error}") from error
+        except ValueError as error:
+            self._failed("an acknowledged request", error)
+            return
+        try:
             if self._collected is not None and self._released[0] < item.position <= self._released[1]:
                 self._collected.append(stored.fields)
             for feed in self._feeds.all:
@@ -291,7 +298,7 @@ async def open_outbox(
     """
     marks = MARKS.read(job)
     if marks is None and MARKS.name in job.kept:
-        raise JobError(f"job {job.directory}: what it recorded of its feeds can't be read; nothing was written")
+        raise damaged(job.directory, "what it recorded of its feeds can't be read")
     marks = marks or {}
     feeds = await open_feeds(
         settings,

@@ -13,7 +13,7 @@ from trawl.frontier.base import (
 )
 from trawl.frontier.choosing import named_frontier
 from trawl.frontier.memory import MemoryFrontier
-from trawl.frontier.sections import Section
+from trawl.frontier.sections import Section, damaged
 from trawl.frontier.settings import JobSettings
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Record",
     "Scopes",
     "Section",
+    "damaged",
     "SortKey",
     "named_frontier",
 ]

@@ -24,7 +24,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import JobError
-from trawl.frontier.trouble import job_error
+from trawl.frontier.trouble import DATABASE_ERRORS, job_error
 
 __all__ = ["Commits"]
 
@@ -167,7 +167,7 @@ class Commits:
             if beside is not None:
                 beside(connection)
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             _roll_back(connection)
             raise job_error(self._directory, error) from error
         except BaseException:

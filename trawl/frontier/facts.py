@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from trawl.frontier.sections import Section
 
 __all__ = ["FACTS", "START_ITEMS", "STATISTICS", "Facts"]
+
+
+LATEST = 250_000_000_000
+"""In epoch seconds the year 9892: what is later is damage."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +29,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     spider: str
     cls: str
-    begun_at: float
-    runs: int = 0
+    begun_at: Annotated[float, msgspec.Meta(ge=0, lt=LATEST)]
+    runs: Annotated[int, msgspec.Meta(ge=0, lt=LATEST)] = 0
     is_started: bool = False
     reason: str = ""
 

@@ -31,7 +31,8 @@ from trawl.frontier.commits import Commits
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.outbox import Outbox
 from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, SCHEMA_VERSION, connect
-from trawl.frontier.trouble import job_error
+from trawl.frontier.tables import Tally, read_kept, read_outbox_ends
+from trawl.frontier.trouble import DATABASE_ERRORS, job_error
 
 __all__ = ["Job", "open_job"]
 
@@ -49,6 +50,7 @@ class Job:
         last_words: Why the last process could not write to it; "" where it could.
         commits: Its transactions, shared with the frontier.
         outbox: Its items that are on their way to the feeds.
+        tally: How many rows its tables have.
     """
 
     def __init__(self, directory: Path, opened: _Opened, blocking: Blocking) -> None:
@@ -56,6 +58,7 @@ class Job:
         self.is_new: bool = opened.is_new
         self.last_words: str = opened.lock.last_words
         self.outbox: Outbox = Outbox(opened.outbox_start, opened.outbox_end)
+        self.tally: Tally = Tally()
         self.commits: Commits = Commits(opened.connection, blocking, directory, self._beside)
         self._connection = opened.connection
         self._lock = opened.lock
@@ -187,6 +190,7 @@ class Job:
                 else:
                     connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
             self._write_outbox(connection, start)
+            self.tally.write(connection)
 
         return write
 
@@ -234,7 +238,7 @@ class _Opened:
                 except BaseException:
                     self.connection.close()
                     raise
-            except sqlite3.Error as error:
+            except DATABASE_ERRORS as error:
                 raise job_error(directory, error) from error
         except BaseException:
             self.lock.release()
@@ -247,10 +251,10 @@ class _Opened:
         connection.execute("ROLLBACK")
         if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
             connection.execute("DELETE FROM spilled")  # the requests come back, and will give these items again
-        self.kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
-        state: dict[str, int] = dict(connection.execute("SELECT name, value FROM state"))
-        self.outbox_start: int = state.get("outbox_start", 0)
-        self.outbox_end: int = state.get("outbox_end", 0)
+        self.kept: dict[str, bytes] = read_kept(connection)
+        self.outbox_start: int
+        self.outbox_end: int
+        self.outbox_start, self.outbox_end = read_outbox_ends(connection)
 
 
 def _make(directory: Path) -> None:

@@ -18,13 +18,14 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl.errors import JobError
 from trawl.frontier.exact import portable
 from trawl.frontier.lock import JobLock, last_words_of, owner_of
 from trawl.frontier.records import StoredRecord, pack, unpack
 from trawl.frontier.schema import connect, connect_to_read
+from trawl.frontier.sections import damaged
 from trawl.frontier.sqlite import LEASES
-from trawl.frontier.trouble import job_error
+from trawl.frontier.tables import read_kept
+from trawl.frontier.trouble import DATABASE_ERRORS, job_error
 from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT, UNCOUNTED
 from trawl.throttling.givingup import ADMITTED_AT
 
@@ -114,7 +115,7 @@ def look_at(directory: str | PathLike[str]) -> JobReport:
     path = Path(directory)
     with _reading(path) as connection:
         connection.execute("BEGIN")  # one state of it, whatever is written meanwhile
-        kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
+        kept = read_kept(connection)
         lanes = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
         leased, oldest = _leases(connection, kept.get(LEASES, b""))
         return JobReport(
@@ -171,6 +172,7 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
                 (_afresh(order, lane, unpack(record), now_utc.timestamp()) for order, lane, record in rows),
             ).rowcount
             connection.execute("DELETE FROM failed")
+            connection.execute("UPDATE state SET value = value + ? WHERE name = 'requests'", (max(queued, 0),))
             connection.execute("COMMIT")
             return max(queued, 0)
     finally:
@@ -202,10 +204,10 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
 def _mapped(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         raise job_error(path, error) from error
-    except (ValueError, TypeError) as error:
-        raise JobError(f"job {path}: what is stored in it can't be read: {error}", str(path)) from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise damaged(path, f"what is stored in it can't be read: {error}") from error
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:

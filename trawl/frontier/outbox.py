@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from trawl.frontier.base import OutboxItem
+from trawl.frontier.trouble import malformed
 
 __all__ = ["Outbox"]
 
@@ -104,13 +105,19 @@ class Outbox:
 
     @staticmethod
     def read(connection: sqlite3.Connection, position: int, most: int) -> list[OutboxItem]:
-        """Up to ``most`` items after ``position`` from the database, fewer where they are large."""
+        """Up to ``most`` items after ``position`` from the database, fewer where they are large.
+
+        Raises:
+            sqlite3.DatabaseError: One of them is not there, or is no data.
+        """
         found: list[OutboxItem] = []
         size = 0
         rows = connection.execute(
             "SELECT position, item FROM outbox WHERE position > ? ORDER BY position LIMIT ?", (position, most)
         )
         for row in rows:
+            if row[0] != position + len(found) + 1 or type(row[1]) is not bytes:
+                raise malformed(f"item {position + len(found) + 1}, which waits for the feeds, is not there")
             found.append(OutboxItem(*row))
             size += len(found[-1].item)
             if size >= READ_BYTES:

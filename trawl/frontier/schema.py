@@ -16,6 +16,7 @@ import sqlite3
 from pathlib import Path
 
 from trawl.errors import JobError, UsageError
+from trawl.frontier.trouble import malformed
 
 __all__ = ["APPLICATION_ID", "DATABASE_NAME", "SCHEMA_VERSION", "connect", "connect_to_read"]
 
@@ -36,6 +37,9 @@ CACHE_BYTES = 16 << 20
 
 LOG_PAGES = 4000
 """Pages of 4 KiB in the write-ahead log before they are copied to the database."""
+
+_HEADER_BYTES = 100
+"""A database has more."""
 
 _TABLES = (
     # A pending request, leased or not. `ord` is its order of coming; with the index it is the order of its lane.
@@ -98,6 +102,7 @@ def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> s
     path = directory / DATABASE_NAME
     if not path.is_file():
         raise UsageError(f"job {directory}: there is no job in this directory")
+    _look_at_file(directory)
     mode = "ro"
     if not _log_of(directory).exists():
         mode = "rw" if os.access(directory, os.W_OK, effective_ids=True) else "ro&immutable=1"
@@ -119,14 +124,19 @@ def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> s
 
 
 def _look_at_file(directory: Path) -> None:
-    """SQLite takes an empty file for a new database, and deletes the log beside it that could still be read."""
+    """Refuse what SQLite would write over.
+
+    It takes an empty file, or one of a few bytes, for a new database, and deletes the log beside it.
+    """
     database, log = directory / DATABASE_NAME, _log_of(directory)
+    if database.is_file() and 0 < database.stat().st_size < _HEADER_BYTES:
+        raise malformed(f"it has {database.stat().st_size} bytes, less than the least database")
     try:
         is_lost = log.stat().st_size > 0 and (not database.exists() or not database.stat().st_size)
     except FileNotFoundError:
         return
     if is_lost:
-        raise sqlite3.DatabaseError("the database is empty, but its log is not: malformed")
+        raise malformed("the database is empty, but its log is not")
 
 
 def _log_of(directory: Path) -> Path:
@@ -165,6 +175,8 @@ def _check(connection: sqlite3.Connection, directory: Path) -> None:
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise UsageError(f"job {directory}: {path.name} is no job of trawl: give a new or empty directory")
     version = _pragma(connection, "user_version")
+    if version < 1:
+        raise malformed(f"it has no version, but {version}")
     if version > SCHEMA_VERSION:
         raise JobError(
             f"job {directory}: a newer trawl wrote it (version {version}; this one knows {SCHEMA_VERSION}):"

@@ -14,13 +14,23 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from trawl.errors import JobError
 from trawl.frontier.base import JobStore
 
-__all__ = ["Kept", "Section"]
+__all__ = ["Kept", "Section", "damaged"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 T = TypeVar("T")
+
+
+def damaged(directory: object, detail: str) -> JobError:
+    """The error that says that the job in ``directory`` is damaged, where, and what to do."""
+    return JobError(
+        f"job {directory}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before, or keep"
+        f" what can be read with `sqlite3 {directory}/job.db .recover`",
+        str(directory),
+    )
 
 
 class Kept(Protocol):

@@ -97,7 +97,7 @@ class SqliteFrontier:
         def applied(_: None) -> None:
             self._stored(records, marks)
 
-        await self._job.commits.do(partial(insert, rows=rows, marks=marks), applied)
+        await self._job.commits.do(partial(insert, rows=rows, marks=marks, tally=self._job.tally), applied)
 
     async def lease_many(self, lane: LaneKey, most: int) -> list[Record]:
         """Take up to ``most`` of a lane's records, best first.
@@ -134,12 +134,12 @@ class SqliteFrontier:
         rows, marks = self._written(outputs, self._sign)
         failed = None if failure is None else (_text(failure), self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
-        outbox = self._job.outbox
+        outbox, tally = self._job.outbox, self._job.tally
         told: list[tuple[list[OutboxItem] | None, int]] = []
 
         def run(connection: sqlite3.Connection) -> None:
-            end(connection, order, failed)
-            insert(connection, rows, marks)
+            end(connection, order, failed, tally)
+            insert(connection, rows, marks, tally)
             if items or is_spilled:
                 entries = outbox.add(connection, order, items, is_spilled=is_spilled)
                 told.append((entries, outbox.next_position))
@@ -172,7 +172,8 @@ class SqliteFrontier:
             shelf.leased += 1
             self._leased[record.order] = shelf, self._now_epoch()
 
-        await self._job.commits.do(partial(replace, order=order, rows=rows, marks=marks), applied)
+        step = partial(replace, order=order, rows=rows, marks=marks, tally=self._job.tally)
+        await self._job.commits.do(step, applied)
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Give leases back; each keeps its old place in its lane. One that has ended is passed over."""
@@ -295,7 +296,8 @@ class SqliteFrontier:
 
     def _damaged(self, order: int, why: str) -> JobError:
         directory = self._job.directory
-        return JobError(f"job {directory}: its request {order} can't be used: {why}", str(directory))
+        what_to_do = "give the spider what it lacks, or go on with a copy of the job made before"
+        return JobError(f"job {directory}: its request {order} can't be used: {why}. {what_to_do}", str(directory))
 
     async def _ask(
         self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
@@ -345,7 +347,8 @@ async def open_frontier(
         JobError: The database can't be read; or what is stored can't be used: the spider has a callback no more.
     """
     bounds = bounds or Bounds()
-    found = await job.commits.do(partial(survey, most_marks=bounds.marks), _same, is_writing=False)
+    step = partial(survey, most_marks=bounds.marks, tally=job.tally)
+    found = await job.commits.do(step, _same, is_writing=False)
     return SqliteFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
 
 

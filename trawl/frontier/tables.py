@@ -1,4 +1,8 @@
-"""What is done to a job's tables, as functions of a connection; each is a part of somebody's transaction."""
+"""What is done to a job's tables, as functions of a connection; each is a part of somebody's transaction.
+
+What is read is checked as far as that costs next to nothing: types, which SQLite does not hold to, and whether rows are
+missing. Something else may have changed the database, and a page that is lost without a word is worse than an error.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,19 @@ from typing import TypeAlias
 
 import attrs
 
+from trawl.frontier.trouble import malformed
+
 __all__ = [
     "Found",
     "LaneHead",
     "LaneRow",
     "Row",
+    "Tally",
     "end",
     "insert",
+    "read_kept",
     "read_lanes",
+    "read_outbox_ends",
     "replace",
     "spill",
     "survey",
@@ -31,6 +40,9 @@ LaneRow: TypeAlias = "tuple[int, int, float, int, bytes]"
 
 LaneHead: TypeAlias = "tuple[int, float, int, bytes]"
 """One of a lane's first records: minus priority, minus share, order, record."""
+
+LAST_ORDER = 1 << 62
+"""Orders of coming end there, half of what 64 bits hold."""
 
 _FIRST = "SELECT priority, share, ord, record FROM request WHERE lane = ? ORDER BY priority, share, ord LIMIT ?"
 
@@ -52,45 +64,127 @@ class Found:
     marks: Sequence[bytes] | None
 
 
-def survey(connection: sqlite3.Connection, most_marks: int) -> Found:
-    """Look through the database; ``marks`` is left out where there are more than ``most_marks``."""
+class Tally:
+    """How many rows the tables have whose loss nobody would notice otherwise.
+
+    It is written with each transaction and compared when the job is opened. A job of an earlier release has none yet.
+
+    Attributes:
+        requests: Requests, leased or not.
+        seen: Fingerprints.
+    """
+
+    __slots__ = ("_stored", "requests", "seen")
+
+    def __init__(self) -> None:
+        self.requests: int = 0
+        self.seen: int = 0
+        self._stored = (0, 0)
+
+    def compare(self, connection: sqlite3.Connection, requests: int, seen: int) -> None:
+        """Begin with what was counted.
+
+        Raises:
+            sqlite3.DatabaseError: It is not what the last transaction left.
+        """
+        counted = {"requests": requests, "seen": seen}
+        names = {"requests": "pending requests", "seen": "seen fingerprints"}
+        for name, value in connection.execute("SELECT name, value FROM state WHERE name IN ('requests', 'seen')"):
+            if value != counted[name]:
+                raise malformed(f"it has {counted[name]} {names[name]} and had {value}")
+        self.requests, self.seen = requests, seen
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """In a transaction, last: store the counts."""
+        now = (self.requests, self.seen)
+        if now != self._stored:
+            rows = [("requests", self.requests), ("seen", self.seen)]
+            connection.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", rows)
+            self._stored = now
+
+
+def read_kept(connection: sqlite3.Connection) -> dict[str, bytes]:
+    """What is kept under each name.
+
+    Raises:
+        sqlite3.DatabaseError: One of them is no data.
+    """
+    kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
+    for name, blob in kept.items():
+        if type(name) is not str or type(blob) is not bytes:
+            raise malformed(f"what it kept as {name!r} is no data")
+    return kept
+
+
+def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The position up to which the feeds have the outbox, and that of its last item.
+
+    Raises:
+        sqlite3.DatabaseError: Its first items, or its last, are not there. What is missing between is found when it is
+            read.
+    """
+    state = dict(connection.execute("SELECT name, value FROM state"))
+    start, end = state.get("outbox_start", 0), state.get("outbox_end", 0)
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end < LAST_ORDER:
+        raise malformed(f"its items can't be numbered from {start!r} to {end!r}")
+    first, last = connection.execute("SELECT min(position), max(position) FROM outbox").fetchone()
+    if (first, last) != ((None, None) if start == end else (start + 1, end)):
+        raise malformed(f"items {start + 1} to {end} are to wait for the feeds, and {first} to {last} do")
+    return start, end
+
+
+def survey(connection: sqlite3.Connection, most_marks: int, tally: Tally) -> Found:
+    """Look through the database; ``marks`` is left out where there are more than ``most_marks``.
+
+    Raises:
+        sqlite3.DatabaseError: It is not as the last transaction left it.
+    """
     counts = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
-    lanes = [(pending, (lane, *connection.execute(_FIRST, (lane, 1)).fetchone())) for lane, pending in counts]
+    lanes = [(pending, (lane, *_heads(connection, lane, 1)[0])) for lane, pending in counts]
     lanes.sort(key=lambda lane: abs(lane[1][3]))
     edges = [
         abs(connection.execute(f"SELECT {edge}(ord) FROM {table}").fetchone()[0] or 0)  # depth first, they are negative
         for table in ("request", "failed")
         for edge in ("min", "max")
     ]
+    if max(edges) >= LAST_ORDER:
+        raise malformed(f"one of its requests has the order {max(edges)}")
     seen: int = connection.execute("SELECT count(*) FROM seen").fetchone()[0]
+    tally.compare(connection, sum(pending for pending, _ in lanes), seen)
     marks = None
     if seen <= most_marks:
         marks = [row[0] for row in connection.execute("SELECT fingerprint FROM seen")]
+        if not all(type(mark) is bytes for mark in marks):
+            raise malformed("what it has seen are no fingerprints")
     return Found(lanes, max(edges), seen, marks)
 
 
-def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes]) -> None:
+def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes], tally: Tally) -> None:
     """Store requests and their marks in the seen set."""
     if rows:
         connection.executemany("INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)", rows)
+        tally.requests += len(rows)
     if marks:
-        connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", [(mark,) for mark in sorted(marks)])
+        new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", [(mark,) for mark in sorted(marks)])
+        tally.seen += new.rowcount
 
 
-def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None) -> None:
+def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, tally: Tally) -> None:
     """End a request; with the reason of a failure and its wall time, it is kept among the failed."""
     if failed is not None:
         connection.execute(
             "INSERT INTO failed SELECT ord, lane, ?, ?, record FROM request WHERE ord = ?",
             (failed[1], failed[0], order),
         )
-    connection.execute("DELETE FROM request WHERE ord = ?", (order,))
+    tally.requests -= connection.execute("DELETE FROM request WHERE ord = ?", (order,)).rowcount
 
 
-def replace(connection: sqlite3.Connection, order: int, rows: Sequence[Row], marks: Sequence[bytes]) -> None:
+def replace(
+    connection: sqlite3.Connection, order: int, rows: Sequence[Row], marks: Sequence[bytes], tally: Tally
+) -> None:
     """Put a request in the place of another."""
-    end(connection, order, None)
-    insert(connection, rows, marks)
+    end(connection, order, None, tally)
+    insert(connection, rows, marks, tally)
 
 
 def spill(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]]) -> None:
@@ -105,7 +199,17 @@ def unspill(connection: sqlite3.Connection, order: int) -> None:
 
 def read_lanes(connection: sqlite3.Connection, wanted: Sequence[tuple[int, int]]) -> list[list[LaneHead]]:
     """The first records of each lane, as many as are wanted of it, each with what its lane is ordered by."""
-    return [connection.execute(_FIRST, each).fetchall() for each in wanted]
+    return [_heads(connection, *each) for each in wanted]
+
+
+def _heads(connection: sqlite3.Connection, lane: int, most: int) -> list[LaneHead]:
+    heads: list[LaneHead] = connection.execute(_FIRST, (lane, most)).fetchall()
+    for priority, share, order, record in heads:
+        if type(record) is not bytes:
+            raise malformed(f"its request {order} is no data")
+        if type(priority) is not int or type(share) is not float:
+            raise malformed(f"its request {order} has the priority {priority!r} and the share {share!r}")
+    return heads
 
 
 def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> set[bytes]:

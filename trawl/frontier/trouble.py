@@ -1,4 +1,8 @@
-"""What SQLite and the file system say, as one sentence about the job: the seam at which their errors are mapped."""
+"""What SQLite and the file system say, as one sentence about the job: the seam at which their errors are mapped.
+
+What is in a database can be anything: SQLite puts text into a column of integers, and a byte that flipped makes a name
+that is no text. So what is read is looked at, and :func:`malformed` says what is wrong as SQLite would.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,13 @@ import errno
 import sqlite3
 
 from trawl.errors import JobError
+from trawl.frontier.sections import damaged
 
-__all__ = ["job_error"]
+__all__ = ["DATABASE_ERRORS", "job_error", "malformed"]
 
-_DAMAGED = (
-    "it is damaged ({detail}). Nothing was overwritten: go on with a copy made before, or keep what can be read with"
-    " `sqlite3 FILE .recover`"
-)
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a database raises: the second where its text is not UTF-8, be it in an error of SQLite's own."""
+
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full. Nothing is lost: make room and start it again",
     sqlite3.SQLITE_READONLY: "it can't be written ({detail}): see to its permissions, or to the disk it is on",
@@ -20,28 +24,45 @@ _CAUSES = {
     sqlite3.SQLITE_PERM: "it can't be opened ({detail}): see to its permissions",
     sqlite3.SQLITE_BUSY: "another program holds its database locked: close it and start again",
     sqlite3.SQLITE_LOCKED: "another program holds its database locked: close it and start again",
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_NOTADB: _DAMAGED,
 }
+_SAID_OF_DAMAGE = ("malformed", "not a database", "Could not decode")
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def job_error(directory: object, error: sqlite3.Error | OSError) -> JobError:
+def job_error(directory: object, error: sqlite3.Error | UnicodeDecodeError | OSError) -> JobError:
     """The error that says what is the matter with the job in ``directory``, in one sentence."""
-    return JobError(f"job {directory}: {_cause(error)}", str(directory))
+    if isinstance(error, UnicodeDecodeError):
+        return damaged(directory, f"it holds text that is none: {error.object!r:.100}")
+    code = _code_of(error)
+    if code in _DAMAGED:
+        return damaged(directory, str(error))
+    return JobError(f"job {directory}: {_cause(error, code)}", str(directory))
 
 
-def _cause(error: sqlite3.Error | OSError) -> str:
+def malformed(detail: str) -> sqlite3.DatabaseError:
+    """What SQLite would raise of a database whose content is not what we wrote."""
+    error = sqlite3.DatabaseError(detail)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _code_of(error: sqlite3.Error | OSError) -> int | None:
+    """SQLite's code for what happened; None where it has none."""
     if isinstance(error, OSError):
         if error.errno in _FULL:
-            return _CAUSES[sqlite3.SQLITE_FULL]
-        detail = error.strerror or str(error)
-        known = _CAUSES[sqlite3.SQLITE_READONLY] if error.errno in _DENIED else None
-    else:
-        detail = str(error)
-        code = getattr(error, "sqlite_errorcode", None)  # there is none where Python itself refused
-        if code is None and isinstance(error, sqlite3.DatabaseError):
-            code = sqlite3.SQLITE_CORRUPT if "malformed" in detail or "not a database" in detail else None
-        known = _CAUSES.get(code & 0xFF) if code is not None else None
+            return sqlite3.SQLITE_FULL
+        return sqlite3.SQLITE_READONLY if error.errno in _DENIED else None
+    code = getattr(error, "sqlite_errorcode", None)  # there is none where Python itself refused
+    if code is not None:
+        return int(code) & 0xFF
+    words = str(error)
+    is_damaged = isinstance(error, sqlite3.DatabaseError) and any(said in words for said in _SAID_OF_DAMAGE)
+    return sqlite3.SQLITE_CORRUPT if is_damaged else None
+
+
+def _cause(error: sqlite3.Error | OSError, code: int | None) -> str:
+    detail = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    known = None if code is None else _CAUSES.get(code)
     return (known or "it can't be read or written: {detail}").format(detail=detail)
