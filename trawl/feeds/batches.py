@@ -27,6 +27,9 @@ from trawl.feeds.stored import Stored
 
 __all__ = ["BatchedFeed"]
 
+BLANK_BYTES = 1 << 14
+"""A batch without an item is smaller, in every format: larger ones are not looked into."""
+
 GAP = 100
 """Numbers that must be free in a row for a feed that does not overwrite to begin there."""
 
@@ -112,15 +115,34 @@ class BatchedFeed:
         Raises:
             FeedError: It can't be opened or continued.
         """
-        if batch is None:
-            self._number, position = self._first_free() - 1, None
-        else:
-            self._number = batch[0] - 1
-        self._begin()
         if batch is not None:
+            self._open_at(batch[0], position, columns)
             self._items = self._earlier = batch[1]
+            return
+        number = self._first_free()
+        if number == 1 or not self._goes_on_with_blank(number - 1):
+            self._open_at(number)
+
+    def _open_at(self, number: int, position: int | None = None, columns: Sequence[str] | None = None) -> None:
+        self._number = number - 1
+        self._begin()
         self._feeds[0].open()
         self._feeds[0].locate(position, columns)
+
+    def _goes_on_with_blank(self, number: int) -> bool:
+        """Open the batch of this number if it has no item: whoever made it was killed before it had one."""
+        try:
+            path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).place)
+            if path.stat().st_size > BLANK_BYTES:
+                return False
+            self._open_at(number)
+            if not self._feeds[0].position:
+                return True
+        except (FeedError, OSError):  # it is something else
+            pass
+        self.close()
+        self._feeds.clear()
+        return False
 
     def start(self) -> None:
         """Make the open batch whole. Blocks.

@@ -128,6 +128,7 @@ class Feed:
                 self._end = End(position)
             elif not self._options.overwrite:
                 self._end = self._searched(target)
+            self.position = self._end.position
             if self._end.position:
                 if columns:
                     self._format = self._format.settled(columns)
