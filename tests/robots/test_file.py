@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.robots import MAX_PARSED_BYTES, RobotsFile, RobotsSettings
+from trawl.robots.file import MOST_PATTERNS, MOST_RULES
 
 AGENT = "trawl/1.0 (+https://pypi.org/project/trawl-crawler/)"
 BASE = "https://a.example"
@@ -153,3 +156,61 @@ def test_rules_of_a_foreign_group_never_bind_us(lines: list[str]) -> None:
     robots = read("\n".join(["User-agent: other", *lines]))
     assert robots.allows(f"{BASE}/b")
     assert robots.crawl_delay is None
+
+
+def hostile(rule: str) -> bytes:
+    """A file of half a megabyte, of rules that all have to be looked at."""
+    rules = (rule % number for number in range(MAX_PARSED_BYTES // len(rule % 10_000)))
+    return "\n".join(["User-agent: *", *rules]).encode()
+
+
+@pytest.mark.parametrize("rule", ["Disallow:/%d", "Disallow:/*%d", "Allow:/*a*%d$", "Allow:/%d$", "User-agent: %d"])
+def test_a_hostile_file_costs_little_to_read_and_little_a_url(rule: str) -> None:
+    body = hostile(rule) + b"\nAllow:/\n"
+    urls = [f"{BASE}/{number}" + "a" * 1_000 for number in range(20)]
+    begun = time.thread_time()
+    robots = RobotsFile.parse(200, body, AGENT)
+    robots.allows(urls[0])
+    read_in = time.thread_time() - begun
+    begun = time.thread_time()
+    for url in urls:
+        robots.allows(url)
+    assert time.thread_time() - begun < len(urls) * 0.004
+    assert read_in < 0.5
+
+
+def test_a_file_of_more_rules_than_are_matched_never_allows_what_the_whole_forbids() -> None:
+    some = "".join(f"Allow: /open/{number}\n" for number in range(MOST_RULES))
+    robots = read(f"User-agent: *\n{some}Disallow: /private\nAllow: /late\n")
+    assert robots.allows(f"{BASE}/open/7")
+    assert not robots.allows(f"{BASE}/private/x")
+    assert not robots.allows(f"{BASE}/late")
+
+
+def test_of_more_patterns_than_are_matched_the_rest_forbids_more_and_allows_nothing() -> None:
+    some = "".join(f"Disallow: /a{number}*z\n" for number in range(MOST_PATTERNS))
+    robots = read(f"User-agent: *\n{some}Disallow: /late/*.pdf$\nDisallow: /plain\nAllow: /late/*.txt\n")
+    assert not robots.allows(f"{BASE}/a7/z")
+    assert robots.allows(f"{BASE}/a7/y")
+    assert not robots.allows(f"{BASE}/late/x.txt")
+    assert not robots.allows(f"{BASE}/plain")
+    assert robots.allows(f"{BASE}/other")
+
+
+def test_a_rule_said_ten_thousand_times_is_one_rule() -> None:
+    robots = read("User-agent: *\n" + "Disallow: /x\n" * (MOST_RULES + 1) + "Allow: /x/y\n")
+    assert robots.allows(f"{BASE}/other")
+    assert robots.allows(f"{BASE}/x/y")
+    assert not robots.allows(f"{BASE}/x")
+
+
+@pytest.mark.parametrize("between", ["Sitemap: /s.xml", "# words", "", "words without a colon", "Host: a.example"])
+def test_what_ends_no_group_stands_between_its_names(between: str) -> None:
+    robots = read(f"User-agent: trawl\n{between}\nUser-agent: other\nDisallow: /x\n")
+    assert not robots.allows(f"{BASE}/x")
+
+
+@pytest.mark.parametrize("word", ["Disallow", "dissallow", "DISALOW", "dissalow", "diasllow", "disallaw"])
+@pytest.mark.parametrize("colon", [":", " :", " ", "\t"])
+def test_misspelt_rules_count_as_protego_has_them(word: str, colon: str) -> None:
+    assert not read(f"User-agent: *\n{word}{colon}/x\n").allows(f"{BASE}/x")

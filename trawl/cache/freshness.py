@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from email.utils import parsedate_to_datetime
 
 from trawl.cache.stored import Stored
+from trawl.http import parse_date
 
 __all__ = ["HEURISTIC_SHARE", "age_of", "directives_of", "is_fresh", "lifetime_of"]
 
@@ -96,9 +96,5 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _moment(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        return None
+    moment = None if text is None else parse_date(text)
+    return None if moment is None else moment.timestamp()

@@ -2,7 +2,7 @@
 
 from trawl.http.fingerprint import fingerprint
 from trawl.http.form_request import FormRequest
-from trawl.http.headers import Headers, SharedHeaders
+from trawl.http.headers import Headers, SharedHeaders, parse_date
 from trawl.http.kinds import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
 from trawl.http.methods import SAFE_METHODS
 from trawl.http.outcome import Drop, Fetch, Middleware, Outcome, Replace
@@ -52,5 +52,6 @@ __all__ = [
     "kind_of",
     "normalize_url",
     "origin_of",
+    "parse_date",
     "scheme_of",
 ]

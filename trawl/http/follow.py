@@ -56,6 +56,9 @@ class Page(Protocol):
         ...
 
 
+LONGEST_BASE = 2_048
+"""Characters of a base URL. Each link on a page may repeat it, and no URL that is as long is asked for."""
+
 LinkTarget = str | Selector | HasUrl
 """What can be followed."""
 
@@ -63,7 +66,8 @@ LinkTarget = str | Selector | HasUrl
 def base_url_of(page: Page) -> str:
     """Return what links on the page are relative to: the first ``<base href>`` of HTML, else the page's URL.
 
-    A base that makes no URL, or one of ``data:`` or ``javascript:``, does not count (HTML, 4.2.3).
+    A base that makes no URL, or one of ``data:`` or ``javascript:``, does not count (HTML, 4.2.3), nor does one that is
+    longer than any URL that is fetched.
     """
     if _BASE.search(page.text) is None or page.selector.type != "html":
         return page.url
@@ -74,7 +78,7 @@ def base_url_of(page: Page) -> str:
         base = join_url(page.url, href)
     except ValueError:
         return page.url
-    return page.url if scheme_of(base) in {"data", "javascript"} else base
+    return page.url if scheme_of(base) in {"data", "javascript"} or len(base) > LONGEST_BASE else base
 
 
 def link_of(target: LinkTarget | etree._Element, page: Page) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping, Set
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from trawl.moving.absent import Absent
 
-__all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders"]
+__all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders", "parse_date"]
 
 HeaderValue = str | bytes | int | float | None
 """One value as users give it; None: the field is not sent, not even with a default."""
@@ -30,6 +32,9 @@ _KNOWN: dict[bytes, tuple[str, str]] = {
     written.encode(): (written, name.lower()) for name in _COMMON.split() for written in (name, name.lower())
 }
 """A name on the wire, as it is written and as it is looked up: half of what reading a response's fields takes."""
+
+LONGEST_DATE = 100
+"""Characters of a date; Python takes time by the square of a longer number."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
 _FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.5, and what no text may hold
@@ -257,3 +262,17 @@ def _to_bytes(value: str) -> bytes:
         return value.encode("latin-1")
     except UnicodeEncodeError:
         return value.encode()
+
+
+def parse_date(text: str) -> datetime | None:
+    """Return the moment that a date means as fields and feeds have it (RFC 9110, 5.6.7; RFC 5322, 3.3), in UTC.
+
+    A date without a zone is in UTC. What is no date, or one that no calendar has, is None: this never raises.
+    """
+    if len(text) > LONGEST_DATE:
+        return None
+    try:
+        moment = parsedate_to_datetime(text)
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, TypeError, OverflowError, IndexError, AttributeError):  # strange ones end in any of them
+        return None

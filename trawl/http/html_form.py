@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+import attrs
+from lxml import etree
+
 from trawl.selectors import Selector, css_to_xpath
 
 if TYPE_CHECKING:
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FormPage", "action_of", "clicked", "entries_of", "find_form", "method_of"]
 
 _BUTTONS = frozenset({"submit", "image"})
+_WALKED = ("form", "fieldset", "input", "button", "select", "textarea", "option")
 _NOT_SENT = frozenset({"submit", "image", "reset", "button", "file"})
 
 
@@ -72,12 +76,13 @@ def entries_of(form: Element) -> Iterator[tuple[str, str]]:
 
     What is disabled, unchecked or has no name is left out; files too, because there are none.
     """
-    for control in _controls(form):
+    for each in _controls(form):
+        control = each.element
         name = control.get("name")
-        if not name or _is_disabled(control):
+        if not name or each.is_disabled:
             continue
         if control.tag == "select":
-            yield from ((name, value) for value in _selected(control))
+            yield from ((name, value) for value in _selected(each))
         elif control.tag == "textarea":
             yield name, _text(control).removeprefix("\r").removeprefix("\n")  # the first line end is no part of it
         elif control.tag == "input":
@@ -95,13 +100,13 @@ def clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element | 
     Raises:
         ValueError: no button, or several, have the wanted attributes.
     """
-    buttons = [control for control in _controls(form) if _is_button(control)]
+    buttons = [control for control in _controls(form) if _is_button(control.element)]
     if wanted is None:
-        return next((button for button in buttons if not _is_disabled(button)), None)
+        return next((button.element for button in buttons if not button.is_disabled), None)
     if not buttons:
         return None
     if "nr" in wanted:
-        controls = [control for control in _controls(form) if control.get("name")]
+        controls = [control.element for control in _controls(form) if control.element.get("name")]
         number = int(wanted["nr"])
         if 0 <= number < len(controls):
             return controls[number]
@@ -130,15 +135,53 @@ def _elements(selector: Selector, query: str) -> list[Element]:
     return [found.root for found in selector.xpath(query) if hasattr(found.root, "iterancestors")]
 
 
-def _controls(form: Element) -> Iterator[Element]:
-    """The controls inside the form, but for those of another, and those elsewhere that name it."""
+@attrs.frozen
+class _Control:
+    """One control of a form.
+
+    Attributes:
+        element: It.
+        is_disabled: It, or a fieldset around it, is disabled.
+        options: Those of a select, but for the options of a select inside it.
+    """
+
+    element: Element
+    is_disabled: bool
+    options: list[Element]
+
+
+def _controls(form: Element) -> list[_Control]:
+    """The controls inside the form, but for those of another, and those elsewhere that name it.
+
+    One walk over the page: looking around each control takes as long again for every element that it stands in.
+    """
     own = form.get("id")
     top = next(reversed([form, *form.iterancestors()]))
-    for control in top.iter("input", "button", "select", "textarea"):
-        named = control.get("form")
-        owner = named == own if named is not None else next(control.iterancestors("form"), None) is form
-        if owner:
-            yield control
+    found: list[_Control] = []
+    forms: list[Element] = []
+    options: list[list[Element]] = []
+    disabled = 0
+    for event, element in etree.iterwalk(top, events=("start", "end"), tag=_WALKED):
+        begins, tag = event == "start", element.tag
+        if tag == "form":
+            forms.append(element) if begins else forms.pop()
+        elif tag == "fieldset":
+            if element.get("disabled") is not None:
+                disabled += 1 if begins else -1
+        elif tag == "option":
+            if begins and options:
+                options[-1].append(element)
+        elif not begins:
+            if tag == "select":
+                options.pop()
+        else:
+            named = element.get("form")
+            own_options: list[Element] = []
+            if tag == "select":
+                options.append(own_options)
+            if named == own if named is not None else bool(forms) and forms[-1] is form:
+                found.append(_Control(element, bool(disabled) or element.get("disabled") is not None, own_options))
+    return found
 
 
 def _is_button(control: Element) -> bool:
@@ -151,17 +194,11 @@ def _type_of(control: Element) -> str:
     return (control.get("type") or "text").strip().lower()
 
 
-def _is_disabled(control: Element) -> bool:
-    if control.get("disabled") is not None:
-        return True
-    return any(fieldset.get("disabled") is not None for fieldset in control.iterancestors("fieldset"))
-
-
-def _selected(select: Element) -> list[str]:
+def _selected(select: _Control) -> list[str]:
     """The values of a select: what is selected, or the first option where one has to be (HTML, 4.10.7)."""
-    options = [option for option in select.iter("option") if option.get("disabled") is None]
+    options = [option for option in select.options if option.get("disabled") is None]
     chosen = [option for option in options if option.get("selected") is not None]
-    if select.get("multiple") is None:
+    if select.element.get("multiple") is None:
         chosen = chosen[-1:] or options[:1]
     return [option.get("value", " ".join(_text(option).split())) for option in chosen]
 

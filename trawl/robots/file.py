@@ -13,6 +13,9 @@ A 429 is a 4xx like others here: its plea to slow down is heard by the throttle,
 The group is chosen here and the rules are matched by protego. Protego takes a group whose name is part of our name, and
 knows no product versions; RFC 9309, 2.2.1 compares whole product tokens. So the names in the file are reduced to
 "ours", "*" and "not ours" before protego reads it.
+
+protego holds every rule with a ``*`` against each URL, and all rules where one without a ``*`` matches. So the rules of
+a group are bounded, in a way that never allows what the whole file forbids.
 """
 
 from __future__ import annotations
@@ -31,6 +34,17 @@ __all__ = ["RobotsFile"]
 MAX_PARSED_BYTES = 512_000
 """What is asked for and read of a file: RFC 9309, 2.5 wants at least 500 KiB. The rest is ignored."""
 
+MOST_RULES = 10_000
+"""Rules of one group; what has more disallows everything that these do not allow."""
+
+MOST_PATTERNS = 500
+"""Rules of one group with ``*`` or ``$``, each of which is held against every URL.
+
+Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more, and ``Allow`` not at all.
+"""
+
+_RULE = re.compile(r"\s*(allow|d[ias]+l+[oa]w)\s*[:\s](.*)", re.IGNORECASE)  # as protego reads them
+_NO_RULE = "disallow:"  # says nothing but that the names above it are a group's
 _GROUP_LINE = re.compile(r"^\s*user[ -]?agent\s*[:\s]\s*([^#\s]*)", re.IGNORECASE)
 _PRODUCT = re.compile(r"[A-Za-z_-]+")
 _OURS = "ours"
@@ -98,19 +112,62 @@ class RobotsFile:
 
 
 def _for_one_name(body: bytes, token: str) -> str:
-    """The file as text, with its group names reduced to ours, ``*`` and not ours."""
+    """The file as text, with its group names reduced to ours, ``*`` and not ours, and its rules bounded."""
     if len(body) >= MAX_PARSED_BYTES:  # half of a rule is another rule: "Disallow: /" for "Disallow: /private"
         body = body[: max(body.rfind(end, 0, MAX_PARSED_BYTES) for end in (b"\n", b"\r")) + 1]
     text = body.decode("utf-8-sig", "replace").replace("\x00", "")
-    return "\n".join([_renamed(line, token) for line in text.splitlines()])
+    groups = {_OURS: _Rules(), "*": _Rules()}
+    lines: list[str] = []
+    names: set[str] = set()  # at least those that protego gives the next rule to: it may know of more ends of a group
+    is_name_last = False
+    for line in text.splitlines():
+        if found := _GROUP_LINE.match(line):
+            name = _name(found[1], token)
+            names = {*names, name} if is_name_last else {name}
+            is_name_last = True
+            lines.append(f"user-agent: {name}")
+        elif rule := _RULE.match(line):
+            is_name_last = False
+            said = (groups[name].bounded(line, rule) for name in names if name in groups)
+            bounded = max(said, key=len, default="") or _NO_RULE
+            if bounded != _NO_RULE or lines[-1:] != [_NO_RULE]:
+                lines.append(bounded)
+        elif line:
+            lines.append(line)
+    return "\n".join(lines)
 
 
-def _renamed(line: str, token: str) -> str:
-    found = _GROUP_LINE.match(line)
-    if found is None:
-        return line
-    if found[1] == "*":
-        return "user-agent: *"
-    product = _PRODUCT.match(found[1])
+def _name(written: str, token: str) -> str:
+    if written == "*":
+        return written
+    product = _PRODUCT.match(written)
     is_ours = product is not None and bool(token) and product[0].lower() == token
-    return f"user-agent: {_OURS if is_ours else _NOT_OURS}"
+    return _OURS if is_ours else _NOT_OURS
+
+
+class _Rules:
+    """The rules of one group, each once, as many as can be matched with every URL. Mutable."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._patterns = 0
+        self._is_closed = False
+
+    def bounded(self, line: str, rule: re.Match[str]) -> str:
+        """``line``, or what stands for it where there are too many; "" where that says nothing new."""
+        if self._is_closed:
+            return ""
+        path, allows = rule[2].partition("#")[0].strip(), rule[1].lower() == "allow"
+        if len(self._seen) >= MOST_RULES:
+            self._is_closed = True
+            return "disallow: /"
+        if "*" in path or "$" in path:
+            self._patterns += 1
+            if self._patterns > MOST_PATTERNS:
+                path = "" if allows else re.split(r"[*$]", path, maxsplit=1)[0]
+                line = f"disallow: {path}" if path else ""
+        key = f"{allows} {path}"
+        if not line or key in self._seen:
+            return ""
+        self._seen.add(key)
+        return line

@@ -7,6 +7,8 @@ from contextlib import aclosing
 from datetime import date, datetime
 from typing import Any
 
+import trio
+
 from trawl.http import Request, Response, kind_of
 from trawl.spiders.outputs import ItemT, Outputs
 from trawl.spiders.results import each_later
@@ -53,7 +55,11 @@ class FeedSpider(Spider[ItemT]):
             else:
                 self.logger.warning("%s is neither RSS nor Atom: ignored", response.url)
             return
+        pieces = feed.pieces
         for count, entry in enumerate(feed):
+            if feed.pieces > pieces:
+                pieces = feed.pieces
+                await trio.lowlevel.checkpoint()
             if count >= self.feed_max_entries:
                 self.logger.warning("%s: more than %d entries are left out", response.url, self.feed_max_entries)
                 return

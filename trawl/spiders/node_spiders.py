@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import io
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
+
+import trio
 
 from trawl.http import Response
 from trawl.selectors import Selector, SelectorType, select
@@ -14,6 +17,15 @@ from trawl.spiders.results import each_later
 from trawl.spiders.spider import Spider
 
 __all__ = ["CSVFeedSpider", "XMLFeedSpider"]
+
+LONGEST_ROW = 1_000_000
+"""Characters of a CSV file's row; a longer one is left out."""
+
+MOST_TOLD = 100
+"""Rows of one file that are logged, each, for being left out."""
+
+NODES_A_TURN = 100
+"""Nodes or rows after which other tasks run: a file may have any number that nothing follows from."""
 
 
 class _RecordSpider(Spider[ItemT]):
@@ -60,7 +72,11 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         for prefix, namespace in self.namespaces:
             page.register_namespace(prefix, namespace)
         query = f"//{self.itertag}" if ":" in self.itertag else f"//*[local-name()='{self.itertag}']"
-        for node in page.xpath(query):
+        # Found as elements, of which there may be a million: each becomes a selector when its turn has come.
+        for count, element in enumerate(page.root.xpath(query, namespaces=page.namespaces)):
+            if not count % NODES_A_TURN:
+                await trio.lowlevel.checkpoint()
+            node = Selector(root=element, type=page.type, namespaces=page.namespaces)
             async with aclosing(self._outputs(response, self.parse_node(response, node))) as outputs:
                 async for output in outputs:
                     yield output  # noqa: ASYNC119 - who reads this closes it
@@ -69,7 +85,7 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
 class CSVFeedSpider(_RecordSpider[ItemT]):
     """Gives each row of a CSV file to :meth:`parse_row`, as a dictionary.
 
-    A row with more or fewer fields than the header is logged and left out.
+    A row with more or fewer fields than the header, or of more than a million characters, is logged and left out.
 
     Attributes:
         delimiter: Between fields; None: a comma.
@@ -87,19 +103,64 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
 
     async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
         response = self.adapt_response(response)
-        for row in self._rows(response):
+        for count, row in enumerate(self._rows(response)):
+            if not count % NODES_A_TURN:
+                await trio.lowlevel.checkpoint()
+            if row is None:
+                continue
             async with aclosing(self._outputs(response, self.parse_row(response, row))) as outputs:
                 async for output in outputs:
                     yield output  # noqa: ASYNC119 - who reads this closes it
 
-    def _rows(self, response: Response) -> Iterable[dict[str, str]]:
-        lines = response.text.lstrip("\ufeff").splitlines(keepends=True)
+    def _rows(self, response: Response) -> Iterator[dict[str, str] | None]:
+        """The rows; None for each that is left out."""
+        lines = _Lines(response.text.lstrip("\ufeff"))
         rows = csv.reader(lines, delimiter=self.delimiter or ",", quotechar=self.quotechar or '"')
-        names = list(self.headers or next(rows, ()))
-        for row in rows:
-            if not row:
-                continue
-            if len(row) != len(names):
-                self.logger.warning("%s, line %d: %d fields, not %d", response.url, rows.line_num, len(row), len(names))
-                continue
-            yield dict(zip(names, row, strict=True))
+        names = list(self.headers or ())
+        left_out = 0
+        while True:
+            lines.characters = 0
+            wrong = ""
+            try:
+                row = next(rows)
+            except StopIteration:
+                break
+            except csv.Error as error:  # of this row: the reader begins anew with the next line
+                row, wrong = [], str(error)
+            if names and row and len(row) != len(names):
+                wrong = f"{len(row)} fields, not {len(names)}"
+            if wrong:
+                left_out += 1
+                if left_out <= MOST_TOLD:
+                    self.logger.warning("%s, line %d: %s", response.url, rows.line_num, wrong)
+            yield dict(zip(names, row, strict=True)) if names and row and not wrong else None
+            names = names or row
+        if left_out > MOST_TOLD:
+            self.logger.warning("%s: %d rows were left out", response.url, left_out)
+
+
+class _Lines:
+    """The lines of a text, for a reader that asks for as many as a row has.
+
+    Attributes:
+        characters: How many it has been given; set it to 0 for the next row.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._lines = io.StringIO(text, newline="")
+        self.characters: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        """The next line.
+
+        Raises:
+            csv.Error: The row is too long.
+        """
+        line = next(self._lines)
+        self.characters += len(line)
+        if self.characters > LONGEST_ROW:
+            raise csv.Error(f"a row of more than {LONGEST_ROW} characters")
+        return line

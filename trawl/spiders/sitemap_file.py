@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import calendar
+import codecs
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import Any
 
 from trawl.spiders.xml_pieces import Unpacked, XmlPieces, local_name
@@ -14,6 +16,17 @@ __all__ = ["Sitemap", "latest_of", "sitemaps_in_robots"]
 
 ROBOTS_CHARACTERS = 512_000
 """How much of a robots.txt is looked at; RFC 9309, 2.5 asks for 500 KiB."""
+
+_MOST_PARTS = 10_000
+"""Children of one entry that are looked at."""
+
+_LONGEST_LINE = 65_536
+"""Characters of one line that are kept; no URL is as long."""
+
+_MOST_BLANK = 1_048_576
+"""Bytes without a line that says anything, in a file of lines; what has more counts as longer than the limit."""
+
+_LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # as str.splitlines() ends them
 
 _KINDS = frozenset({"urlset", "sitemapindex"})
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
@@ -43,6 +56,7 @@ class Sitemap:
         self._unpacked = Unpacked(body, most_bytes)
         self._most_entries = most_entries
         self._has_too_many = False
+        self._pieces = 0
         self._is_text = is_text and not body.lstrip().startswith((b"<", b"\x1f\x8b", b"\xef\xbb\xbf<"))
         self._xml = None if self._is_text else XmlPieces(self._unpacked, frozenset({"url", "sitemap"}))
         root = "urlset" if self._xml is None else self._xml.root
@@ -58,6 +72,11 @@ class Sitemap:
         """Whether packed data ended too early."""
         return self._unpacked.is_broken
 
+    @property
+    def pieces(self) -> int:
+        """How much has been read, in pieces: where it grows, it is time to let others run."""
+        return self._pieces if self._xml is None else self._xml.pieces
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if not self.type:
             return
@@ -69,14 +88,29 @@ class Sitemap:
             yield entry
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        for line in b"".join(self._unpacked).decode("utf-8", "replace").lstrip("\ufeff").splitlines():
-            if line.strip():
-                yield {"loc": line.strip()}
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        held, blank = "", 0
+        for piece in self._unpacked:
+            self._pieces += 1
+            blank += len(piece)
+            if blank > _MOST_BLANK:
+                self._unpacked.is_cut = True
+                return
+            text = held + decode(piece)
+            held = ""
+            for line in _LINE.finditer(text):
+                if line.end() == len(text):  # it may go on
+                    held = line[0][:_LONGEST_LINE]
+                    break
+                blank = 0
+                yield {"loc": line[0].rstrip()}
+        if held.strip():
+            yield {"loc": held.strip()}
 
     def _elements(self, xml: XmlPieces) -> Iterator[dict[str, Any]]:
         for element in xml:
             entry: dict[str, Any] = {}
-            for part in element:
+            for part in islice(element, _MOST_PARTS):
                 name = local_name(part)
                 if name == "link":
                     if href := part.get("href"):

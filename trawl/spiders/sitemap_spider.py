@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from typing import Any
+
+import trio
 
 from trawl.errors import UsageError
 from trawl.http import Request, Response
@@ -76,24 +78,29 @@ class SitemapSpider(Spider[ItemT]):
             yield Request(url, self._parse_sitemap)
 
     def sitemap_filter(self, entries: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-        """The entries of a file, of pages or of sitemaps (``entries.type`` says which): override it to choose."""
+        """The entries of a file, of pages or of sitemaps (``entries.type`` says which): override it to choose.
+
+        Other tasks of the crawl run between the entries that it gives, not while it looks for the next one.
+        """
         return entries
 
-    def _parse_sitemap(self, response: Response) -> Iterator[Request]:
+    async def _parse_sitemap(self, response: Response) -> AsyncGenerator[Request | None, None]:
         depth = response.meta.get(_DEPTH, 0) if response.request is not None else 0
         if response.url.partition("?")[0].endswith("/robots.txt"):
-            yield from self._sitemaps(response, sitemaps_in_robots(response.text), depth)
+            for named in self._sitemaps(response, sitemaps_in_robots(response.text), depth):
+                yield named
             return
         sitemap = self._opened(response)
         if not sitemap.type:
             self.logger.warning("%s is no sitemap: ignored", response.url)
             return
-        addresses = self._addresses(self.sitemap_filter(sitemap))
-        if sitemap.type == "sitemapindex":
-            wanted = (url for url in addresses if any(pattern.search(url) for pattern in self._follow))
-            yield from self._sitemaps(response, wanted, depth + 1)
-        else:
-            yield from self._pages(response, addresses)
+        pieces = sitemap.pieces
+        for each in self._requests(response, sitemap, depth):
+            if sitemap.pieces > pieces:  # a file may have any number of entries that nothing follows from
+                pieces = sitemap.pieces
+                await trio.lowlevel.checkpoint()
+            if each is not None:
+                yield each
         if sitemap.is_cut:
             self.logger.warning(
                 "%s is longer than %d bytes or %d entries: the rest is left out",
@@ -104,6 +111,15 @@ class SitemapSpider(Spider[ItemT]):
         if sitemap.is_broken:
             self.logger.warning("%s: its gzip data is broken; what could be read was taken", response.url)
 
+    def _requests(self, response: Response, sitemap: Sitemap, depth: int) -> Iterator[Request | None]:
+        """The requests that follow from a file; None for each entry that none follows from."""
+        addresses = self._addresses(self.sitemap_filter(sitemap))
+        if sitemap.type == "sitemapindex":
+            wanted = (url if url and any(each.search(url) for each in self._follow) else None for url in addresses)
+            yield from self._sitemaps(response, wanted, depth + 1)
+        else:
+            yield from self._pages(response, addresses)
+
     def _opened(self, response: Response) -> Sitemap:
         is_text = response.headers.get("content-type", "").startswith("text/plain") or response.url.endswith(".txt")
         return Sitemap(
@@ -113,23 +129,24 @@ class SitemapSpider(Spider[ItemT]):
             is_text=is_text,
         )
 
-    def _sitemaps(self, response: Response, addresses: Iterable[str], depth: int) -> Iterator[Request]:
+    def _sitemaps(self, response: Response, addresses: Iterable[str | None], depth: int) -> Iterator[Request | None]:
         if depth > self.sitemap_max_depth:
             self.logger.warning("%s: an index %d deep is not followed", response.url, depth)
             return
         for address in addresses:
-            if (request := self._request(response, address, self._parse_sitemap)) is not None:
+            request = None if address is None else self._request(response, address, self._parse_sitemap)
+            if request is not None:
                 request.meta[_DEPTH] = depth
                 request.priority = -1
-                yield request
+            yield request
 
-    def _pages(self, response: Response, addresses: Iterable[str]) -> Iterator[Request]:
+    def _pages(self, response: Response, addresses: Iterable[str | None]) -> Iterator[Request | None]:
         for address in addresses:
-            for pattern, callback in self._callbacks:
-                if pattern.search(address):
-                    if (request := self._request(response, address, callback)) is not None:
-                        yield request
-                    break
+            callback = None if address is None else self._callback_of(address)
+            yield None if address is None or callback is None else self._request(response, address, callback)
+
+    def _callback_of(self, address: str) -> Callable[..., Any] | None:
+        return next((callback for pattern, callback in self._callbacks if pattern.search(address)), None)
 
     def _request(self, response: Response, address: str, callback: Callable[..., Any]) -> Request | None:
         try:
@@ -138,9 +155,10 @@ class SitemapSpider(Spider[ItemT]):
             self.logger.warning("%s names %r, which is no URL", response.url, address)
             return None
 
-    def _addresses(self, entries: Iterable[dict[str, Any]]) -> Iterator[str]:
+    def _addresses(self, entries: Iterable[dict[str, Any]]) -> Iterator[str | None]:
         for entry in entries:
             if self._since is not None and (changed := latest_of(entry.get("lastmod", ""))) and changed < self._since:
+                yield None
                 continue
             yield entry["loc"]
             if self.sitemap_alternate_links:

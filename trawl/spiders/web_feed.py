@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import attrs
 from lxml import etree
 
-from trawl.http import join_url
+from trawl.http import join_url, parse_date
 from trawl.spiders.xml_pieces import Unpacked, XmlPieces, local_name
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ __all__ = ["Enclosure", "FeedEntry", "WebFeed"]
 
 _ROOTS = frozenset({"rss", "RDF", "feed"})
 _ENTRIES = frozenset({"item", "entry"})
+_MOST_PARTS = 10_000
+"""Children of one entry that are looked at."""
+
+_LONGEST_NUMBER = 18
+_LONGEST_TIME = 100
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 
@@ -93,6 +98,11 @@ class WebFeed:
         self._has_bases = b"xml:base" in body
         self.is_feed: bool = self._xml.root in _ROOTS
 
+    @property
+    def pieces(self) -> int:
+        """How much has been read, in pieces: where it grows, it is time to let others run."""
+        return self._xml.pieces
+
     def __iter__(self) -> Iterator[FeedEntry]:
         if self.is_feed:
             for element in self._xml:
@@ -135,10 +145,12 @@ class _Parts:
     """The children of an entry by their local names."""
 
     def __init__(self, element: Element) -> None:
-        self._parts = list(element)
+        self._parts: dict[str, list[Element]] = {}
+        for part in islice(element, _MOST_PARTS):
+            self._parts.setdefault(local_name(part), []).append(part)
 
     def all(self, *names: str) -> list[Element]:
-        return [part for part in self._parts if local_name(part) in names]
+        return [part for name in names for part in self._parts.get(name, ())]
 
     def links(self, relation: str) -> list[Element]:
         return [part for part in self.all("link") if part.get("rel", "alternate") == relation and part.get("href")]
@@ -185,15 +197,15 @@ def _joined(base: str, address: str | None) -> str:
 
 
 def _whole(text: str | None) -> int:
-    return int(text) if text and text.strip().isdecimal() else 0
+    return int(text) if text and len(text) <= _LONGEST_NUMBER and text.strip().isdecimal() else 0
 
 
 def _time(text: str) -> datetime | None:
-    """A time as RSS (RFC 5322) or Atom (RFC 3339) writes it, in UTC."""
-    if not text:
-        return None
+    """A time as RSS (RFC 5322) or Atom (RFC 3339) writes it, in UTC; None for what is none."""
+    if not text[:4].isdecimal():
+        return parse_date(text)
     try:
-        time = datetime.fromisoformat(text) if text[:4].isdecimal() else parsedate_to_datetime(text)
-    except (ValueError, TypeError, OverflowError):
+        time = datetime.fromisoformat(text[:_LONGEST_TIME])
+        return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):  # one of the year 1, east of Greenwich, has none in UTC
         return None
-    return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC)

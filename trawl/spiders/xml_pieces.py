@@ -2,13 +2,17 @@
 
 Nothing in it is believed: entities are not resolved, no DTD is loaded, nothing is fetched, what is packed is unpacked
 only up to a limit. Broken XML gives what could be read of it.
+
+Who asks for the next element can't give way to others before it is there. So what may stand before it is bounded, in
+bytes and in marks, and so are the members of packed data: a file that passes these bounds counts as longer than the
+limit. :attr:`XmlPieces.pieces` tells when it is time to give way between two elements.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from lxml import etree
 
@@ -21,6 +25,18 @@ __all__ = ["Unpacked", "XmlPieces", "local_name"]
 
 PIECE_BYTES = 65_536
 """How much is unpacked and parsed at a time."""
+
+PACKED_BYTES = 4_096
+"""How much of packed data is unpacked at a time: zlib copies what is behind a member once for each member."""
+
+MOST_MEMBERS = 10_000
+"""Members of one gzip file; honest ones have one, or one for every 64 KiB."""
+
+MOST_BYTES_BETWEEN = 16 * 1024 * 1024
+"""Bytes from one element that is asked for to the next."""
+
+MOST_MARKS_BETWEEN = 200_000
+"""``<``, ``=`` and ``&`` from one element to the next: what an XML parser's time and memory go by."""
 
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31
@@ -54,19 +70,26 @@ class Unpacked:
             yield self._body[at : at + PIECE_BYTES]
 
     def _gunzipped(self) -> Iterator[bytes]:
-        packed = self._body
+        body, members = self._body, 1
+        unpacker = zlib.decompressobj(_GZIP_WINDOW)
         try:
-            while packed.startswith(_GZIP):  # a file may be several, one after the other (RFC 1952, 2.2)
-                unpacker = zlib.decompressobj(_GZIP_WINDOW)
-                while not unpacker.eof:
-                    piece = unpacker.decompress(packed, PIECE_BYTES)
-                    packed = unpacker.unconsumed_tail
-                    if not piece and not packed and not unpacker.eof:
-                        self.is_broken = True
-                        return
-                    if piece:
+            for at in range(0, len(body), PACKED_BYTES):
+                packed = body[at : at + PACKED_BYTES]
+                while packed:
+                    if unpacker.eof:  # a file may be several, one after the other (RFC 1952, 2.2)
+                        if not body.startswith(_GZIP, min(at + PACKED_BYTES, len(body)) - len(packed)):
+                            return
+                        members += 1
+                        if members > MOST_MEMBERS:
+                            self.is_cut = True
+                            return
+                        unpacker = zlib.decompressobj(_GZIP_WINDOW)
+                    if piece := unpacker.decompress(packed, PIECE_BYTES):
                         yield piece
-                packed = unpacker.unused_data
+                    packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+            while piece := unpacker.decompress(b"", PIECE_BYTES):  # what a full piece left inside
+                yield piece
+            self.is_broken = not unpacker.eof
         except zlib.error:
             self.is_broken = True
 
@@ -76,58 +99,83 @@ class XmlPieces:
 
     Attributes:
         root: The local name of the outermost element; "" while it has not been read, or if there is none.
+        pieces: How many pieces have been parsed: work enough between two of them for others to have waited.
     """
 
     def __init__(self, pieces: Unpacked, names: frozenset[str], base_url: str | None = None) -> None:
-        self._pieces = mended(pieces)
-        self._names = names
-        self._parser: Any = etree.XMLPullParser(
-            ("start", "end"),
-            base_url=base_url,
-            recover=True,
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            huge_tree=False,
-            remove_comments=True,
-            remove_pis=True,
-        )
+        self._unpacked = pieces
+        self._mended = mended(pieces)
         self._has_begun = False
+        self._bytes = self._marks = 0
+        self.pieces: int = 0
         self.root: str = ""
-        self._read_root()
+        first = self._read_root()
+        self._parser = _parser(("end",), base_url, tag=[f"{{*}}{name}" for name in names])
+        for piece in first:
+            _fed(self._parser, piece)
 
-    def _read_root(self) -> None:
-        """Read as far as the outermost element."""
-        while not self.root and self._feed():
-            for _, element in self._parser.read_events():
+    def _read_root(self) -> list[bytes]:
+        """Read as far as the outermost element, with a parser of its own; what has been read."""
+        looking = _parser(("start",))
+        read: list[bytes] = []
+        while not self.root and (piece := self._next()):
+            read.append(piece)
+            if not _fed(looking, piece):
+                break
+            for _, element in looking.read_events():
                 self.root = local_name(element)
-                return
+                break
+        return read
 
-    def _feed(self) -> bool:
-        """Parse one more piece; False when there is none, or what comes is beyond repair."""
-        for piece in self._pieces:
+    def _next(self) -> bytes:
+        """One more piece; empty when there is none, or too much has come since the last element."""
+        for piece in self._mended:
             # libxml2 minds white space before <?xml, and a piece of nothing is no end.
             text = piece if self._has_begun else piece.lstrip(b" \t\r\n\f\v")
             if text:
                 self._has_begun = True
-                return self._parsed(text)
-        return False
-
-    def _parsed(self, piece: bytes) -> bool:
-        try:
-            self._parser.feed(piece)
-        except etree.XMLSyntaxError:
-            return False
-        return True
+                self.pieces += 1
+                self._bytes += len(text)
+                self._marks += text.count(b"<") + text.count(b"=") + text.count(b"&")
+                if self._bytes > MOST_BYTES_BETWEEN or self._marks > MOST_MARKS_BETWEEN:
+                    self._unpacked.is_cut = True
+                    return b""
+                return text
+        return b""
 
     def __iter__(self) -> Iterator[Element]:
         while True:
-            for event, element in self._parser.read_events():
-                if event == "end" and local_name(element) in self._names:
-                    yield element
-                    _forget(element)
-            if not self._feed():
+            for _, element in self._parser.read_events():
+                self._bytes = self._marks = 0
+                yield element
+                _forget(element)
+            piece = self._next()
+            if not piece or not _fed(self._parser, piece):
                 return
+
+
+def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = None, tag: Sequence[str] = ()) -> Any:
+    return etree.XMLPullParser(
+        events,
+        tag=tag or None,
+        base_url=base_url,
+        recover=True,
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+
+
+def _fed(parser: Any, piece: bytes) -> bool:
+    """Parse one more piece; False if it is beyond repair."""
+    try:
+        parser.feed(piece)
+    except etree.XMLSyntaxError:
+        return False
+    return True
 
 
 def local_name(element: Element) -> str:

@@ -6,14 +6,21 @@ the first count above the limit ends it, however much the rest of the input woul
 
 A piece is bounded because zlib and brotli take an output limit. zstandard takes none, but a block makes at most 128 KiB
 of at least 4 bytes (RFC 8878, 3.1.1.2), so the input is cut small.
+
+A few hundred bytes may become a gigabyte, or thousands of empty members. So every step gives a piece, an empty one if
+need be, and :meth:`Body.give_way` lets other tasks run, and time limits pass, after a bounded amount of work. The input
+of a step is cut too, because zlib copies what is behind a member once for each member.
 """
 
 from __future__ import annotations
 
 import importlib
+import io
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
+
+import trio
 
 from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
 
@@ -22,14 +29,20 @@ __all__ = ["Body", "accept_encoding", "codings_of"]
 PIECE_BYTES = 65_536
 """The most that zlib or brotli gives at once."""
 
+INPUT_BYTES = 4_096
+"""The most that any coding is fed at once."""
+
+TURN_BYTES = 262_144
+"""So much is decompressed between two checkpoints; more only where one step of zstandard makes more."""
+
+STEP_BYTES = 4_096
+"""What one step counts for besides what it makes."""
+
 ZSTD_INPUT_BYTES = 256
 """The most that zstandard is fed at once: it makes 8 MiB of it at the worst."""
 
 ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 """The largest window of a zstd body (RFC 9659, 3)."""
-
-MOST_PIECES = 1_000
-"""Pieces of a body that are kept apart: a server may send one byte at a time, and each piece costs 40 more."""
 
 MOST_CODINGS = 5
 """Codings on top of one another that are undone; nobody honest uses more than two."""
@@ -44,7 +57,11 @@ class Decoder(Protocol):
         ...
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What ``data`` adds, in pieces of bounded size. Raises the codec's own error for broken input."""
+        """What ``data`` adds, a piece for each step of bounded work. Raises the codec's own error for broken input.
+
+        Args:
+            data: At most :data:`INPUT_BYTES`.
+        """
         ...
 
 
@@ -54,6 +71,7 @@ class Zlib:
     def __init__(self, window_bits: int) -> None:
         self._window_bits = window_bits
         self._codec = zlib.decompressobj(window_bits)
+        self._is_over = False
 
     @property
     def is_complete(self) -> bool:
@@ -62,9 +80,10 @@ class Zlib:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """What ``data`` adds."""
-        while data:
+        while data and not self._is_over:
             if self._codec.eof:
-                if self._window_bits < 16 or data[0] != 0x1F:
+                self._is_over = self._window_bits < 16 or data[0] != 0x1F
+                if self._is_over:
                     return
                 self._codec = zlib.decompressobj(self._window_bits)
             piece = self._codec.decompress(data, PIECE_BYTES)
@@ -206,8 +225,8 @@ class Body:
             self._decoders.append(known[coding]())
         self._max_bytes = max_bytes
         self._counts = [0] * (len(self._decoders) + 1)
-        self._pieces: list[bytes] = []
-        self._packed = 0
+        self._kept = io.BytesIO()  # it grows in place, and gives what it holds without a copy: a join takes a second
+        self._work = 0
 
     @property
     def received_bytes(self) -> int:
@@ -219,46 +238,54 @@ class Body:
         """How much came, after decompression."""
         return self._counts[-1]
 
-    def feed(self, chunk: bytes) -> None:
-        """Take the next bytes.
+    @property
+    def is_packed(self) -> bool:
+        """Whether there is anything to decompress."""
+        return bool(self._decoders)
+
+    async def feed(self, chunk: bytes) -> None:
+        """Take the next bytes. A checkpoint if much is decompressed; cancelling leaves what came until then.
 
         Raises:
             BodyTooLarge: It passes the limit; what came up to the limit is kept.
             ResponseBroken: A coding can't be undone.
         """
-        if self._decoders:
-            for piece in self._through(chunk, 0):
-                self.keep(piece)  # one by one: what came before an error stays
-            return
-        self._counts[0] += len(chunk)
-        if 0 < self._max_bytes < self._counts[0]:
-            self._pieces.append(chunk[: self._max_bytes - self._counts[0]])
-            raise BodyTooLarge(f"its body passes {self._max_bytes} bytes")
-        if chunk:
-            self.keep(chunk)
+        for piece in self.passed(chunk):
+            self.keep(piece)  # one by one: what came before an error stays
+            await self.give_way(piece)
 
     def passed(self, chunk: bytes) -> Iterator[bytes]:
-        """What the next bytes come to, piece by piece, for one who keeps or writes each before asking for the next.
+        """What the next bytes come to, for one who keeps or writes each piece, and gives way, before asking for more.
 
-        Raises what :meth:`feed` does; what came up to the limit is given before.
+        A piece may be empty. Raises what :meth:`feed` does; what came up to the limit is given before.
         """
         return self._through(chunk, 0)
 
+    async def give_way(self, piece: bytes) -> None:
+        """Let others run when enough was done since the last time. A checkpoint then.
+
+        Args:
+            piece: What :meth:`passed` has just given.
+        """
+        if not self._decoders:
+            return
+        self._work += len(piece) + STEP_BYTES
+        if self._work >= TURN_BYTES:
+            self._work = 0
+            await trio.lowlevel.checkpoint()
+
     def keep(self, piece: bytes) -> None:
         """Keep a piece of the body."""
-        self._pieces.append(piece)
-        if len(self._pieces) - self._packed >= MOST_PIECES:
-            self._pieces[self._packed :] = [b"".join(self._pieces[self._packed :])]
-            self._packed += 1
+        self._kept.write(piece)
 
-    def take(self) -> list[bytes]:
+    def take(self) -> bytes:
         """What has been kept, and is kept no more."""
-        pieces, self._pieces, self._packed = self._pieces, [], 0
-        return pieces
+        kept, self._kept = self._kept, io.BytesIO()
+        return kept.getvalue()
 
     def finish(self) -> bytes:
         """The body, or what is kept of it, with every coding undone as far as it came."""
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return self._kept.getvalue()
 
     def loss(self) -> DownloadError | None:
         """What is missing: an error if a coding's data ended before its own end."""
@@ -268,8 +295,9 @@ class Body:
         return None
 
     def _through(self, chunk: bytes, step: int) -> Iterator[bytes]:
-        """What is left of ``chunk`` behind the codings from ``step`` on."""
+        """What is left of ``chunk`` behind the codings from ``step`` on; at least one piece."""
         if not chunk:
+            yield chunk
             return
         self._counts[step] += len(chunk)
         if 0 < self._max_bytes < self._counts[step]:
@@ -280,8 +308,10 @@ class Body:
             yield chunk
             return
         try:
-            for piece in self._decoders[step].feed(chunk):
-                yield from self._through(piece, step + 1)
+            for start in range(0, len(chunk), INPUT_BYTES):
+                for piece in self._decoders[step].feed(chunk[start : start + INPUT_BYTES]):
+                    yield from self._through(piece, step + 1)
+                yield b""
         except DownloadError:
             raise
         except Exception as error:  # the three packages' errors have no common base

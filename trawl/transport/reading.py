@@ -113,7 +113,7 @@ class Reading:
             async for chunk in self._answer.aiter_stream():
                 if refused is None and cancelled is None:
                     try:
-                        self._body.feed(chunk) if spill is None else await spill.feed(self._body, chunk)
+                        await (self._body.feed(chunk) if spill is None else spill.feed(self._body, chunk))
                     except DownloadError as error:
                         refused = error
                         stream.refuse()

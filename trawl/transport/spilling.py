@@ -61,7 +61,7 @@ class Spill:
                     logger.exception("a body that was cut off could not be removed")
 
     async def feed(self, body: Body, chunk: bytes) -> None:
-        """Take the next bytes from the wire. A checkpoint if anything is written.
+        """Take the next bytes from the wire. A checkpoint if anything is written, or much is decompressed.
 
         Raises:
             BodyTooLarge: The body passes its limit; what came up to it is kept.
@@ -73,7 +73,8 @@ class Spill:
             self._held_bytes += len(piece)
             if self._held_bytes >= MEMORY_BYTES:
                 self._held_bytes = 0
-                await self._write(body.take())
+                await self._write([body.take()])
+            await body.give_way(piece)
 
     async def end(self, rest: bytes) -> Callable[..., Response]:
         """What makes the response, ``rest`` being what is kept of its body. A checkpoint if anything is written.

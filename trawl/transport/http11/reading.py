@@ -81,7 +81,7 @@ async def _read_body(
     loss: DownloadError | None
     try:
         for piece in (begun, *parser.take()):
-            body.feed(piece) if spill is None else await _written(spill, body, piece, watch)
+            await _take(body, piece, watch, spill)
         loss = None if parser.is_complete else await _read_rest(connection, body, limits, watch, broken, spill)
     except BodyTooLarge as error:
         if not limits.truncates:
@@ -127,11 +127,13 @@ async def _read_rest(
                 raise
             broken = error if isinstance(error, DownloadError) else ResponseBroken(str(error))
         for piece in parser.take():
-            body.feed(piece) if spill is None else await _written(spill, body, piece, watch)
+            await _take(body, piece, watch, spill)
     return broken
 
 
-async def _written(spill: Spill, body: Body, piece: bytes, watch: Watch) -> None:
-    """Take a piece of a body that may be written down, which is not the server's time."""
-    watch.writing()
-    await spill.feed(body, piece)
+async def _take(body: Body, piece: bytes, watch: Watch, spill: Spill | None) -> None:
+    """Take a piece of a body. Writing it down, or decompressing it, is not the server's time, but has an end too."""
+    if spill is not None or body.is_packed:
+        watch.writing()
+        watch.start()
+    await (body.feed(piece) if spill is None else spill.feed(body, piece))
