@@ -2,6 +2,9 @@
 
 Images are decoded, checked and converted by pillow (the extra ``images``) in a thread. All are kept as JPEG, as Scrapy
 does: what is one already stays as it came, what is transparent stands on white.
+
+A few kilobytes may decode to gigabytes. So what an image says of its size is looked at before it is decoded, only known
+formats are read at all, and few are decoded at once.
 """
 
 from __future__ import annotations
@@ -9,12 +12,20 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import trio
+
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.pipelines.media import FileError, MediaCrawl, MediaInfo, MediaPipeline, name_of
 from trawl.pipelines.shelf import checked
 
 __all__ = ["ImagesPipeline"]
+
+MOST_DECODED = 2
+"""Images that are decoded at once: each may take 12 bytes for each of its pixels."""
+
+_MAY_BE_ABSENT = frozenset({"AVIF", "WEBP", "JPEG2000"})
+"""Formats that need a library which not every Pillow was built with."""
 
 
 class ImagesPipeline(MediaPipeline):
@@ -27,7 +38,8 @@ class ImagesPipeline(MediaPipeline):
 
         Raises:
             NotConfigured: ``IMAGES_STORE`` names no store.
-            SettingsError: The store can't be, a thumbnail's name can't be a folder's, or pillow is not installed.
+            SettingsError: The store can't be, a thumbnail's name can't be a folder's, Pillow does not know a format, or
+                is not installed.
         """
         super().__init__(crawl)
         try:
@@ -44,6 +56,14 @@ class ImagesPipeline(MediaPipeline):
                 raise SettingsError(f"IMAGES_THUMBS: {name!r} is no name of a folder", "IMAGES_THUMBS") from None
         self.min_width: int = crawl.settings["IMAGES_MIN_WIDTH"]
         self.min_height: int = crawl.settings["IMAGES_MIN_HEIGHT"]
+        self.max_pixels: int = crawl.settings["IMAGES_MAX_PIXELS"]
+        self.formats: list[str] = [name.upper() for name in crawl.settings["IMAGES_FORMATS"]]
+        Image.init()
+        for name in self.formats:
+            if name not in Image.OPEN and name not in _MAY_BE_ABSENT:
+                raise SettingsError(f"IMAGES_FORMATS: Pillow can't read {name!r}", "IMAGES_FORMATS")
+        self.formats = [name for name in self.formats if name in Image.OPEN]
+        self._decoders = trio.CapacityLimiter(MOST_DECODED)
 
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
@@ -67,12 +87,13 @@ class ImagesPipeline(MediaPipeline):
         """Write the image and its thumbnails to the shelf; the image's path. A checkpoint.
 
         Raises:
-            FileError: It is no image, or too small.
+            FileError: It is no image, too small, or too large.
         """
         told: dict[str, Any] = {"response": response, "info": self.info, "item": item}
         path = self.file_path(request, **told)
         thumbs = {name: self.thumb_path(request, name, **told) for name in self.thumbs}
-        await self.info.crawl.blocking.run(self._put, response, path, thumbs)
+        async with self._decoders:
+            await self.info.crawl.blocking.run(self._put, response, path, thumbs)
         return path
 
     def _put(self, response: Response, path: str, thumbs: dict[str, str]) -> None:
@@ -86,8 +107,11 @@ class ImagesPipeline(MediaPipeline):
     def _made(self, body: bytes) -> tuple[Any, bytes]:
         """The image, and the bytes to keep."""
         try:
-            opened = self._image.open(io.BytesIO(body))
+            opened = self._image.open(io.BytesIO(body), formats=self.formats)
             width, height = opened.size
+            if 0 < self.max_pixels < width * height:
+                most = f"{self.max_pixels} (IMAGES_MAX_PIXELS)"
+                raise FileError(f"the image is too large: {width}x{height} are more pixels than {most}")
             if width < self.min_width or height < self.min_height:
                 least = f"{self.min_width}x{self.min_height}"
                 raise FileError(f"the image is too small: {width}x{height}, not {least}")
@@ -98,7 +122,8 @@ class ImagesPipeline(MediaPipeline):
         except FileError:
             raise
         except Exception as error:  # pillow raises whatever its many decoders raise
-            why = "it is no image of a known kind" if isinstance(error, self._unknown) else f"it can't be read: {error}"
+            unknown = "it is no image of a known kind (IMAGES_FORMATS)"
+            why = unknown if isinstance(error, self._unknown) else f"it can't be read: {error}"
             raise FileError(why) from error
         return image, _written(image)
 

@@ -63,6 +63,24 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
     images_min_height: Annotated[
         int, Meta(ge=0, title="pixels", description="Images that are not as high are not kept.")
     ] = 0
+    images_max_pixels: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="pixels",
+            description="Images with more pixels are not decoded and not kept: a file of a few kilobytes may have "
+            "billions, each of which takes about 12 bytes. 0: as many as Pillow lets through.",
+        ),
+    ] = 50_000_000
+    images_formats: Annotated[
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(
+            min_length=1,
+            title="",
+            description="Formats that are decoded, as Pillow names them; images of others are not kept. EPS would run "
+            "Ghostscript on what a stranger wrote.",
+        ),
+    ] = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
     media_allow_redirects: Annotated[
         bool, Meta(title="", description="Whether redirects of files and images are followed; else they have none.")
     ] = False
