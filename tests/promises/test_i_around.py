@@ -139,6 +139,66 @@ def test_i02_too_few_requests_are_a_reason_too(caplog: pytest.LogCaptureFixture)
     assert warning.endswith(": too few requests at once")
 
 
+ELSEWHERE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (
+        {"shared": {"concurrency": 1}},
+        {},
+        "shared all slots are busy (THROTTLING_SCOPES['shared'])",
+    ),
+    (
+        {"shared": {"delay": 9.0}},
+        {},
+        "shared delay (THROTTLING_SCOPES['shared'])",
+    ),
+    ({}, {"CONCURRENT_REQUESTS": 2}, "CONCURRENT_REQUESTS are in flight (CONCURRENT_REQUESTS)"),
+]
+
+
+@pytest.mark.parametrize(("scopes", "settings", "reason"), ELSEWHERE)
+@pytest.mark.parametrize(
+    ("own", "figure"),
+    [
+        ({"concurrency": 3, "delay": 0.0}, "its concurrency of 3"),
+        ({"rate": 2}, "its rate of 2/s"),
+        (None, "AutoThrottle's target concurrency of 3"),
+    ],
+)
+def test_i02_h16_a_figure_that_is_not_reached_for_something_else_than_the_scope_names_that(
+    own: dict[str, Any] | None,
+    figure: str,
+    scopes: dict[str, Any],
+    settings: dict[str, Any],
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def requests() -> list[trawl.Request]:
+        return [page(f"http://{host}/{number}", [host, "shared"]) for number in range(100) for host in hosts]
+
+    hosts = [f"h{number}.example" for number in range(4)]
+    limits = {**scopes, **(dict.fromkeys(hosts, own) if own is not None else {})}
+    auto = {"AUTOTHROTTLE_ENABLED": own is None, "AUTOTHROTTLE_START_DELAY": 0, "AUTOTHROTTLE_TARGET_CONCURRENCY": 3.0}
+    given = {**FREE, "CONCURRENT_REQUESTS_PER_DOMAIN": 8, **auto, **settings, "THROTTLING_SCOPES": limits}
+    simulate(found_at_once(requests), a_web(*hosts, latency=4.0), settings=given)
+    warnings = told(caplog, f"{figure} is not reached")
+    assert len(warnings) == len(hosts)
+    assert [warning for warning in warnings if not warning.endswith(f": {reason}")] == []
+
+
+def test_i02_a_figure_that_callbacks_keep_from_being_reached_names_them(caplog: pytest.LogCaptureFixture) -> None:
+    async def parse(spider: trawl.Spider, response: trawl.Response) -> AsyncGenerator[trawl.Request, None]:
+        if response.url == "http://start.example/":
+            for request in numbered(60)():
+                yield request
+        else:
+            await trio.sleep(8.0)
+
+    spider = spider_of(lambda: [page("http://start.example/", [])], parse)
+    settings = {**FREE, "CONCURRENT_CALLBACKS": 1, "THROTTLING_SCOPES": {"a.example": {"rate": 2, "concurrency": 1}}}
+    simulate(spider, a_web("a.example", latency=0.1), settings=settings)
+    [warning] = told(caplog, "its rate of 2/s is not reached")
+    assert warning.endswith(": CONCURRENT_CALLBACKS are running (CONCURRENT_CALLBACKS)")
+
+
 def test_i02_what_is_reached_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     web = a_web("a.example", latency=10.0)
     crawled(numbered(170), web, FREE, THROTTLING_SCOPES={"a.example": {"rate": 0.4}})

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 import trawl
-from tests.promises.crawling import EXACT, FREE, a_web, page
+from tests.promises.crawling import EXACT, FREE, a_web, page, spider_of
 from trawl.testing import RateLimit, SimulatedResponse, SimulatedWeb, simulate
 
 A = "http://a.example"
@@ -295,3 +295,111 @@ def _listed(count: int) -> type[trawl.Spider]:
                 yield trawl.Request(f"{A}/{number}")
 
     return Listed
+
+
+class Watching(trawl.Spider):
+    """Says at many instants what the pending requests wait for, and which they are."""
+
+    name = "watching"
+    requests: Callable[[], list[trawl.Request]]
+    instants = 40
+    step = 0.37
+
+    async def start(self) -> AsyncGenerator[trawl.Request, None]:
+        yield trawl.Request("http://start.example/", meta={"throttling_scopes": [], "dont_obey_robotstxt": True})
+
+    async def parse(self, response: trawl.Response, **kwargs: object) -> AsyncGenerator[Any, None]:
+        if response.url == "http://start.example/":
+            self.pending = {request.url: request for request in type(self).requests()}
+            for request in self.pending.values():
+                yield request
+            meta = {"throttling_scopes": [], "dont_obey_robotstxt": True}
+            yield trawl.Request("http://start.example/look", meta=meta, priority=10)
+        elif response.url == "http://start.example/look":
+            for _ in range(self.instants):
+                await trio.sleep(self.step)
+                yield self.look()
+
+    def look(self) -> dict[str, Any]:
+        return {
+            "waiting": [(group.count, group.reason) for group in self.crawl.waiting(1000)],
+            "why": {url: self.crawl.why(request) for url, request in self.pending.items()},
+        }
+
+
+def watched(
+    requests: Callable[[], list[trawl.Request]], web: SimulatedWeb, **settings: Any
+) -> tuple[list[dict[str, Any]], Any]:
+    """What was told at many instants, and the crawl."""
+
+    class Watches(Watching):
+        pass
+
+    Watches.requests = staticmethod(requests)
+    sim = simulate(Watches, web, settings={**FREE, "CONCURRENT_REQUESTS": 50, **settings})
+    return sim.items, sim
+
+
+def test_i11_nobody_is_said_to_wait_for_a_scope_that_it_does_not_have() -> None:
+    def requests() -> list[trawl.Request]:
+        own = [page(f"{A}/{scope}{number}", scope) for number in range(60) for scope in "ab"]
+        return [*own, page(f"{A}/x-ab", ["a", "b"])]
+
+    limits = {"a": {"delay": 1.0}, "b": {"delay": 0.7}}
+    told, _ = watched(requests, a_web("a.example", latency=0.1), THROTTLING_SCOPES=limits)
+    for item in told:
+        counts = {reason.scope: count for count, reason in item["waiting"] if reason.scope}
+        waiting = [url.rpartition("/")[2] for url, reason in item["why"].items() if reason is not None]
+        assert abs(counts["a"] - counts["b"]) <= 25  # not all in one of them
+        for scope in "ab":
+            others = sum(url.startswith(scope) for url in waiting)
+            assert others <= counts[scope] <= others + ("x-ab" in waiting)
+        told_of = [(reason.scope, url.rpartition("/")[2]) for url, reason in item["why"].items() if reason is not None]
+        assert [scope for scope, name in told_of if scope not in name] == []
+
+
+def test_i11_a_scope_that_is_open_is_not_what_requests_without_a_place_wait_for() -> None:
+    def requests() -> list[trawl.Request]:
+        return [page(f"{A}/{number}", "a") for number in range(4)] + [page(f"{A}/slow{n}", []) for n in range(8)]
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=lambda request: 9.0 if "slow" in request.url else 0.1)
+    web.add_host("start.example")
+    told, _ = watched(requests, web, CONCURRENT_REQUESTS=4, THROTTLING_SCOPES={"a": {"delay": 1.0}})
+    # From 0.1 to 9.0 four slow pages are on the wire; the second of a has waited for its delay until 1.0.
+    limits = [reason.limit for item in told for _, reason in item["waiting"]]
+    assert set(limits) == {"delay", "places"}
+
+
+def test_i11_callbacks_that_run_are_what_the_others_wait_for() -> None:
+    def parse(spider: trawl.Spider, response: trawl.Response) -> Any:
+        if response.url == "http://start.example/":
+            return [trawl.Request(f"{A}/{number}") for number in range(4)]
+        return ask(spider)
+
+    async def ask(spider: trawl.Spider) -> AsyncGenerator[Any, None]:
+        await trio.sleep(5.0)
+        waiting = [(group.count, group.reason.limit, group.reason.source) for group in spider.crawl.waiting()]
+        yield {"waiting": waiting, "why": spider.crawl.why("a.example")}
+
+    start = spider_of(lambda: [page("http://start.example/", [])], parse)
+    sim = simulate(start, a_web("a.example", latency=0.1), settings={**FREE, "CONCURRENT_CALLBACKS": 2})
+    assert sim.items[0]["waiting"] == [(2, "callbacks", "CONCURRENT_CALLBACKS")]
+    assert sim.items[0]["why"] is None  # it is no limit of the scope's
+
+
+def test_i05_i11_a_host_that_is_throttled_by_its_address_or_under_another_name_can_be_asked_about() -> None:
+    class BySite:
+        def get_scopes(self, request: trawl.Request) -> str:
+            return "site"
+
+    by_address: dict[str, Any] = {"CONCURRENT_REQUESTS_PER_IP": 1, "DOWNLOAD_DELAY": 3.0}
+    by_site: dict[str, Any] = {"THROTTLING_MANAGER": BySite, "THROTTLING_SCOPES": {"site": {"delay": 3.0}}}
+    for settings in (by_address, by_site):
+        own, scope = asked(two(), a_web("a.example"), at=0.5, **settings)
+        assert own == scope
+        assert own[1:3] == ("delay", 3.0)
+    own, scope = asked(lambda: two()()[1:], a_web("a.example"), at=0.5, **by_address)
+    assert own is None  # it was sent
+    assert scope[1:3] == ("delay", 3.0)
+    assert asked(two(), a_web("a.example"), at=0.5, scope="b.example", **by_address)[1] is None

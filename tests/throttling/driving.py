@@ -13,7 +13,7 @@ import attrs
 from trawl.clock import WallClock
 from trawl.errors import DownloadError
 from trawl.http import Headers, Outcome, Request, Response
-from trawl.throttling import Scope, Throttle, ThrottlingSettings
+from trawl.throttling import Reason, Scope, Throttle, ThrottlingSettings
 
 __all__ = ["EXACT", "Answer", "Bucket", "Drive", "Entry", "Send", "answer", "entry_of", "throttle_of"]
 
@@ -49,6 +49,7 @@ class Entry:
     sent_at: float | None = 0.0
     is_exempt: bool = False
     slots: tuple[int, ...] = ()
+    left_by: Reason | None = None
 
 
 @attrs.frozen

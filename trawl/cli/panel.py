@@ -29,6 +29,9 @@ __all__ = ["can_show", "panel", "panel_watcher"]
 INTERVAL = 0.25
 """Seconds between two pictures."""
 
+IDLE_FOR = 20.0
+"""After a picture nothing is drawn for so many times as long as it took: with many thousand hosts that is long."""
+
 SMOOTHING = 5.0
 """The speed shown is that of the last so many seconds."""
 
@@ -83,13 +86,16 @@ def panel_watcher(console: Console) -> Callable[[CrawlView], Awaitable[None]]:
         )
         try:
             with live:
+                took = 0.0
                 while True:
-                    await trio.sleep(INTERVAL)
+                    await trio.sleep(max(INTERVAL, took * IDLE_FOR))
+                    began_at = trio.current_time()
                     now = progress_of(crawl)
                     while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
                         seen.popleft()
                     seen.append(now)
                     live.update(panel(name, now, pace(seen[0], now)), refresh=True)
+                    took = trio.current_time() - began_at
         except OSError:
             # The terminal is gone; the crawl is not. Its watchers may end before it does.
             return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import trio
 
-from trawl.observe import Progress, Stats, clipped
+from trawl.observe import Progress, Stats, clipped, number_words
 from trawl.settings import Settings
 from trawl.spiders import Spider
 from trawl.throttling import Reason, ScopeReport
@@ -15,7 +16,7 @@ from trawl.throttling import Reason, ScopeReport
 __all__ = ["CrawlResult", "CrawlView", "CrawlWith", "Waiting", "Watcher", "progress_of"]
 
 MOST_WAITING = 3
-"""What holds up the crawl is named for so many scopes."""
+"""So many reasons are named, those that hold up most requests; the others are counted."""
 
 _REASON_CHARACTERS = 100
 
@@ -112,13 +113,16 @@ class CrawlWith(Protocol):
 
 def progress_of(crawl: CrawlView) -> Progress:
     """Where a crawl is now, with what holds it up in words."""
-    held = crawl.waiting(MOST_WAITING)
+    held = crawl.waiting(sys.maxsize)
     now = trio.current_time()
+    words = [clipped(waiting.reason.text(now), _REASON_CHARACTERS) for waiting in held[:MOST_WAITING]]
+    if len(held) > MOST_WAITING:
+        words.append(f"and {number_words(len(held) - MOST_WAITING)} more")
     return Progress.of(
         crawl.stats,
         at=crawl.elapsed,
         queued=crawl.queued,
         in_flight=crawl.in_flight,
         held=sum(waiting.count for waiting in held),
-        waiting=[clipped(waiting.reason.text(now), _REASON_CHARACTERS) for waiting in held],
+        waiting=words,
     )

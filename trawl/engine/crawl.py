@@ -176,19 +176,26 @@ class Crawl:
         return [Waiting(count, reason) for count, reason in groups]
 
     def why(self, subject: Request | str) -> Reason | None:
-        """Why a pending request, or a scope (by its id), waits: which scope and limit, until when, whose wish that is.
+        """Why a pending request, a scope (by its id) or a host waits: which scope, limit, until when, whose wish it is.
 
         None when nothing holds it up: it may go, is on its way, or is not pending. ``until`` is an instant of Trio's
         clock, in seconds. A request far behind waits for what the first of its lane waits for.
         """
         now = trio.current_time()
         if isinstance(subject, str):
-            scope_id = normal_id(subject)
-            return self._chooser.why(scope_id, now) or self._throttle.why_idle(scope_id, now)
+            return self._why_scope_or_host(normal_id(subject), now)
         reason = self._chooser.why(subject, now)
         if reason is not None or (lane := self._frontier.lane_of(subject)) is None:
             return reason
         return self._chooser.why(lane, now)
+
+    def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:
+        """Of a host, its own scope first, then that of its address, then whatever scopes its requests have."""
+        for scope_id in dict.fromkeys((subject, self._throttle.charging.scope_of_host(subject))):
+            reason = self._chooser.why(scope_id, now) or self._throttle.why_idle(scope_id, now)
+            if reason is not None:
+                return reason
+        return self._chooser.why_host(subject, now)
 
     def report(self) -> Sequence[ScopeReport]:
         """What each scope did and what limited it, the busiest first."""

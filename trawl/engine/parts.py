@@ -232,7 +232,7 @@ def _core(plan: Plan) -> _Core:
         vet=_vet(throttle, gates),
     )
     moved = _moved(chooser, places, state, throttle, plan.events)
-    throttle.bind(moved)
+    throttle.bind(moved, chooser.why_next)
     heads = Heads(plan.frontier, chooser, gates.ensured(page_entry))
     intake = Intake(
         admission=_admission(plan),

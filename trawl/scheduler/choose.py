@@ -22,7 +22,7 @@ from trawl.scheduler.claims import PASSES
 from trawl.scheduler.gates import OriginGate
 from trawl.scheduler.lanes import PASSING, READY, Entry, Lane, LaneId, PageLane, Refused, SortKey, page_lane_id
 from trawl.scheduler.later import Later
-from trawl.scheduler.outlook import Stored, waiting, why
+from trawl.scheduler.outlook import NO_PAGES, NO_PLACE, Stored, waiting, why, why_host, why_next
 from trawl.scheduler.waiting import BACKOFF_PATIENCE, Board, Room
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Chooser:
         lanes: The lanes that have something pending.
         later: What waits for a time of its own.
         closed: The closed gates, by origin.
+        left_by: Why the last choice left somebody who was ready: no place, or callbacks that run; None: it left nobody.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Chooser:
         "in_flight",
         "lanes",
         "later",
+        "left_by",
         "looks",
         "pending",
         "pending_direct",
@@ -96,6 +98,7 @@ class Chooser:
         self.lanes: dict[LaneId, Lane] = {}
         self.later: Later = Later()
         self.closed: dict[str, OriginGate] = {}
+        self.left_by: Reason | None = None
 
     # -- requests come and go
 
@@ -122,6 +125,7 @@ class Chooser:
         With ``pages`` false only direct entries go. A :class:`Refused` comes out in place of an entry that may not go.
         """
         if self.in_flight >= self.places:
+            self.left_by = NO_PLACE if self.board.ready else None
             return None
         self._now = now
         self.board.let_time_pass(now)
@@ -135,11 +139,13 @@ class Chooser:
                 heappop(ready)
                 continue
             if ticket[0] and not pages:
+                self.left_by = NO_PAGES
                 return None
             heappop(ready)
             self.looks += 1
             if (verdict := self._look(lane, now)) is not None:
                 return verdict
+        self.left_by = None
         return None
 
     def sent(self, entry: Entry, now: float) -> None:
@@ -240,6 +246,14 @@ class Chooser:
     def why(self, subject: object, now: float) -> Reason | None:
         """Why a pending entry, its request, a lane of pages, or a scope (by its id) waits; None: nothing does."""
         return why(self, subject, now)
+
+    def why_host(self, host: str, now: float) -> Reason | None:
+        """Why a pending request to ``host`` waits, whatever its scopes are called; None: nothing holds one up."""
+        return why_host(self, host, now)
+
+    def why_next(self, entry: Entry, now: float) -> Reason | None:
+        """Why the next entry of the lane of ``entry`` waits; None: there is none, or nothing holds it up."""
+        return why_next(self, entry, now)
 
     def waiting(self, now: float, most: int, stored: Stored | None = None) -> list[tuple[int, Reason]]:
         """What pending entries wait for, the largest groups first, at most ``most``, each with its number."""
@@ -342,6 +356,7 @@ class Chooser:
         self.in_flight += 1
         self.grants += 1
         entry.is_in_flight = True
+        entry.left_by = self.left_by if lane.mark < now else None
         lane.grant(entry, now)
         if entry.is_exempt:
             entry.steps = tuple([self._scope_of(id, now).step for id, _ in entry.scopes])

@@ -16,6 +16,7 @@ import attrs
 if TYPE_CHECKING:
     from trawl.scheduler.gates import OriginGate
     from trawl.scheduler.waiting import Room
+    from trawl.throttling.explain import Reason
     from trawl.throttling.scope import Scope
 
 __all__ = [
@@ -88,6 +89,7 @@ class Entry:
         found_at: When it was found, on the run clock; unless it is given, when it was pushed first.
         pushed_at: When it was pushed last.
         granted_at: When it was granted.
+        left_by: Why it was left though its scopes were open, before it was granted; None: it was not.
         throttled: Seconds for which it was first in its line and could not have gone with a free place: see
             :mod:`trawl.http.times`. Known when it is granted.
         sent_at: When it went to the wire; None if it did not (yet).
@@ -107,6 +109,7 @@ class Entry:
         "is_vetted",
         "lane",
         "lease",
+        "left_by",
         "not_before",
         "order",
         "origin",
@@ -158,6 +161,7 @@ class Entry:
         self.found_at: float | None = found_at
         self.pushed_at: float = -inf
         self.granted_at: float = -inf
+        self.left_by: Reason | None = None
         self.throttled: float = 0.0
         self.sent_at: float | None = None
         self.not_before: float = 0.0
@@ -228,7 +232,7 @@ class Lane:
         version: Moves whenever the lane changes its place, so that what heaps remember of it goes stale.
         where: None (nowhere), READY, the room of the one scope it waits for, or its origin's closed gate.
         held: Seconds for which its first could not have gone with a free place, since the one before it went.
-        mark: What it counts ``held`` from, where it waits.
+        mark: What it counts ``held`` from, where it waits; when it became ready, where it is that.
         bases: The scopes' grant counters at its turn, for lanes of several scopes: how often was it passed?
         is_claiming: Whether it is the claimant.
         is_starving: Whether it is in line to be the claimant.

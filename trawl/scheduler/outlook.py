@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from heapq import nlargest
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
+from trawl.http import host_scope
 from trawl.scheduler.gates import OriginGate
 from trawl.scheduler.lanes import PAGE, READY, Entry, Lane, PageLane, page_lane_id
+from trawl.scheduler.waiting import Room
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
     from trawl.scheduler.choose import Chooser
-    from trawl.scheduler.waiting import Room
+    from trawl.throttling.scope import Scope
 
-__all__ = ["Group", "Stored", "pending_pages", "waiting", "why"]
+__all__ = ["NO_PAGES", "NO_PLACE", "Group", "Stored", "pending_pages", "waiting", "why", "why_host", "why_next"]
 
 Group: TypeAlias = "tuple[int, Reason]"
 """How many entries wait, and for what."""
@@ -23,7 +25,14 @@ Group: TypeAlias = "tuple[int, Reason]"
 Stored: TypeAlias = "Callable[[PageLane], int]"
 """How many entries of a lane of pages wait behind those that the core has."""
 
-_NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
+NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
+"""Nothing can go until a request that is in flight has ended."""
+
+NO_PAGES = Reason("", "callbacks", inf, "CONCURRENT_CALLBACKS")
+"""No page can go until a callback has ended."""
+
+_OF_ALL = (NO_PLACE, NO_PAGES)
+"""What holds up every request alike, and is no limit of a scope's."""
 
 
 def why(chooser: Chooser, subject: object, now: float) -> Reason | None:
@@ -36,13 +45,29 @@ def why(chooser: Chooser, subject: object, now: float) -> Reason | None:
         return _why_scope(chooser, subject, now)
     if isinstance(subject, tuple):
         lane = chooser.lanes.get(page_lane_id(subject))
-        return None if lane is None else _why_lane(chooser, lane, now)
+        return None if lane is None else _Outlook(chooser, now).why(lane)
     entry = subject if isinstance(subject, Entry) else _entry_of(chooser, subject)
     if entry is None or not entry.is_pending:
         return None
     if entry.lane is None:
         return Reason("", "not_before", entry.not_before, "the request's own delay")
-    return _why_lane(chooser, entry.lane, now)
+    return _Outlook(chooser, now).why(entry.lane)
+
+
+def why_host(chooser: Chooser, host: str, now: float) -> Reason | None:
+    """Why the requests to ``host`` wait, whose scopes have other names; None: nothing of their scopes holds them."""
+    for lane in chooser.lanes.values():
+        if any(host in item[3].request.url and host_scope(item[3].request.url) == host for item in lane.queue):
+            reason = _Outlook(chooser, now).why(lane)
+            if reason is not None and reason not in _OF_ALL:
+                return reason
+    return None
+
+
+def why_next(chooser: Chooser, entry: Entry, now: float) -> Reason | None:
+    """Why the next entry of a lane waits whose last one was ``entry``; None: there is none, or nothing holds it up."""
+    lane = None if entry.lane is None else chooser.lanes.get(entry.lane.id)
+    return None if lane is None else _Outlook(chooser, now).why(lane)
 
 
 def pending_pages(chooser: Chooser) -> list[Entry]:
@@ -54,56 +79,75 @@ def pending_pages(chooser: Chooser) -> list[Entry]:
 def waiting(chooser: Chooser, now: float, most: int, stored: Stored | None = None) -> list[Group]:
     """What pending entries wait for, the largest groups first, at most ``most`` of them.
 
+    Each entry is in the group of what its own lane waits for: of two lanes in the room of one scope, the other may have
+    a second scope that opens later.
+
     Args:
         chooser: Whose entries.
         now: The instant.
         most: How many groups.
         stored: How many more entries of a lane of pages wait where the core does not see them; None: none do.
     """
-
-    def size(lanes: Iterable[Lane]) -> int:
-        return sum(len(lane.queue) + (stored(lane.page_lane) if stored and lane.kind == PAGE else 0) for lane in lanes)
-
-    return nlargest(most, _groups(chooser, now, size), key=lambda group: group[0])
-
-
-def _groups(chooser: Chooser, now: float, size: Callable[[Iterable[Lane]], int]) -> Iterator[Group]:
-    for room in chooser.board.rooms.values():
-        lanes = room.lanes()
-        if lanes:
-            yield size(lanes), _why_room(room, lanes[0], now)
-    for gate in chooser.closed.values():
-        count = size(gate.waiting())
-        if count:
-            yield count, gate.reason
+    outlook = _Outlook(chooser, now)
+    groups: dict[Reason, int] = {}
+    for lane in chooser.lanes.values():
+        reason = outlook.why(lane)
+        if reason is not None:
+            size = len(lane.queue) + (stored(lane.page_lane) if stored and lane.kind == PAGE else 0)
+            groups[reason] = groups.get(reason, 0) + size
     later = chooser.later.pending()
     if later:
-        yield len(later), Reason("", "not_before", later[0].not_before, "the request's own delay")
-    if chooser.in_flight >= chooser.places:
-        ready = size(lane for lane in chooser.lanes.values() if lane.where is READY)
-        if ready:
-            yield ready, _NO_PLACE
+        first_at = min([entry.not_before for entry in later])
+        groups[Reason("", "not_before", first_at, "the request's own delay")] = len(later)
+    return nlargest(most, [(count, reason) for reason, count in groups.items()], key=lambda group: group[0])
 
 
-def _why_lane(chooser: Chooser, lane: Lane, now: float) -> Reason | None:
-    where = lane.where
-    if isinstance(where, OriginGate):
-        return where.reason
-    if where is READY:
-        return _NO_PLACE if chooser.in_flight >= chooser.places else None
-    return None if where is None or isinstance(where, str) else _why_room(where, lane, now)
+class _Outlook:
+    """What lanes wait for at one instant. What a scope answers for an amount is asked once.
 
+    Args:
+        chooser: Whose lanes.
+        now: The instant.
+    """
 
-def _why_room(room: Room, lane: Lane, now: float) -> Reason:
-    """What the best entry of a lane waits for, which waits in this room: the scope of its own that opens last."""
-    reasons = [scope.reason(now, lane.amount_in(scope)) for scope in lane.scopes]
-    worst = max(reasons, key=lambda reason: reason.until if reason.limit else -inf)
-    if not worst.limit and room.withholds(lane):
-        return Reason(room.scope.id, "claim", inf, "a request of several scopes goes first")
-    return worst if worst.limit else room.scope.reason(now, lane.amount_in(room.scope))
+    __slots__ = ("_chooser", "_known", "_now")
+
+    def __init__(self, chooser: Chooser, now: float) -> None:
+        self._chooser = chooser
+        self._now = now
+        self._known: dict[tuple[str, float], Reason] = {}
+
+    def why(self, lane: Lane) -> Reason | None:
+        """What the best entry of a lane waits for: of its scopes the one that opens last; None: it may go."""
+        chooser, where = self._chooser, lane.where
+        if isinstance(where, OriginGate):
+            return where.reason
+        if where is READY and chooser.in_flight >= chooser.places:
+            return NO_PLACE  # what its scopes say is looked at when a place is free
+        last: Scope | None = None
+        opens_at = self._now
+        for scope in lane.scopes:
+            until = scope.gate(self._now, lane.amount_in(scope))
+            if until > opens_at:
+                last, opens_at = scope, until
+        if last is not None:
+            return self._of_scope(last, lane.amount_in(last))
+        if isinstance(where, Room) and where.withholds(lane):
+            return Reason(where.scope.id, "claim", inf, "a request of several scopes goes first")
+        if chooser.in_flight >= chooser.places:
+            return NO_PLACE
+        return NO_PAGES if lane.kind == PAGE and chooser.left_by is NO_PAGES else None
+
+    def _of_scope(self, scope: Scope, amount: float) -> Reason:
+        key = (scope.id, amount if scope.quota is not None else 1.0)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = scope.reason(self._now, amount)
+        return known
 
 
 def _why_scope(chooser: Chooser, scope_id: str, now: float) -> Reason | None:
+    outlook = _Outlook(chooser, now)
     others: Reason | None = None
     for lane in chooser.lanes.values():
         for scope in lane.scopes:
@@ -111,8 +155,8 @@ def _why_scope(chooser: Chooser, scope_id: str, now: float) -> Reason | None:
                 reason = scope.reason(now, lane.amount_in(scope))
                 if reason.limit:
                     return reason
-                others = others or _why_lane(chooser, lane, now)
-    return None if others is _NO_PLACE else others  # places are nothing of the scope's
+                others = others or outlook.why(lane)
+    return None if others in _OF_ALL else others
 
 
 def _entry_of(chooser: Chooser, request: object) -> Entry | None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from trawl.http import host_scope
 from trawl.throttling.policy import ScopePolicy
@@ -19,13 +22,17 @@ from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
 if TYPE_CHECKING:
     from trawl.http import Outcome
     from trawl.throttling.crawldelay import CrawlDelays
+    from trawl.throttling.explain import Reason
     from trawl.throttling.kinds import Kinds
     from trawl.throttling.sent import Sent
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["PERIOD", "Alarms", "Watch"]
+__all__ = ["PERIOD", "Alarms", "Watch", "WhyNext"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
+
+WhyNext = Callable[[Any, float], "Reason | None"]
+"""Says what the next request waits for that has the scopes of this one; None: nothing, or there is none."""
 
 PERIOD = 300.0
 """Seconds that something must last before it is worth a warning."""
@@ -35,6 +42,7 @@ _BUSY = 0.9  # of the looks with something pending: then it is not for lack of r
 _REACHED = 0.9
 _QUICK = 1.1  # times the latency of the first period: pages that stay as quick as they were
 _TOO_FEW = "too few requests at once"
+_OTHERS = "its requests wait for something else"
 _ENOUGH = 20  # answers in a period that a figure may be drawn from
 _HOSTS = 10_000  # hosts whose warning was given, as far as that is remembered
 
@@ -47,9 +55,11 @@ class Watch:
         "auto_min",
         "began_at",
         "busy",
+        "elsewhere",
         "first_items",
         "first_latency",
         "given",
+        "held_by",
         "items",
         "latency",
         "limited",
@@ -64,6 +74,7 @@ class Watch:
         self.first_items: float | None = None
         self.first_latency: float = 0.0
         self.items: int = 0
+        self.held_by: Reason | None = None
 
     def begin(self, policy: ScopePolicy, now: float) -> None:
         """Start a period."""
@@ -78,12 +89,27 @@ class Watch:
         self.auto_min: float = math.inf
         self.auto_max: float = 0.0
         self.limited: dict[str, float] = dict(policy.limited or {})
+        self.elsewhere: dict[str, float] = {}
+
+    def waited(self, seconds: float, left_by: Reason | None, held_by: Reason | None) -> None:
+        """Note what the last request waited for, other than the scope, and what the next one waits for.
+
+        Args:
+            seconds: How long.
+            left_by: Why it was left though its scopes were open; None: it was not.
+            held_by: What else than the scope the next one waits for; None: nothing.
+        """
+        reason = left_by or self.held_by
+        if seconds > 0.0 and reason is not None:
+            words = attrs.evolve(reason, until=math.inf).text(0.0)
+            self.elsewhere[words] = self.elsewhere.get(words, 0.0) + seconds
+        self.held_by = held_by
 
     def reason(self, policy: ScopePolicy) -> str:
-        """What the scope waited for most in this period."""
+        """What the requests of the scope waited for most in this period, of its own limits and of all others."""
         now = policy.limited or {}
-        spent = {limit: seconds - self.limited.get(limit, 0.0) for limit, seconds in now.items()}
-        return max(sorted(spent), key=lambda limit: spent[limit], default=_TOO_FEW)
+        spent = {limit: seconds - self.limited.get(limit, 0.0) for limit, seconds in now.items()} | self.elsewhere
+        return max(sorted(spent), key=lambda limit: spent[limit], default=_OTHERS)
 
 
 class Alarms:
@@ -177,8 +203,28 @@ class Alarms:
         if policy is not None and policy.watch is not None:
             policy.watch.items += count
 
-    def look(self, scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float) -> None:
-        """Note an answer, and judge the period when it is over."""
+    def look(
+        self,
+        scope: Scope,
+        policy: ScopePolicy,
+        entry: Sent,
+        outcome: Outcome,
+        now: float,
+        *,
+        elsewhere: float,
+        why_next: WhyNext,
+    ) -> None:
+        """Note an answer, and judge the period when it is over.
+
+        Args:
+            scope: The scope.
+            policy: Its policies.
+            entry: What was answered.
+            outcome: The answer.
+            now: The instant.
+            elsewhere: Seconds that it waited for something else than this scope.
+            why_next: Says why the next request waits that has the same scopes.
+        """
         if policy.auto is None and not policy.kind.is_watched:
             return
         watch: Watch | None = policy.watch
@@ -186,6 +232,8 @@ class Alarms:
             watch = policy.watch = Watch()
             self.has_watches = True
             watch.begin(policy, now)
+        held_by = why_next(entry, now) if scope.lanes else None
+        watch.waited(elsewhere, entry.left_by, None if held_by is None or held_by.scope == scope.id else held_by)
         watch.looks += 1
         watch.pending += bool(scope.lanes)
         watch.peak = max(watch.peak, scope.in_flight)

@@ -28,6 +28,7 @@ LimitName = Literal[
     "gate",
     "claim",
     "places",
+    "callbacks",
     "not_before",
 ]
 """What can hold a request back."""
@@ -40,6 +41,7 @@ _WORDS: Mapping[str, str] = {
     "gate": "robots.txt is being read",
     "claim": "a request of several scopes goes first",
     "places": "CONCURRENT_REQUESTS are in flight",
+    "callbacks": "CONCURRENT_CALLBACKS are running",
     "not_before": "the request's own delay",
 }
 

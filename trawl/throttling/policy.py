@@ -107,6 +107,7 @@ class ScopePolicy:
         limited: Seconds that pending requests waited, by limit; None before the first.
         seen_at: When the limits were last looked at for ``limited``.
         seen_grants: How often the scope had been taken then.
+        seen_lanes: How many lanes with something pending it had then.
         seen_limit: Which limit held the scope then; "" for none.
         seen_until: Until when it would.
         watch: What the alarms keep; None before the first period.
@@ -131,6 +132,7 @@ class ScopePolicy:
         "robots",
         "seen_at",
         "seen_grants",
+        "seen_lanes",
         "seen_limit",
         "seen_until",
         "sends",
@@ -161,6 +163,7 @@ class ScopePolicy:
         self.limited: dict[str, float] | None = None
         self.seen_at: float = math.inf
         self.seen_grants: int = 0
+        self.seen_lanes: int = 0
         self.seen_limit: str = ""
         self.seen_until: float = math.inf
         self.watch: Any = None

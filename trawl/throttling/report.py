@@ -24,18 +24,26 @@ if TYPE_CHECKING:
 __all__ = ["account", "add_parsing", "add_times", "add_vain_send", "allowed_rate", "report_of", "reports_of"]
 
 
-def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float, slot: int) -> None:
-    """Count a request that came to its end and is about to give ``slot`` back, and what its scope waits for next."""
+def account(scope: Scope, policy: ScopePolicy, entry: Sent, now: float, slot: int) -> float:
+    """Count a request that came to its end and is about to give ``slot`` back, and what its scope waits for next.
+
+    Returns:
+        Seconds that it waited since the last look for something else than this scope.
+    """
     policy.requests += 1
     if entry.sent_at is not None and not entry.is_exempt:
         policy.sends += 1
         policy.first_sent = min(policy.first_sent, entry.sent_at)
+    opened_at = min(now, policy.seen_until) if policy.seen_limit else policy.seen_at
+    elsewhere = max(0.0, entry.granted_at - max(opened_at, policy.seen_at)) if policy.seen_lanes else 0.0
     limit, until, is_spacing = scope.obstacle_after(now, slot) if scope.lanes else ("", now, False)
     if policy.seen_limit:
         if not limit and scope.lanes and scope.grants == policy.seen_grants and policy.seen_until > now:
             limit, until = policy.seen_limit, policy.seen_until  # two places at a time, and nobody has them yet
         _charge(policy, now, limit if is_spacing else "concurrency", entry.granted_at)
     policy.seen_at, policy.seen_limit, policy.seen_until, policy.seen_grants = now, limit, until, scope.grants
+    policy.seen_lanes = scope.lanes
+    return elsewhere
 
 
 def add_vain_send(scopes: Iterable[Scope], sent_at: float) -> None:

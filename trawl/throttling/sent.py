@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from trawl.http import Request
+    from trawl.throttling.explain import Reason
     from trawl.throttling.scopes import Charges
 
 __all__ = ["Sent"]
@@ -38,6 +39,11 @@ class Sent(Protocol):
     @property
     def granted_at(self) -> float:
         """When it was granted."""
+        ...
+
+    @property
+    def left_by(self) -> Reason | None:
+        """Why it was left though its scopes were open, before it was granted; None: it was not."""
         ...
 
     @property

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
-from trawl.throttling.alarms import Alarms
+from trawl.throttling.alarms import Alarms, WhyNext
 from trawl.throttling.asking import Asking, is_trigger
 from trawl.throttling.charging import AddressOf, Charging
 from trawl.throttling.crawldelay import CrawlDelays
@@ -84,6 +84,7 @@ class Throttle:
         self._seed = seed
         self._wall = wall
         self._changed = changed
+        self._why_next: WhyNext = lambda entry, now: None
         self._now = wall.anchor_at
         self._table = Table(Kinds(settings, failed), seed=seed)
         self._manager_class = settings.throttling_manager if manager is None else manager
@@ -119,9 +120,15 @@ class Throttle:
         self.charging = Charging(manager, self._table.kinds, self._by_address)
         self._asking = Asking(manager, self._default, self)
 
-    def bind(self, changed: Callable[[Scope, float], None]) -> None:
-        """Name another receiver of changes: the chooser, where it is made after the throttle."""
+    def bind(self, changed: Callable[[Scope, float], None], why_next: WhyNext) -> None:
+        """Name another receiver of changes: the chooser, where it is made after the throttle.
+
+        Args:
+            changed: Called with a scope whose limits moved, and ``now``.
+            why_next: Says what the next request waits for that has the scopes of this one; None: nothing.
+        """
         self._changed = changed
+        self._why_next = why_next
 
     def scope(self, id: str, now: float) -> Scope:
         """The scope of this id, made on demand (E17, E19, E20)."""
@@ -283,8 +290,8 @@ class Throttle:
             policy.has_answered |= outcome.response is not None
             if adjust(scope, policy, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug):
                 has_moved |= policy.apply(scope)
-            account(scope, policy, entry, now, slot)
-            self.alarms.look(scope, policy, outcome, now)
+            elsewhere = account(scope, policy, entry, now, slot)
+            self.alarms.look(scope, policy, entry, outcome, now, elsewhere=elsewhere, why_next=self._why_next)
         if has_moved:
             self._moved(scope, now)
         elif policy.standing is not None or policy.ramp is not None:
