@@ -10,6 +10,7 @@ import random
 from math import inf
 
 from tests.scheduler.rig import Rig
+from trawl.scheduler.claims import PASSES
 from trawl.scheduler.lanes import Entry, Lane
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
@@ -88,6 +89,24 @@ class History:
                 spare = scope.concurrency - len(self.accounts[scope.id].busy)
                 if spare <= 1 or scope.delay > 0 or scope.delay_per_slot > 0 or scope.quota is not None:
                     return True
+        return False
+
+    def is_kept_off(self, entry: Entry) -> bool:
+        """Whether a quota is kept for a larger amount, which would have to wait longer if this one went."""
+        for index, (name, _) in enumerate(entry.scopes):
+            scope, now = self.rig.scope(name), self.rig.now
+            other = scope.waiting.kept_for if scope.waiting is not None else None
+            lane = entry.lane
+            if entry.is_exempt or other is None or lane is None or lane is other or lane.rank() < other.rank():
+                continue
+            assert scope.quota is not None
+            assert other.passes() >= PASSES
+            wanted, until = other.amount_in(scope), scope.quota.fits_at(other.amount_in(scope), now)
+            for each in other.scopes:
+                at = each.gate(now, other.amount_in(each))
+                until = max(until, at) if each is not scope and at < inf else until
+            if scope.quota.fits_at(wanted, now, entry.amount(index)) > until:
+                return True
         return False
 
     def heads(self, *, pages: bool) -> list[Entry]:
@@ -220,7 +239,7 @@ class History:
         while True:
             could = self.eligible(pages=pages)
             before = chooser.board.claims.claimant
-            withheld = {entry for entry in could if self.is_withheld(entry, before)}
+            withheld = {entry for entry in could if self.is_withheld(entry, before) or self.is_kept_off(entry)}
             granted = chooser.grant(rig.now, pages=pages)
             if granted is None:
                 break
@@ -229,7 +248,9 @@ class History:
             else:
                 assert granted.entry in self.vetoed
         claimant = chooser.board.claims.claimant
-        left = [e for e in self.eligible(pages=pages) if not self.is_withheld(e, claimant)]
+        left = [
+            e for e in self.eligible(pages=pages) if not self.is_withheld(e, claimant) and not self.is_kept_off(e)
+        ]
         assert not left, f"{left} could go at {rig.now} and does not"
         assert chooser.next_event(rig.now) > rig.now, "it would spin"
         assert chooser.pending == sum(entry.is_pending for entry in self.pushed)
@@ -241,7 +262,8 @@ class History:
         claimant = self.rig.chooser.board.claims.claimant
         for other in could:
             if other.is_pending and (other.is_direct, other.priority) > (granted.is_direct, granted.priority):
-                assert other in withheld or self.is_withheld(other, claimant), f"{granted} before {other}"
+                is_behind = other in withheld or self.is_withheld(other, claimant) or self.is_kept_off(other)
+                assert is_behind, f"{granted} before {other}"
         self.in_flight.append(granted)
         for name, slot in self._taken(granted):
             account = self.accounts[name]

@@ -16,10 +16,11 @@ from trawl.engine.handed_on import forget_the_last
 from trawl.engine.state import State
 from trawl.engine.turn import Waiter
 from trawl.events import Events, RequestDropped, RequestScheduled
-from trawl.frontier import Amounts, Frontier, MemoryFrontier, Record, Scopes
+from trawl.frontier import Frontier, MemoryFrontier, Record
 from trawl.http import Request, Response, fingerprint
 from trawl.observe import Stats
 from trawl.scheduler import Admission, Entry, Heads
+from trawl.scheduler.lanes import amounts_of
 from trawl.throttling import Throttle
 
 __all__ = ["Intake", "Prepare", "not_before", "page_entry"]
@@ -157,7 +158,6 @@ class Intake:
             is_direct=True,
             is_exempt=bool(request.meta_get("dont_throttle")),
             passes_gate=passes_gate,
-            amounts=self._amounts(scopes),
             waiter=waiter,
         )
 
@@ -236,7 +236,7 @@ class Intake:
                 await self._frontier.disclaim([mark])
             return None
         origin = self._origin_of(request)
-        amounts = self._amounts(scopes)
+        amounts = amounts_of(scopes)
         if not amounts:
             record = Record(request, scopes, origin, mark, until)
         else:
@@ -259,17 +259,6 @@ class Intake:
         if reason is not None:
             logger.error("%r is dropped, because the job can't store it: %s", record.request, reason)
         return reason is None
-
-    def _amounts(self, scopes: Scopes) -> Amounts:
-        """The amounts that a request names of scopes with a quota; empty where it names none."""
-        for _, amount in scopes:
-            if amount is not None:
-                break
-        else:
-            return ()
-        now = trio.current_time()
-        amounts = tuple(None if self._throttle.scope(id, now).quota is None else amount for id, amount in scopes)
-        return amounts if any(amount is not None for amount in amounts) else ()
 
 
 def page_entry(record: Record) -> Entry:

@@ -1,12 +1,12 @@
 """The innermost fetch: one turn, one send, and what the throttle learns of it.
 
-From the grant to the wire there is no await but the connection's own. A scope that a refusal has closed while the
-connection was made is still obeyed (D01, B03): the request is not sent, gives its places back, and waits for another
-turn, while the connection is left to whoever comes next. So does one whose old connection was dead, where its scopes
-count sends: going again is another send. When the body has been read, the throttle hears
-the outcome first and the places are given back second, in one step without a send between, so that the request which
-takes the place already obeys the backoff; both come before any callback, so that a callback may wait for a direct
-fetch at concurrency 1.
+From the grant to the wire there is no await but the connection's own. A scope that was closed while the connection was
+made, by a refusal (D01, B03), a longer delay or a lower quota (I12), is still obeyed: the request is not sent, gives
+its places back, and waits for another turn, while the connection is left to whoever comes next. So does one whose old
+connection was dead, where its scopes count sends: going again is another send. When the body has been read, the
+throttle hears the outcome first and the places are given back second, in one step without a send between, so that the
+request which takes the place already obeys the backoff; both come before any callback, so that a callback may wait for
+a direct fetch at concurrency 1.
 """
 
 from __future__ import annotations
@@ -141,10 +141,8 @@ class Sending:
         entry = turn.entry
         if entry.sent_at is not None:
             return self._sent_again(entry, now)
-        if entry.granted_at < now and entry.lane is not None:
-            for scope in entry.lane.scopes:
-                if scope.held_until > now:
-                    return True
+        if entry.lane is not None and entry.lane.stops(entry, now):
+            return True
         self._chooser.sent(entry, now)
         self._count_sent(entry)
         if self._recorder is not None:

@@ -47,10 +47,10 @@ Scopes: TypeAlias = "tuple[tuple[str, float | None], ...]"
 """Scope ids, sorted, each with its expected amount (None: not named, counts 1.0)."""
 
 Amounts: TypeAlias = "tuple[float | None, ...]"
-"""The amounts named of scopes with a quota, in the order of the scopes; None where none is. Empty: none is anywhere."""
+"""The amounts that a request names, in the order of its scopes; None: not named. Empty: none is."""
 
 LaneKey: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
-"""Scope ids, sorted, and the origin; and the amounts, where a quota makes them matter."""
+"""Scope ids, sorted, and the origin; and the amounts, where any is named."""
 
 SortKey: TypeAlias = "tuple[int, float, int]"
 """What orders a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
@@ -68,9 +68,10 @@ class Record:
         origin: Its origin, as ``trawl.http.origin_of`` says.
         fingerprint: 16 bytes that were claimed for it; None where duplicates are wanted (``dont_filter``).
         not_before: The instant on the run clock before which it may not be sent; 0.0 for none.
-        share: The largest part of a quota that it names as its amount; 0.0 where it names none. The larger goes first.
-        amounts: The amounts it names of scopes with a quota; empty where it names none. Requests of different amounts
-            are in different lanes, so that one that fits passes one that does not (F11).
+        share: The first amount that it names; 0.0 where it names none. The larger goes first in a lane.
+        amounts: The amounts that it names, whether or not their scopes have a quota (one may be set while it waits);
+            empty where it names none. Requests of different amounts are in different lanes, so that one that fits
+            passes one that does not (F11).
         order: Given by the frontier when it is pushed or replaced: later is larger.
         found_at: The instant on the run clock, in seconds, at which it was taken in, with a job at the earliest the
             beginning of this run; None: it takes the place of another.
@@ -127,7 +128,7 @@ class Record:
         self._special = (*self._special[:2], amounts)
 
     def lane_key(self) -> LaneKey:
-        """The lane it belongs to; amounts that no quota counts stay out."""
+        """The lane it belongs to."""
         if self.request.meta_get("dont_throttle"):  # it needs none of its scopes: who does must not be before it
             return (), self.origin
         ids = tuple([scope for scope, _ in self.scopes])

@@ -23,7 +23,8 @@ from trawl.scheduler.gates import OriginGate
 from trawl.scheduler.lanes import PASSING, READY, Entry, Lane, LaneId, PageLane, Refused, SortKey, page_lane_id
 from trawl.scheduler.later import Later
 from trawl.scheduler.outlook import NO_PAGES, NO_PLACE, Stored, waiting, why, why_host, why_next
-from trawl.scheduler.waiting import BACKOFF_PATIENCE, Board, Room
+from trawl.scheduler.room import Room
+from trawl.scheduler.waiting import BACKOFF_PATIENCE, Board
 
 if TYPE_CHECKING:
     from trawl.throttling.explain import Reason
@@ -187,11 +188,15 @@ class Chooser:
     def changed(self, scope: Scope, now: float) -> None:
         """Note that limits of ``scope`` moved: who waits for it notices at once (I12, P13)."""
         self._now = now
+        if scope.quota is not None and scope.quota.is_late:
+            scope.quota.is_late = False
+            self.board.line_up_anew(scope, self.lanes.values(), now)
         room = scope.waiting
         if room is not None:
             room.baton = None
             room.refills = -1
             self.board.wake(room, now)
+        self.board.look_again(scope, now)
 
     def gate_of(self, origin: str) -> OriginGate | None:
         """The closed gate of ``origin``; None when it is open."""
@@ -294,6 +299,9 @@ class Chooser:
         board = self.board
         if self._is_stopped(lane, now):
             board.end_claim(lane, now)
+            if lane.is_kept_for:
+                board.let_go(lane)
+                self._wake(lane, now)
             board.pass_on(lane, now)
             return None
         entry = lane.queue[0][3]
@@ -327,19 +335,19 @@ class Chooser:
         """
         at: Room | None = None
         worst = now
-        is_contention = True
+        is_contention, may_claim = True, len(lane.scopes) > 1
         for index, scope in enumerate(lane.scopes):
             amount = 1.0 if scope.quota is None else entry.amount(index)
             until = scope.gate(now, amount)
             if until > now:
-                if lane.bases is not None and scope.is_shut(now, amount, BACKOFF_PATIENCE):
+                if may_claim and scope.is_shut(now, amount, BACKOFF_PATIENCE):
                     is_contention = False
                 if until > worst:
                     worst = until
                     at = self.board.room(scope)
-            elif at is None and scope.waiting is not None and scope.waiting.keeps_off(lane):
+            elif at is None and scope.waiting is not None and scope.waiting.keeps_off(lane, now):
                 at = scope.waiting
-        if at is not None and lane.bases is not None:
+        if at is not None and may_claim:
             if not is_contention:
                 self.board.end_claim(lane, now)
             elif not lane.is_claiming and lane.passes() >= PASSES:
@@ -360,6 +368,8 @@ class Chooser:
         lane.grant(entry, now)
         if entry.is_exempt:
             entry.steps = tuple([self._scope_of(id, now).step for id, _ in entry.scopes])
+        if lane.is_kept_for:
+            board.let_go(lane)
         if lane.is_claiming or lane.is_starving:
             board.end_claim(lane, now)
         elif rank is not None:
@@ -375,12 +385,14 @@ class Chooser:
                 if room.baton is lane:  # it has a new turn, others may be before it now
                     room.baton = None
                 board.wake(room, now)
+            board.look_again(scope, now)
         return entry
 
     def _wake(self, lane: Lane, now: float) -> None:
         for scope in lane.scopes:
             if scope.waiting is not None:
                 self.board.wake(scope.waiting, now)
+            self.board.look_again(scope, now)
 
     def _leave(self, entry: Entry) -> None:
         entry.is_pending = False
@@ -390,11 +402,16 @@ class Chooser:
     def _settle(self, lane: Lane, now: float) -> None:
         """Put a lane that has lost its head where it belongs, and pass its batons on: its rank is another."""
         board = self.board
+        was_kept_for = lane.is_kept_for
+        if was_kept_for:
+            board.let_go(lane)
         if not lane.queue:
             self._retire(lane, now)
         elif not isinstance(lane.where, OriginGate):
             board.enter(lane, now)
         board.pass_on(lane, now)
+        if was_kept_for:
+            self._wake(lane, now)
 
     def _retire(self, lane: Lane, now: float) -> None:
         """Forget an empty lane, and the rooms that nobody needs any more."""

@@ -15,7 +15,7 @@ import attrs
 
 if TYPE_CHECKING:
     from trawl.scheduler.gates import OriginGate
-    from trawl.scheduler.waiting import Room
+    from trawl.scheduler.room import Room
     from trawl.throttling.explain import Reason
     from trawl.throttling.scope import Scope
 
@@ -30,6 +30,7 @@ __all__ = [
     "Rank",
     "Refused",
     "SortKey",
+    "amounts_of",
     "page_lane_id",
 ]
 
@@ -41,10 +42,10 @@ SortKey: TypeAlias = "tuple[int, float, int]"
 coming."""
 
 Amounts: TypeAlias = "tuple[float | None, ...]"
-"""The amounts named of scopes with a quota, in the order of the scopes; empty where none is."""
+"""The amounts that a request names, in the order of its scopes; empty where it names none."""
 
 LaneId: TypeAlias = "tuple[tuple[str, ...], str, int] | tuple[tuple[str, ...], str, int, Amounts]"
-"""Scope ids (sorted), the origin, the kind of lane, and the amounts where a quota makes them matter."""
+"""Scope ids (sorted), the origin, the kind of lane, and the amounts where any is named."""
 
 PageLane: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
 """A lane of pages, as the frontier names it: the same without the kind."""
@@ -54,6 +55,17 @@ DIRECT, PASSING, PAGE = range(3)
 
 READY = "ready"
 """Where a lane is that will be looked at at the next choice."""
+
+
+def amounts_of(scopes: tuple[tuple[str, float | None], ...]) -> Amounts:
+    """The amounts that a request names.
+
+    Those of scopes without a quota count as well: it may get one while the request waits.
+    """
+    for _, amount in scopes:
+        if amount is not None:
+            return tuple([amount for _, amount in scopes])
+    return ()
 
 
 def page_lane_id(lane: PageLane) -> LaneId:
@@ -72,10 +84,9 @@ class Entry:
         is_direct: Goes before pages, whatever its priority: a callback waits for it.
         is_exempt: Takes no scope (``dont_throttle``); it still counts for the crawl's places.
         passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
-        share: The part of a quota that it names as its amount; the larger goes first among equals. None: found from the
-            amounts.
-        amounts: The amounts it names of scopes with a quota: each set of them has a lane of its own, so that what fits
-            passes what does not (F11). Empty: none.
+        share: The first amount that it names: the larger goes first in a lane, if a lane has several.
+        amounts: The amounts that make its lane: each set of them has one of its own, so that what fits passes what does
+            not (F11). None: those that it names.
         order: Its place among equals, less first; None: the order of coming. Entries of one lane have all one or all
             none.
         lease: The frontier's record; the core does not look into it.
@@ -136,8 +147,8 @@ class Entry:
         is_direct: bool = False,
         is_exempt: bool = False,
         passes_gate: bool = False,
-        share: float | None = None,
-        amounts: Amounts = (),
+        share: float = 0.0,
+        amounts: Amounts | None = None,
         order: int | None = None,
         lease: Any = None,
         waiter: Any = None,
@@ -150,8 +161,8 @@ class Entry:
         self.is_direct: bool = is_direct or passes_gate
         self.is_exempt: bool = is_exempt
         self.passes_gate: bool = passes_gate
-        self.share: float | None = share
-        self.amounts: Amounts = amounts
+        self.share: float = share
+        self.amounts: Amounts = amounts_of(scopes) if amounts is None else amounts
         self.order: int | None = order
         self.lease: Any = lease
         self.waiter: Any = waiter
@@ -192,7 +203,7 @@ class Entry:
         return 1.0 if amount is None else amount
 
     def lane_id(self) -> LaneId:
-        """The lane it belongs to. Amounts that no quota counts stay out."""
+        """The lane it belongs to."""
         kind = PAGE
         if self.is_direct:
             kind = PASSING if self.passes_gate else DIRECT
@@ -233,9 +244,11 @@ class Lane:
         where: None (nowhere), READY, the room of the one scope it waits for, or its origin's closed gate.
         held: Seconds for which its first could not have gone with a free place, since the one before it went.
         mark: What it counts ``held`` from, where it waits; when it became ready, where it is that.
-        bases: The scopes' grant counters at its turn, for lanes of several scopes: how often was it passed?
+        bases: The scopes' grant counters at its turn, for lanes of several scopes or a quota: how often was it passed?
         is_claiming: Whether it is the claimant.
         is_starving: Whether it is in line to be the claimant.
+        is_kept_for: Whether a quota is kept for it.
+        passed_at: Its version when its room noted that the amount left did not do for it.
     """
 
     __slots__ = (
@@ -243,10 +256,12 @@ class Lane:
         "held",
         "id",
         "is_claiming",
+        "is_kept_for",
         "is_starving",
         "kind",
         "mark",
         "origin",
+        "passed_at",
         "queue",
         "scopes",
         "turn",
@@ -268,6 +283,11 @@ class Lane:
         self.bases: list[int] | None = None
         self.is_claiming: bool = False
         self.is_starving: bool = False
+        self.is_kept_for: bool = False
+        self.passed_at: int = -1
+
+    def __lt__(self, other: Lane) -> bool:
+        return False  # two tickets of which one is stale: turns change hands
 
     @property
     def page_lane(self) -> PageLane:
@@ -285,13 +305,10 @@ class Lane:
 
     def add(self, entry: Entry, order: int) -> bool:
         """Line ``entry`` up; whether it is the best now."""
-        share = entry.share
-        if share is None:
-            share = self._named_share(entry)
         if entry.order is not None:
             order = entry.order
         entry.lane = self
-        heappush(self.queue, (-entry.priority, -share, order, entry))
+        heappush(self.queue, (-entry.priority, -entry.share, order, entry))
         return self.queue[0][3] is entry
 
     def drop_head(self) -> None:
@@ -329,50 +346,61 @@ class Lane:
         if len(scopes) == 1:  # most lanes have one scope: the loops below cost twice as much
             scope = scopes[0]
             entry.steps = (scope.step,)
-            entry.slots = (scope.take(now, 1.0 if scope.quota is None else entry.amount(0)),)
+            entry.slots = (scope.take(now, entry.amount(0)),)
         else:
             entry.steps = tuple([scope.step for scope in scopes])
             entry.slots = tuple([scope.take(now, entry.amount(index)) for index, scope in enumerate(scopes)])
 
+    def stops(self, entry: Entry, now: float) -> bool:
+        """Whether ``entry``, which was granted, must not go to the wire after all: a scope was closed since."""
+        return any(scope.stops(now, entry.amount(index)) for index, scope in enumerate(self.scopes))
+
     def sent(self, entry: Entry, now: float) -> None:
         """Tell its scopes that ``entry`` went to the wire."""
         for index, scope in enumerate(self.scopes):
-            scope.sent(entry.slots[index], now, 1.0 if scope.quota is None else entry.amount(index))
+            scope.sent(entry.slots[index], now, entry.amount(index))
 
     def give_back(self, entry: Entry) -> None:
         """Free the places that ``entry`` has."""
         was_sent = entry.sent_at is not None
         for index, scope in enumerate(self.scopes):
-            amount = 1.0 if scope.quota is None else entry.amount(index)
-            scope.give(entry.slots[index], was_sent=was_sent, amount=amount)
+            scope.give(entry.slots[index], was_sent=was_sent, amount=entry.amount(index))
 
     def take_turn(self, turn: int) -> None:
         """Go to the end of the line of equals."""
         self.turn = turn
-        if len(self.scopes) > 1:
-            self.bases = [scope.grants for scope in self.scopes]
+        if len(self.scopes) > 1 or (self.scopes and self.scopes[0].quota is not None):
+            self.count_passes()
+
+    def count_passes(self) -> None:
+        """Count from now on how often it is passed."""
+        self.bases = [scope.grants for scope in self.scopes]
 
     def amount_in(self, scope: Scope) -> float:
         """What its best entry is expected to use of one of its scopes."""
         entry = self.queue[0][3]
         return entry.amount(self.scopes.index(scope)) if len(self.scopes) > 1 else entry.amount(0)
 
-    def quota_scope(self) -> Scope | None:
-        """The first of its scopes that has a quota: there it lines up, by its share (F07)."""
-        for scope in self.scopes:
-            if scope.quota is not None:
-                return scope
+    def share_in(self, scope: Scope) -> float:
+        """The amount that its best entry names of one of its scopes: the larger goes first (F07); 0.0 for none."""
+        return self.queue[0][3].scopes[self.scopes.index(scope)][1] or 0.0
+
+    def quota_after(self, scope: Scope | None) -> Scope | None:
+        """The next of its scopes that has a quota, after ``scope``: there it lines up, by its share; None: it has none.
+
+        After None, or a scope that has no quota, it is the first.
+        """
+        is_after = scope is None or scope.quota is None
+        for each in self.scopes:
+            if is_after and each.quota is not None:
+                return each
+            is_after = is_after or each is scope
         return None
 
-    def passes(self) -> int:
-        """How many others went by, at most, since its turn: the largest number over its scopes."""
+    def passes(self, scope: Scope | None = None) -> int:
+        """How many others went by, at most, since its turn: in ``scope``, or the largest number over its scopes."""
         if self.bases is None:
             return 0
+        if scope is not None:
+            return scope.grants - self.bases[self.scopes.index(scope)]
         return max([scope.grants - base for scope, base in zip(self.scopes, self.bases, strict=True)])
-
-    def _named_share(self, entry: Entry) -> float:
-        """The amount an entry names of the first scope that has a quota: its order among those that share the quota."""
-        for scope, (_, amount) in zip(self.scopes, entry.scopes, strict=False):
-            if amount is not None and scope.quota is not None:
-                return amount
-        return 0.0

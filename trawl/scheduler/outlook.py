@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from trawl.http import host_scope
 from trawl.scheduler.gates import OriginGate
 from trawl.scheduler.lanes import PAGE, READY, Entry, Lane, PageLane, page_lane_id
-from trawl.scheduler.waiting import Room
+from trawl.scheduler.room import Room
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ class _Outlook:
             return self._of_scope(last, lane.amount_in(last))
         if isinstance(where, Room) and where.withholds(lane):
             return Reason(where.scope.id, "claim", inf, "a request of several scopes goes first")
+        if isinstance(where, Room) and where.saves(lane, self._now):
+            return Reason(where.scope.id, "quota", where.kept_until(self._now), "a larger amount goes first")
         if chooser.in_flight >= chooser.places:
             return NO_PLACE
         return NO_PAGES if lane.kind == PAGE and chooser.left_by is NO_PAGES else None

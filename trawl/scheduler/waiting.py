@@ -11,123 +11,42 @@ invariant:
 So the best lane that could go is ready, or behind a baton that will be looked at first. Two more rules:
 
 - A scope with a quota is open or closed depending on the amount. Lanes that need more than fits are set aside with the
-  time at which it will, and smaller ones may pass (F11). A lane lines up in the room of its first quota even when that
-  is open, for there the order is by share (F07); everywhere else it is by turn.
+  time at which it will, and smaller ones may pass (F11). A lane lines up in the rooms of its quotas, one after the
+  other, even when they are open, for there the order is by share (F07). Everywhere else it is by turn; but the turn of
+  a lane that has a quota is taken by the lane in that room which names the largest share of it, for theirs. So those
+  who share a quota have as many turns together as they would have had, and use them by share.
+  A lane of several scopes that was passed too often goes before larger shares of those who need the quota alone.
 - On a claimed scope, lanes that rank behind the claimant are not woken.
+- A quota is *kept* for the first of those set aside, once that was passed :data:`~trawl.scheduler.claims.PASSES` times:
+  from then on a lane behind it goes only where that does not put off the instant at which the amount will fit. So it
+  goes one window later at the latest, though small amounts use all that a sliding window gives back. Unlike a claim
+  this is for each quota by itself, because it lasts for a window, which may be a day; and like a claim it keeps off
+  none that is ahead, so that two of them can't wait for each other.
 
 Heaps are cleaned lazily: a record whose version is not its lane's is stale.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from trawl.scheduler.claims import Claims
 from trawl.scheduler.lanes import PAGE, READY
+from trawl.scheduler.room import ROOM_TO_GROW, Room, Ticket
 
 if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane, Rank
     from trawl.throttling.scope import Scope
 
-__all__ = ["Board", "Room", "Ticket"]
-
-Ticket: TypeAlias = "tuple[bool, int, float, int, int, Lane]"
-"""A lane's place in a heap: page, minus priority, minus share (0.0 but at a quota), turn, version, and the lane."""
+__all__ = ["BACKOFF_PATIENCE", "Board"]
 
 BACKOFF_PATIENCE = 30.0
 """How long, in seconds, a claimant may wait for a backed-off delay before its claim is dropped. Shorter waits are
 contention like any other: two scopes that back off for hours would starve those who need both."""
-
-ROOM_TO_GROW = 64
-"""A heap is cleaned when it has doubled, and has more than this many records."""
-
-
-class Room:
-    """Who waits for one scope.
-
-    Attributes:
-        scope: The scope.
-        waiters: A heap of those who wait.
-        aside: A heap of those for whom the amount left does not do, each with the instant at which it will.
-        refills: The quota's counter of refills when ``aside`` was last looked through.
-        least: No lane here needs less than this.
-        armed: The instant its timer is set to; ``inf`` for none.
-        baton: The lane that was woken last.
-        claim: The claimant, if the scope is one of its scopes.
-    """
-
-    __slots__ = ("_closed", "_closed_at", "armed", "aside", "baton", "claim", "least", "refills", "scope", "waiters")
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope: Scope = scope
-        self.waiters: list[Ticket] = []
-        self.aside: list[tuple[float, Ticket]] = []
-        self.refills: int = -1
-        self.least: float = inf
-        self.armed: float = inf
-        self.baton: Lane | None = None
-        self.claim: Lane | None = None
-        self._closed = 0.0
-        self._closed_at = inf
-
-    def close(self, now: float) -> None:
-        """Note that the scope is closed, since ``now`` unless it was before."""
-        self._closed_at = min(self._closed_at, now)
-
-    def open(self, at: float) -> None:
-        """Note that the scope is open, since the instant ``at``."""
-        if self._closed_at < inf:
-            self._closed += max(0.0, at - self._closed_at)
-            self._closed_at = inf
-
-    def closed_for(self, now: float) -> float:
-        """What the time that a lane waits here is counted by: how long the scope has been closed, in seconds.
-
-        With a quota it is open for one and closed for another: then all the time counts.
-        """
-        if self.scope.quota is not None:
-            return now
-        return self._closed + max(0.0, now - self._closed_at)
-
-    def ticket(self, lane: Lane) -> Ticket:
-        """The place of ``lane`` among those here."""
-        head = lane.queue[0]
-        share = 0.0 if self.scope.quota is None else head[1]
-        return (lane.kind >= PAGE, head[0], share, lane.turn, lane.version, lane)
-
-    def withholds(self, lane: Lane) -> bool:
-        """Whether a claim keeps ``lane`` from this scope."""
-        claim = self.claim
-        return claim is not None and claim is not lane and lane.rank() > claim.rank() and self.scope.is_tight()
-
-    def prefers_baton(self, lane: Lane) -> bool:
-        """Whether, at a quota, another lane that is ready goes before ``lane`` by its share (F07)."""
-        baton = self.baton
-        return (
-            baton is not None
-            and baton is not lane
-            and baton.where is READY
-            and self.scope.quota is not None
-            and self.ticket(baton) < self.ticket(lane)
-        )
-
-    def keeps_off(self, lane: Lane) -> bool:
-        """Whether ``lane`` has to wait here although the scope is open."""
-        return self.withholds(lane) or self.prefers_baton(lane)
-
-    def trim(self) -> None:
-        """Drop stale tickets off the top."""
-        waiters = self.waiters
-        while waiters and waiters[0][4] != waiters[0][5].version:
-            heappop(waiters)
-
-    def lanes(self) -> list[Lane]:
-        """The lanes that wait here, in no order."""
-        tickets = [*self.waiters, *(ticket for _, ticket in self.aside)]
-        return [ticket[5] for ticket in tickets if ticket[4] == ticket[5].version]
 
 
 class Board:
@@ -137,14 +56,16 @@ class Board:
         ready: A heap of the lanes that are looked at next.
         rooms: The rooms that there are, by scope.
         claims: The claimant and the line.
+        keeping: The rooms of quotas that are kept for somebody.
     """
 
-    __slots__ = ("_bound", "_tiebreak", "_timer_bound", "_timers", "claims", "ready", "rooms")
+    __slots__ = ("_bound", "_tiebreak", "_timer_bound", "_timers", "claims", "keeping", "ready", "rooms")
 
     def __init__(self) -> None:
         self.ready: list[Ticket] = []
         self.rooms: dict[str, Room] = {}
         self.claims: Claims = Claims()
+        self.keeping: dict[Room, None] = {}
         self._timers: list[tuple[float, int, Room]] = []
         self._tiebreak = count().__next__
         self._bound = ROOM_TO_GROW
@@ -160,21 +81,37 @@ class Board:
     def close_room(self, scope: Scope) -> None:
         """Forget the room of a scope that no lane needs any more."""
         if scope.waiting is not None:
+            self.keeping.pop(scope.waiting, None)
             scope.waiting.armed = inf
             scope.waiting = None
             del self.rooms[scope.id]
 
     # -- lanes move
 
-    def enter(self, lane: Lane, now: float) -> None:
-        """Have ``lane`` looked at: at the next choice, or when its turn comes at its quota."""
-        for scope in lane.scopes:
-            if scope.quota is not None:
-                room = self.room(scope)
-                self._wait(lane, room, now)
-                self.wake(room, now)
-                return
-        self.make_ready(lane, now)
+    def enter(self, lane: Lane, now: float, after: Scope | None = None) -> None:
+        """Have ``lane`` looked at: at the next choice, or when its turn comes at each of its quotas after that one."""
+        scope = lane.quota_after(after)
+        if scope is None:
+            self.make_ready(lane, now)
+            return
+        room = self.room(scope)
+        self._wait(lane, room, now)
+        self.wake(room, now)
+
+    def line_up_anew(self, scope: Scope, lanes: Iterable[Lane], now: float) -> None:
+        """Line those of ``lanes`` up by share that need a scope which has just got a quota."""
+        room = self.room(scope)
+        mine = [lane for lane in lanes if scope in lane.scopes]
+        waited = [lane for lane in mine if lane.where is room]
+        room.clear()
+        for lane in mine:
+            lane.count_passes()
+            if lane.where is READY or lane in waited:
+                self._wait(lane, self.room(lane.quota_after(None) or scope), now)
+            elif isinstance(lane.where, Room):
+                self._wait(lane, lane.where, now)
+        for each in {scope: None for lane in mine for scope in lane.scopes if scope.quota is not None}:
+            self.wake(self.room(each), now)
 
     def make_ready(self, lane: Lane, now: float) -> None:
         """Have ``lane`` looked at at the next choice."""
@@ -207,6 +144,21 @@ class Board:
                 room.baton = None
                 self.wake(room, now)
 
+    def let_go(self, lane: Lane) -> None:
+        """Keep no quota for ``lane`` any more; its rooms are to be woken."""
+        lane.is_kept_for = False
+        for room in [room for room in self.keeping if room.kept_for is lane]:
+            del self.keeping[room]
+            room.kept_for = None
+            room.refills = -1  # who was set aside for it comes back
+
+    def look_again(self, scope: Scope, now: float) -> None:
+        """Note that ``scope`` changed: for whom a quota is kept that needs it as well may have to wait longer."""
+        for room in [*self.keeping] if self.keeping else ():
+            if room.scope is not scope and room.kept_for is not None and scope in room.kept_for.scopes:
+                room.refills = -1
+                self.wake(room, now)
+
     # -- scopes open
 
     def wake(self, room: Room, now: float) -> None:
@@ -222,6 +174,8 @@ class Board:
             self._arm(room, until)
             return
         room.open(now)
+        if room.passed:
+            self._keep(room, now)
         if room.aside:
             self._bring_back(room, now)
         baton = room.baton
@@ -301,11 +255,7 @@ class Board:
     def _wait(self, lane: Lane, room: Room, now: float) -> None:
         lane.leave(now)
         lane.wait_at(room, now)
-        if room.scope.quota is not None:
-            if not room.waiters and not room.aside:
-                room.least = inf
-            room.least = min(room.least, lane.amount_in(room.scope))
-        heappush(room.waiters, room.ticket(lane))
+        room.add(lane)
 
     def _best(self, room: Room, now: float) -> Lane | None:
         """Make the best lane ready that the open scope lets through; who it is, or None when nobody may go."""
@@ -324,18 +274,47 @@ class Board:
                     return None  # whoever is behind it ranks behind the claimant too
                 self._set_aside(room, inf)
                 continue
-            if scope.quota is not None and (fits_at := scope.gate(now, lane.amount_in(scope))) > now:
-                self._set_aside(room, fits_at)
-                continue
-            heappop(waiters)
-            lined_up_at = lane.quota_scope()
-            if lined_up_at is None or lined_up_at is scope:
-                self.make_ready(lane, now)
-            else:
-                self.enter(lane, now)
+            if scope.quota is not None:
+                if (until := room.fits_at(lane, now)) > now:
+                    self._set_aside(room, until)
+                    continue
+                lane = room.starved_by(lane, now) or lane
+            if lane is ticket[5]:
+                heappop(waiters)
+            if room.peers:
+                lane = self._of_largest_share(room, lane, now)
+            self.enter(lane, now, scope)
             if lane.where is READY:
                 return lane
         return None
+
+    def _of_largest_share(self, room: Room, lane: Lane, now: float) -> Lane:
+        """Who goes at the turn of ``lane`` in a room without a quota: the largest of those that share one (F07)."""
+        best = lane
+        for scope in lane.scopes if not lane.is_claiming else ():
+            peers = room.peers.get(scope.id)
+            while peers and scope in best.scopes:
+                peer = peers[0][5]
+                if peers[0][4] != peer.version:
+                    heappop(peers)
+                elif peer is best or peer.share_in(scope) <= best.share_in(scope):
+                    break
+                elif scope.gate(now, peer.amount_in(scope)) > now:
+                    self.enter(peer, now)  # it does not fit: it waits at its quota
+                else:
+                    best = peer
+        if best is not lane:
+            best.turn, lane.turn = lane.turn, best.turn
+            best.is_starving = lane.is_starving = False  # the line knows them by their turns
+            self._wait(lane, room, now)
+        return best
+
+    def _keep(self, room: Room, now: float) -> None:
+        """Keep a quota for who was passed too often."""
+        room.keep()
+        if room.kept_for is not None and room not in self.keeping:
+            self.keeping[room] = None
+            room.refills = -1  # who is set aside is to know until when
 
     def _set_aside(self, room: Room, until: float) -> None:
         heappush(room.aside, (until, heappop(room.waiters)))

@@ -29,19 +29,33 @@ class Quota:
         quota: How much may be used in a window.
         window: Its length, in seconds. With 0.0 the quota never holds anything up.
         sliding: Whether it slides.
+        reserved: Amounts of requests that took the scope before it had this quota, and are not on the wire yet.
 
     Attributes:
         reserved: Amounts of requests that have taken the scope and are not on the wire yet.
+        is_late: Whether requests that wait were lined up before there was this quota: the chooser lines them up anew.
         refills: Counts how often room was made other than by time passing: who waits is looked at again when it moves.
     """
 
-    __slots__ = ("_charges", "_ends_at", "_is_awaited", "_spent", "quota", "refills", "reserved", "sliding", "window")
+    __slots__ = (
+        "_charges",
+        "_ends_at",
+        "_is_awaited",
+        "_spent",
+        "is_late",
+        "quota",
+        "refills",
+        "reserved",
+        "sliding",
+        "window",
+    )
 
-    def __init__(self, quota: float, window: float, *, sliding: bool = False) -> None:
+    def __init__(self, quota: float, window: float, *, sliding: bool = False, reserved: float = 0.0) -> None:
         self.quota: float = quota
         self.window: float = window
         self.sliding: bool = sliding
-        self.reserved: float = 0.0
+        self.reserved: float = reserved
+        self.is_late: bool = False
         self.refills: int = 0
         self._spent = 0.0
         self._ends_at = -inf
@@ -90,6 +104,28 @@ class Quota:
             self._is_awaited = True
             return inf
         return self._falls_to(room - self.reserved)
+
+    def stops(self, amount: float, now: float) -> bool:
+        """Whether ``amount``, which was set aside, must not be spent after all: by now it would overdraw the quota.
+
+        So it is where the quota was lowered, or an answer said that more was spent, since it was set aside.
+        """
+        if amount <= 0.0 or self.window <= 0.0:
+            return False
+        return self.spent(now) > max(self.quota * (1.0 + _SLACK) - amount, 0.0)
+
+    def fits_at(self, amount: float, now: float, more: float = 0.0) -> float:
+        """The instant at which ``amount`` will fit if what is set aside, and ``more``, is spent now, and no more."""
+        if amount <= 0.0 or self.window <= 0.0 or self.quota == inf:
+            return now
+        self._pass_time(now)
+        room = max(self.quota * (1.0 + _SLACK) - amount, 0.0)
+        coming = self.reserved + more
+        if self._spent + coming <= room:
+            return now
+        if not self.sliding:
+            return self._ends_at if self._ends_at > now else now + self.window
+        return self._falls_to(room - coming) if coming <= room else now + self.window
 
     def reserve(self, amount: float) -> None:
         """Set ``amount`` aside for a request that takes the scope."""

@@ -57,6 +57,7 @@ class Scope:
         pages: The page budget, or None.
         in_flight: Requests that have taken it and not given it back.
         unsent: Those of them that are not on the wire yet.
+        reserved: What these are expected to use, whether there is a quota or not: one may be set before they are sent.
         step: Moved by policy with each backoff step; each send remembers the one it was granted under (B19).
         grants: How often it was taken.
         last_sent: The instant of the latest send; ``-inf`` before the first.
@@ -100,6 +101,7 @@ class Scope:
         "policy",
         "quota",
         "quota_source",
+        "reserved",
         "step",
         "unsent",
         "waiting",
@@ -109,6 +111,7 @@ class Scope:
         self.id: str = id
         self.in_flight: int = 0
         self.unsent: int = 0
+        self.reserved: float = 0.0
         self.step: int = 0
         self.grants: int = 0
         self.last_sent: float = -inf
@@ -146,7 +149,8 @@ class Scope:
         if limits.quota == inf:
             self.quota = None
         elif self.quota is None:
-            self.quota = Quota(limits.quota, limits.window, sliding=limits.sliding)
+            self.quota = Quota(limits.quota, limits.window, sliding=limits.sliding, reserved=self.reserved)
+            self.quota.is_late = self.lanes > 0
         else:
             self.quota.adopt(limits.quota, limits.window, sliding=limits.sliding, now=now)
 
@@ -279,6 +283,7 @@ class Scope:
         """Occupy a place, which :meth:`gate` said is free; the number of the slot, from 1."""
         self.grants += 1
         self.unsent += 1
+        self.reserved += amount
         if self.pages is not None:
             self.pages.under_way += 1
         if self.quota is not None:
@@ -292,9 +297,18 @@ class Scope:
         self._slots.open(is_busy=self.in_flight > 1, sent_at=self.last_sent)
         return self._slots.take(now, self.concurrency, self._rest())
 
+    def stops(self, now: float, amount: float = 1.0) -> bool:
+        """Whether a request that has taken it must not go to the wire after all, for what has closed it since."""
+        return (
+            self.held_until > now
+            or (self.delay > 0.0 and self.last_sent + self.interval() > now)
+            or (self.quota is not None and self.quota.stops(amount, now))
+        )
+
     def sent(self, slot: int, now: float, amount: float = 1.0) -> None:
         """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here."""
         self.unsent -= 1
+        self.reserved = self.reserved - amount if self.unsent else 0.0
         self.last_sent = now
         self._drawn = None
         if self._slots is not None:
@@ -310,6 +324,7 @@ class Scope:
         self.in_flight -= 1
         if not was_sent:
             self.unsent -= 1
+            self.reserved = self.reserved - amount if self.unsent else 0.0
             if self.quota is not None:
                 self.quota.release(amount)
         if self._slots is not None:

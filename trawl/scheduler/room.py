@@ -1,0 +1,215 @@
+"""The room of one scope: the lanes that wait for it, and who among them goes before whom.
+
+How lanes come here and are woken is told in :mod:`trawl.scheduler.waiting`.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+from trawl.scheduler.claims import PASSES
+from trawl.scheduler.lanes import PAGE, READY
+
+if TYPE_CHECKING:
+    from trawl.scheduler.lanes import Lane
+    from trawl.throttling.scope import Scope
+
+__all__ = ["ROOM_TO_GROW", "Room", "Ticket"]
+
+Ticket: TypeAlias = "tuple[bool, int, float, int, int, Lane]"
+"""A lane's place in a heap: page, minus priority, minus share (0.0 but at a quota), turn, version, and the lane."""
+
+ROOM_TO_GROW = 64
+"""A heap is cleaned when it has doubled, and has more than this many records."""
+
+
+class Room:
+    """Who waits for one scope.
+
+    Attributes:
+        scope: The scope.
+        waiters: A heap of those who wait.
+        aside: A heap of those for whom the amount left does not do, each with the instant at which it will.
+        refills: The quota's counter of refills when ``aside`` was last looked through.
+        least: No lane here needs less than this.
+        armed: The instant its timer is set to; ``inf`` for none.
+        baton: The lane that was woken last.
+        claim: The claimant, if the scope is one of its scopes.
+        kept_for: The lane that the quota is kept for; None: none was passed that often.
+        passed: A heap of those for whom the amount left did not do, by rank: the quota is kept for the first of them.
+        peers: Of a room without a quota: heaps of those who share one, by its scope, the largest share first.
+        several: Of a room with a quota: a heap of those who need other scopes as well, by rank.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_closed_at",
+        "armed",
+        "aside",
+        "baton",
+        "claim",
+        "kept_for",
+        "least",
+        "passed",
+        "peers",
+        "refills",
+        "scope",
+        "several",
+        "waiters",
+    )
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope: Scope = scope
+        self.waiters: list[Ticket] = []
+        self.aside: list[tuple[float, Ticket]] = []
+        self.refills: int = -1
+        self.least: float = inf
+        self.armed: float = inf
+        self.baton: Lane | None = None
+        self.claim: Lane | None = None
+        self.kept_for: Lane | None = None
+        self.passed: list[Ticket] = []
+        self.peers: dict[str, list[Ticket]] = {}
+        self.several: list[Ticket] = []
+        self._closed = 0.0
+        self._closed_at = inf
+
+    def close(self, now: float) -> None:
+        """Note that the scope is closed, since ``now`` unless it was before."""
+        self._closed_at = min(self._closed_at, now)
+
+    def open(self, at: float) -> None:
+        """Note that the scope is open, since the instant ``at``."""
+        if self._closed_at < inf:
+            self._closed += max(0.0, at - self._closed_at)
+            self._closed_at = inf
+
+    def closed_for(self, now: float) -> float:
+        """What the time that a lane waits here is counted by: how long the scope has been closed, in seconds.
+
+        With a quota it is open for one and closed for another: then all the time counts.
+        """
+        if self.scope.quota is not None:
+            return now
+        return self._closed + max(0.0, now - self._closed_at)
+
+    def add(self, lane: Lane) -> None:
+        """Let ``lane`` wait here."""
+        if self.scope.quota is not None:
+            if not self.waiters and not self.aside:
+                self.least = inf
+            self.least = min(self.least, lane.amount_in(self.scope))
+            if len(lane.scopes) > 1:
+                self._note(self.several, ticket_of(lane, 0.0))
+        elif len(lane.scopes) > 1:
+            for scope in lane.scopes:
+                if scope.quota is not None:
+                    self._note(self.peers.setdefault(scope.id, []), ticket_of(lane, lane.share_in(scope)))
+        heappush(self.waiters, self.ticket(lane))
+
+    def clear(self) -> None:
+        """Forget who waits here: all of them are lined up anew."""
+        self.waiters, self.aside, self.passed, self.several, self.peers = [], [], [], [], {}
+        self.baton = None
+
+    def ticket(self, lane: Lane) -> Ticket:
+        """The place of ``lane`` among those here."""
+        return ticket_of(lane, 0.0 if self.scope.quota is None else lane.share_in(self.scope))
+
+    def withholds(self, lane: Lane) -> bool:
+        """Whether a claim keeps ``lane`` from this scope."""
+        claim = self.claim
+        return claim is not None and claim is not lane and lane.rank() > claim.rank() and self.scope.is_tight()
+
+    def saves(self, lane: Lane, now: float) -> bool:
+        """Whether the quota is kept for another one, which would have to wait longer if ``lane`` went."""
+        other, quota = self.kept_for, self.scope.quota
+        if other is None or other is lane or quota is None or lane.rank() < other.rank():
+            return False
+        wanted, until = other.amount_in(self.scope), now
+        for index, scope in enumerate(other.scopes):
+            if scope is not self.scope and (at := scope.gate(now, other.head.amount(index))) < inf:
+                until = max(until, at)
+        until = max(until, quota.fits_at(wanted, now))
+        return quota.fits_at(wanted, now, lane.amount_in(self.scope)) > until
+
+    def fits_at(self, lane: Lane, now: float) -> float:
+        """When the quota lets ``lane`` through: now, when its amount fits, or when the one goes that it is kept for.
+
+        ``inf`` where that one waits for something else.
+        """
+        scope = self.scope
+        at = scope.gate(now, lane.amount_in(scope))
+        if at > now:
+            if lane.passed_at != lane.version:
+                lane.passed_at = lane.version
+                self._note(self.passed, ticket_of(lane, 0.0))
+            return at
+        return self.kept_until(now) if self.saves(lane, now) else now
+
+    def kept_until(self, now: float) -> float:
+        """When the amount fits for which the quota is kept; ``inf`` when it does: it waits for something else."""
+        assert self.scope.quota is not None
+        assert self.kept_for is not None
+        at = self.scope.quota.fits_at(self.kept_for.amount_in(self.scope), now)
+        return at if at > now else inf
+
+    def keep(self) -> None:
+        """Keep the quota for the first of those it did not do for, if that was passed often enough."""
+        passed = self.passed
+        while passed and passed[0][4] != passed[0][5].version:
+            heappop(passed)
+        if self.kept_for is None and passed and passed[0][5].passes(self.scope) >= PASSES:
+            self.kept_for = passed[0][5]
+            self.kept_for.is_kept_for = True
+
+    def starved_by(self, lane: Lane, now: float) -> Lane | None:
+        """A lane of several scopes that was passed too often, and fits, where ``lane`` of one would go by its share."""
+        several = self.several
+        while several and several[0][4] != several[0][5].version:
+            heappop(several)
+        if not several or len(lane.scopes) > 1:
+            return None
+        first = several[0][5]
+        is_before = first.rank() < lane.rank() and first.passes(self.scope) >= PASSES
+        return first if is_before and self.fits_at(first, now) <= now else None
+
+    def prefers_baton(self, lane: Lane) -> bool:
+        """Whether, at a quota, another lane that is ready goes before ``lane`` by its share (F07)."""
+        baton = self.baton
+        return (
+            baton is not None
+            and baton is not lane
+            and baton.where is READY
+            and self.scope.quota is not None
+            and self.ticket(baton) < self.ticket(lane)
+        )
+
+    def keeps_off(self, lane: Lane, now: float) -> bool:
+        """Whether ``lane`` has to wait here although the scope is open."""
+        return self.withholds(lane) or self.saves(lane, now) or self.prefers_baton(lane)
+
+    def trim(self) -> None:
+        """Drop stale tickets off the top."""
+        waiters = self.waiters
+        while waiters and waiters[0][4] != waiters[0][5].version:
+            heappop(waiters)
+
+    def lanes(self) -> list[Lane]:
+        """The lanes that wait here, in no order."""
+        tickets = [*self.waiters, *(ticket for _, ticket in self.aside)]
+        return [ticket[5] for ticket in tickets if ticket[4] == ticket[5].version]
+
+    def _note(self, heap: list[Ticket], ticket: Ticket) -> None:
+        """Keep a ticket in a heap besides that of those who wait, which is cleaned when most of it is stale."""
+        heappush(heap, ticket)
+        if len(heap) > 2 * (len(self.waiters) + len(self.aside)) + ROOM_TO_GROW:
+            heap[:] = [ticket for ticket in heap if ticket[4] == ticket[5].version]
+            heapify(heap)
+
+
+def ticket_of(lane: Lane, share: float) -> Ticket:
+    """The place of ``lane`` in a heap in which its share is this."""
+    return (lane.kind >= PAGE, lane.queue[0][0], -share, lane.turn, lane.version, lane)
