@@ -3,7 +3,7 @@
 ::
 
     trawl crawl examples/quotes.py -O quotes.jsonl
-    trawl crawl examples/quotes.py -O love.csv -a tag=love
+    trawl crawl examples/quotes.py -O love.jsonl -a tag=love
 
 Two kinds of pages, two callbacks, two kinds of records. An author named on many pages is asked for once.
 """

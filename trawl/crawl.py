@@ -173,11 +173,11 @@ class _Stream:
         self._items = items
         self._closed = trio.Event()
 
-    def put_nowait(self, item: object) -> None:
+    def put_nowait(self, item: object, page: str = "") -> None:
         """Hand an item over if there is room."""
         self._items.send_nowait(item)
 
-    async def put(self, item: object) -> None:
+    async def put(self, item: object, page: str = "") -> None:
         """Hand an item over, waiting for the reader."""
         await self._items.send(item)
 

@@ -6,6 +6,7 @@
       UsageError                     the user's input can't be used; the command exits with status 2
         SettingsError                a setting: unknown name, wrong type, out of range
         FeedError                    a feed that can't be opened or written
+      ItemLost                       an item that no feed can write
       JobError                       a job's directory: in use, damaged, full, not writable; exit status 1
       SpiderLoadError                the spider's file can't be found, read or run; the command exits with status 1
         WrittenForScrapy             it imports Scrapy: a UsageError too; the command exits with status 2
@@ -58,6 +59,7 @@ __all__ = [
     "FeedError",
     "HttpError",
     "IgnoreRequest",
+    "ItemLost",
     "JobError",
     "NameNotResolved",
     "NotConfigured",
@@ -143,6 +145,13 @@ class FeedError(UsageError):
     def __init__(self, sentence: str, uri: str = "") -> None:
         super().__init__(sentence)
         self.uri = uri
+
+
+class ItemLost(TrawlError):
+    """An item passed the pipelines, and no feed that wants it can write it; the sentence says why, feed by feed.
+
+    It is counted as ``item_lost_count`` and not among the items; :class:`trawl.events.ItemFailed` carries it.
+    """
 
 
 class JobError(TrawlError):

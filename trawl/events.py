@@ -167,11 +167,11 @@ class ItemDropped(Event):
 
 @attrs.frozen
 class ItemFailed(Event):
-    """A pipeline failed on an item.
+    """A pipeline failed on an item, or no feed can write it.
 
     Attributes:
-        item: As it came to the pipelines.
-        error: What it raised.
+        item: As it came to the pipelines, or as they gave it to the feeds.
+        error: What the pipeline raised; :class:`trawl.exceptions.ItemLost` of the feeds.
     """
 
     item: Any

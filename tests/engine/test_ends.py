@@ -227,10 +227,10 @@ async def test_another_stop_does_not_wait_for_the_spider_to_close(autojump_clock
 class BrokenSink:
     """A sink whose writer fails after a second."""
 
-    def put_nowait(self, item: object) -> None:
+    def put_nowait(self, item: object, page: str = "") -> None:
         raise trio.WouldBlock
 
-    async def put(self, item: object) -> None:
+    async def put(self, item: object, page: str = "") -> None:
         await trio.sleep(100)
         raise FeedError("the disk is full")
 
@@ -256,10 +256,10 @@ class StuckSink:
     def __init__(self, seconds: float = math.inf) -> None:
         self.seconds = seconds
 
-    def put_nowait(self, item: object) -> None:
+    def put_nowait(self, item: object, page: str = "") -> None:
         """Take it."""
 
-    async def put(self, item: object) -> None:
+    async def put(self, item: object, page: str = "") -> None:
         await trio.lowlevel.checkpoint()
 
     async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

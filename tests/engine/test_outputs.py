@@ -38,12 +38,12 @@ class Sink:
         self.room = room
         self.items: list[object] = []
 
-    def put_nowait(self, item: object) -> None:
+    def put_nowait(self, item: object, page: str = "") -> None:
         if len(self.items) >= self.room:
             raise trio.WouldBlock
         self.items.append(item)
 
-    async def put(self, item: object) -> None:
+    async def put(self, item: object, page: str = "") -> None:
         await trio.lowlevel.checkpoint()
         self.items.append(item)
 

@@ -117,10 +117,10 @@ class Kept:
         self.items = items
         self.closed = trio.Event()
 
-    def put_nowait(self, item: object) -> None:
+    def put_nowait(self, item: object, page: str = "") -> None:
         self.items.append(item)
 
-    async def put(self, item: object) -> None:
+    async def put(self, item: object, page: str = "") -> None:
         self.items.append(item)
 
     async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -83,8 +83,9 @@ def test_csv_for_excel_begins_with_one_byte_order_mark() -> None:
     assert document(make("csv", encoding="utf-8-sig"), {"a": "é"}) == b"\xef\xbb\xbfa\r\n\xc3\xa9\r\n"
 
 
-def test_csv_without_any_field_is_empty() -> None:
-    assert document(make("csv"), {}) == b""
+def test_csv_refuses_an_item_without_any_field() -> None:
+    with pytest.raises(ValueError, match="it has no field"):
+        document(make("csv"), {})
 
 
 def test_xml_has_an_element_for_each_field_and_value() -> None:

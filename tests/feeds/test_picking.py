@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import STARTED_UTC
 from trawl.blocking import InlineBlocking
-from trawl.errors import SettingsError
+from trawl.errors import ItemLost, SettingsError
 from trawl.feeds import FeedsSettings, open_feeds, open_outbox
 from trawl.items import InvalidItem
 
@@ -81,8 +81,7 @@ async def test_filters_see_the_item_itself_with_a_job_too(tmp_path: Path, autoju
     _, outbox = await open_outbox(
         feeds_in(tmp_path), InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC
     )
-    encoded = [outbox.encode(item) for item in ITEMS]
-    job.hold(*[one for one in encoded if one is not None])
+    job.hold(*[outbox.encode(item) for item in ITEMS])
     outbox.acknowledged(len(ITEMS))
     outbox.close()
     await outbox.write()
@@ -95,7 +94,8 @@ async def test_a_filter_that_fails_leaves_the_item_out_of_its_feed(
     path = tmp_path / "out.json"
     settings = FeedsSettings(feeds={str(path): {"item_filter": is_dear}})
     async with await open_feeds(settings, InlineBlocking(), spider_name="x", started_utc=STARTED_UTC) as feeds:
-        await feeds.put(Author("Ursula"))
+        with pytest.raises(ItemLost, match="item_filter failed"):
+            await feeds.put(Author("Ursula"))
         await feeds.put(Book("b", 3))
     assert json.loads(path.read_bytes()) == [{"title": "b", "price": 3}]
     assert "its item_filter failed: AttributeError" in caplog.text

@@ -45,7 +45,7 @@ def parquet(path: Path) -> list[dict[str, Any]]:
 
 async def test_a_column_is_made_for_every_field_that_comes(tmp_path: Path) -> None:
     path = tmp_path / "out.sqlite"
-    await write(await opened(path), {}, {"a": 1, 'b"': [1]}, {"A": 2.5, "rowid": "x", "c": True}, {})
+    await write(await opened(path), {"a": 1, 'b"': [1]}, {"A": 2.5, "rowid": "x", "c": True}, {"c": None})
     assert rows_of(path) == [
         {"a": 1, 'b"': "[1]", "rowid": None, "c": None},
         {"a": 2.5, 'b"': None, "rowid": "x", "c": 1},
@@ -110,11 +110,11 @@ async def test_a_failed_write_leaves_whole_transactions(tmp_path: Path) -> None:
         await feed.flush(InlineBlocking())
         with closing(sqlite3.connect(path)) as database:
             database.execute(
-                "CREATE TRIGGER no BEFORE INSERT ON items WHEN new.a = 3 BEGIN SELECT raise(ABORT, 'no 3'); END"
+                "CREATE TRIGGER no BEFORE INSERT ON items WHEN new.a = 3 BEGIN SELECT group_concat(no_3) OVER (); END"
             )
         feed.add({"a": 2, "b": 1})
         feed.add({"a": 3})
-        with pytest.raises(FeedError, match="no 3"):
+        with pytest.raises(FeedError, match="no_3"):
             await feed.flush(InlineBlocking())
         assert feed.position == 1
     assert [row["a"] for row in rows_of(path)] == [1]
@@ -162,8 +162,8 @@ async def test_a_table_that_was_made_beforehand_is_kept_as_it_was_made(tmp_path:
         database.execute("CREATE TABLE items (url TEXT UNIQUE, n INTEGER)")
     await write(await opened(path), {"n": "7", "url": "u"})
     assert rows_of(path) == [{"url": "u", "n": 7}]
-    with pytest.raises(FeedError, match=r"out\.sqlite: UNIQUE constraint failed: items\.url"):
-        await write(await opened(path), {"url": "u"})
+    await write(await opened(path), {"url": "u"}, {"url": "v"})
+    assert rows_of(path) == [{"url": "u", "n": 7}, {"url": "v", "n": None}]
 
 
 async def test_a_job_has_its_table_to_itself_and_deletes_no_row_of_others(

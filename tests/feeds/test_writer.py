@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.feeds.fakes import STARTED_UTC, Slow, opened, started, write_all
 from trawl.blocking import InlineBlocking, ThreadBlocking
-from trawl.errors import FeedError
+from trawl.errors import FeedError, ItemLost
 from trawl.feeds import FeedMapping, FeedOptions, Feeds, FeedsSettings, open_feeds
 from trawl.feeds.writer import BUFFER_BYTES, CLOSE_GRACE, FLUSH_INTERVAL
 from trawl.observe import Stats
@@ -141,12 +141,16 @@ async def test_an_item_that_cannot_be_written_is_logged_and_counted_and_harms_no
     stream, stats = Slow(), Stats()
     feeds = Feeds([started(FeedOptions(uri="-", format="jsonl"), stream)], InlineBlocking(), stats)
     feeds.put_nowait({"n": 1})
-    feeds.put_nowait({"n": object()})
+    with pytest.raises(ItemLost, match="its field 'n': a value of type object has no written form"):
+        feeds.put_nowait({"n": object()}, "http://a.example/")
     feeds.put_nowait({"n": 3})
     await write_all(feeds, [])
     assert stream.content == b'{"n":1}\n{"n":3}\n'
     assert stats.get("feed_item_errors") == 1
-    assert "feed -: an item of type dict is left out: a value of type object has no written form" in caplog.text
+    assert caplog.messages == [
+        "feed -: an item of type dict from http://a.example/ is left out: its field 'n': a value of type object has no"
+        " written form"
+    ]
 
 
 async def test_after_the_feeds_are_closed_nothing_is_taken() -> None:
@@ -367,25 +371,20 @@ async def test_feeds_whose_crawl_is_cancelled_as_it_begins_are_closed(tmp_path: 
     await write_all(await opened(tmp_path / "out.jsonl"), [{"n": "1"}])  # refused, were it open
 
 
-async def test_an_item_for_which_a_table_has_no_column_ends_the_writer_and_not_the_other_feeds(
+async def test_an_item_for_which_a_table_has_no_column_is_in_the_other_feeds_and_lost_where_there_is_none(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     table, lines = tmp_path / "out.csv", tmp_path / "out.jsonl"
     table.write_bytes(b"a\r\n1\r\n")
     settings = FeedsSettings(feeds={str(lines): {}, str(table): {}})
-    feeds = await open_feeds(settings, InlineBlocking(), spider_name="q", started_utc=STARTED_UTC)
-
-    async def write(*, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - feeds.write does
-        with pytest.raises(FeedError, match="its columns are a, and an item has none of them"):
-            await feeds.write(task_status=task_status)
-
-    async with trio.open_nursery() as nursery:
-        await nursery.start(write)
-        with pytest.raises(FeedError, match="its columns are a"):
-            feeds.put_nowait({"url": "u"})
-        with pytest.raises(FeedError, match="its columns are a"):
-            await feeds.put({"url": "u"})
-    assert (table.read_bytes(), lines.read_bytes()) == (b"a\r\n1\r\n", b'{"url":"u"}\n')
+    both = await open_feeds(settings, InlineBlocking(), spider_name="q", started_utc=STARTED_UTC)
+    await write_all(both, [{"url": "u"}, {"a": "2"}])
+    assert (table.read_bytes(), lines.read_bytes()) == (b"a\r\n1\r\n2\r\n", b'{"url":"u"}\n{"a":"2"}\n')
+    alone = await opened(table)
+    with pytest.raises(ItemLost, match="none of the feed's columns a, but url"):
+        alone.put_nowait({"url": "u"})
+    await write_all(alone, [{"a": "3"}])
+    assert table.read_bytes() == b"a\r\n1\r\n2\r\n3\r\n"
 
 
 @pytest.mark.parametrize("name", ["json", "jsonl", "csv", "xml", "sqlite"])
@@ -405,16 +404,3 @@ async def test_what_was_put_before_they_were_started_is_written_when_they_are_cl
     async with await opened(tmp_path / "out.jsonl", overwrite=True) as feeds:
         feeds.put_nowait({"a": 1})
     assert (tmp_path / "out.jsonl").read_bytes() == b'{"a":1}\n'
-
-
-async def test_an_item_that_a_feed_refused_is_told_though_the_feeds_were_closed_right_behind_it(
-    tmp_path: Path,
-) -> None:
-    table = tmp_path / "out.csv"
-    table.write_bytes(b"a\r\n1\r\n")
-    feeds = await opened(table)
-    with pytest.raises(FeedError):
-        feeds.put_nowait({"b": "2"})
-    feeds.close()
-    with pytest.raises(FeedError, match="has none of them"):
-        await feeds.write()

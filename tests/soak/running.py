@@ -150,13 +150,13 @@ class Items:
         self.count = 0
         self._closed = trio.Event()
 
-    def put_nowait(self, item: Any) -> None:
+    def put_nowait(self, item: Any, page: str = "") -> None:
         """Take an item; every hundredth time there is no room."""
         if (self.count + 1) % 100 == 0:
             raise trio.WouldBlock
         self._take(item)
 
-    async def put(self, item: Any) -> None:
+    async def put(self, item: Any, page: str = "") -> None:
         """Take an item in a while."""
         await trio.sleep(0.02)
         self._take(item)

@@ -22,7 +22,7 @@ import trio
 
 from trawl.engine.limits import ItemLimit
 from trawl.engine.outlet import Outlet
-from trawl.errors import FeedError
+from trawl.errors import FeedError, ItemLost
 from trawl.frontier import Frontier, JobStore, Record
 from trawl.frontier.facts import START_ITEMS
 from trawl.observe import Stats
@@ -51,8 +51,12 @@ class ItemStore(Protocol):
         """Whether so much waits for the feeds that :meth:`room` would wait."""
         ...
 
-    def encode(self, item: object) -> bytes | None:
-        """An item as it is stored; None for one that can't be written, which is logged and counted."""
+    def encode(self, item: object, page: str = "") -> bytes:
+        """An item of ``page`` as it is stored.
+
+        Raises:
+            ItemLost: It can't be written; that is logged.
+        """
         ...
 
     @property
@@ -81,7 +85,7 @@ class Holder:
         store: Encodes items.
         frontier: Spills items.
         job: Whose outbox it is.
-        stats: Counts ``item_scraped_count`` with the acknowledgement.
+        stats: Counts ``item_scraped_count`` and ``item_lost_count`` with the acknowledgement.
         collected: Keeps acknowledged items too, if given.
         limit: Says how many items of a page are delivered when it is acknowledged; None: all.
     """
@@ -125,7 +129,7 @@ class Holding:
         position: Of ``start()``: how many items it gave, those included that an earlier run has stored.
     """
 
-    __slots__ = ("_bytes", "_count", "_finished", "_holder", "_items", "_lease", "_spilled", "_unwritten", "position")
+    __slots__ = ("_bytes", "_count", "_finished", "_holder", "_items", "_lease", "_lost", "_spilled", "position")
 
     def __init__(self, holder: Holder, lease: Record | None) -> None:
         self._holder = holder
@@ -134,31 +138,38 @@ class Holding:
         self._finished: list[object] = []
         self._bytes = 0
         self._count = 0
+        self._lost = 0
         self._spilled = 0
         self.position: int = 0 if lease is not None else START_ITEMS.read(holder.job) or 0
-        self._unwritten: list[int] = []  # with a limit: which of them can't be written, counted from 1
 
     @property
     def is_lasting(self) -> bool:
         """What the callback gives outlives a kill, with its acknowledgement only."""
         return True
 
-    def put_nowait(self, item: object) -> bool:
-        """Take an item if that needs no waiting; False when it does."""
+    def put_nowait(self, item: object, page: str = "") -> bool:
+        """Take an item of ``page`` if that needs no waiting; False when it does.
+
+        Raises:
+            ItemLost: It can't be written; it is counted as that.
+        """
         holder = self._holder
-        if self._is_full or holder.limit is not None or holder.store.is_behind or not holder.outlet.put_nowait(item):
+        if self._is_full or holder.limit is not None or holder.store.is_behind:
+            return False
+        if not holder.outlet.put_nowait(item, page):
             return False
         self.position += 1
-        self._hold(item)
+        self._hold(item, page)
         return True
 
-    async def put(self, item: object) -> object | None:
+    async def put(self, item: object, page: str = "") -> object | None:
         """Take an item, waiting for the pipelines, for the disk and for feeds that are behind. A checkpoint.
 
         Returns:
             The item as it goes on; None where it does not.
 
         Raises:
+            ItemLost: It can't be written; it is counted as that.
             Full: The page has given so many that it must be one without an end.
         """
         holder = self._holder
@@ -167,13 +178,13 @@ class Holding:
             await holder.store.room()
         except FeedError:
             await trio.sleep_forever()  # noqa: ASYNC120 - the writer has failed, and that is about to cancel the crawl
-        finished = await holder.outlet.put(item)
+        finished = await holder.outlet.put(item, page)
         self.position += 1
         if finished is None:
             return None
         if limit is not None and self._lease is not None:
             limit.check_page(self._count + 1, self._lease.request.url)
-        self._hold(finished)
+        self._hold(finished, page)
         if self._is_full:
             await self._spill()
         return finished
@@ -184,6 +195,8 @@ class Holding:
         Those beyond the limit go too, and are counted by the run that delivers them.
         """
         holder = self._holder
+        if self._lost:
+            holder.stats.inc("item_lost_count", self._lost)
         if self._count:
             limit = holder.limit
             count = self._count if limit is None else limit.take_some(self._count)
@@ -191,27 +204,28 @@ class Holding:
                 holder.stats.inc("item_scraped_count", count)
             if holder.collected is not None:
                 holder.collected += self._finished[:count]
-            stored = len(self._items) + self._spilled  # those that can't be written are not among them
-            delivered = count - sum([place <= count for place in self._unwritten])
-            holder.store.acknowledged(stored, max(0, stored - delivered))
+            stored = len(self._items) + self._spilled
+            holder.store.acknowledged(stored, max(0, stored - count))
         return self._items
 
     @property
     def _is_full(self) -> bool:
         return len(self._items) >= MOST_ITEMS or self._bytes >= MOST_BYTES
 
-    def _hold(self, item: object) -> None:
+    def _hold(self, item: object, page: str) -> None:
         holder = self._holder
+        if not holder.store.is_empty or holder.limit is not None:
+            try:
+                encoded = holder.store.encode(item, page)
+            except ItemLost as error:
+                self._lost += 1
+                holder.outlet.tell_lost(item, error)
+                raise
+            self._items.append(encoded)
+            self._bytes += len(encoded)
         self._count += 1
         if holder.collected is not None:
             self._finished.append(item)
-        is_gone = holder.store.is_empty and holder.limit is None
-        encoded = None if is_gone else holder.store.encode(item)
-        if encoded is not None:
-            self._items.append(encoded)
-            self._bytes += len(encoded)
-        elif holder.limit is not None:
-            self._unwritten.append(self._count)
 
     async def _spill(self) -> None:
         items, self._items, self._bytes = self._items, [], 0
@@ -223,4 +237,4 @@ class Holding:
         self._items = items
         START_ITEMS.keep(self._holder.job, self.position)
         await self._holder.job.give(self.given())
-        self._items, self._finished, self._unwritten, self._count = [], [], [], 0
+        self._items, self._finished, self._count, self._lost = [], [], 0, 0

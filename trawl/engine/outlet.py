@@ -10,7 +10,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.limits import ItemLimit
-from trawl.errors import DropItem, FeedError
+from trawl.errors import DropItem, FeedError, ItemLost
 from trawl.events import Events, ItemDropped, ItemFailed
 from trawl.observe import Stats
 
@@ -34,16 +34,21 @@ class Writer(Protocol):
 class ItemSink(Writer, Protocol):
     """Takes finished items: the feeds, or a stream that a caller reads."""
 
-    def put_nowait(self, item: object) -> None:
-        """Take an item at once.
+    def put_nowait(self, item: object, page: str = "") -> None:
+        """Take an item of ``page`` at once.
 
         Raises:
             trio.WouldBlock: There is no room now.
+            ItemLost: It can't be written.
         """
         ...
 
-    async def put(self, item: object) -> None:
-        """Take an item, waiting for room."""
+    async def put(self, item: object, page: str = "") -> None:
+        """Take an item of ``page``, waiting for room.
+
+        Raises:
+            ItemLost: It can't be written.
+        """
         ...
 
 
@@ -80,7 +85,7 @@ class Outlet:
         spider: What pipelines are told besides the item.
         sinks: Where finished items go, one after the other.
         collected: Keeps every finished item too, if given.
-        stats: Counts ``item_scraped_count``, ``item_dropped_count`` and ``item_error_count``.
+        stats: Counts ``item_scraped_count``, ``item_lost_count``, ``item_dropped_count`` and ``item_error_count``.
         limit: Lets items through between the pipelines and the sinks; None: all.
         is_held: Items are held until they are acknowledged, and counted then.
         events: Told of items that do not go on.
@@ -138,22 +143,30 @@ class Outlet:
         """The items that are to go with an acknowledgement: none, they are gone already."""
         return ()
 
-    def put_nowait(self, item: object) -> bool:
-        """Take an item if that needs no waiting; False when it does."""
+    def put_nowait(self, item: object, page: str = "") -> bool:
+        """Take an item of ``page`` if that needs no waiting; False when it does.
+
+        Raises:
+            ItemLost: It can't be written; it is counted as that.
+        """
         if not self._is_direct:
             return False
         if self._sinks:
             try:
-                self._sinks[0].put_nowait(item)
+                self._sinks[0].put_nowait(item, page)
             except (trio.WouldBlock, *_BROKEN):
                 return False
+            except ItemLost as error:
+                self._lost(item, error)
+                raise
         self._taken(item)
         return True
 
-    async def put(self, item: object) -> object | None:
+    async def put(self, item: object, page: str = "") -> object | None:
         """Take an item, waiting for the pipelines and for room in the sinks; the item as it went on. A checkpoint.
 
         Raises:
+            ItemLost: It can't be written; it is counted as that.
             Full: It is one more than the crawl is to deliver.
         """
         limit = self._limit
@@ -176,12 +189,23 @@ class Outlet:
             limit.take()
         for sink in self._sinks:
             try:
-                await sink.put(item)
+                await sink.put(item, page)
+            except ItemLost as error:
+                self._lost(item, error)
+                raise
             except _BROKEN:
                 # The writer has failed, and its failure is about to cancel the crawl: not this callback's error.
                 await trio.sleep_forever()
         self._taken(item)
         return item
+
+    def tell_lost(self, item: object, error: ItemLost) -> None:
+        """Tell of an item that no feed can write."""
+        self._events.tell(ItemFailed(item, error))
+
+    def _lost(self, item: object, error: ItemLost) -> None:
+        self._stats.inc("item_lost_count")
+        self.tell_lost(item, error)
 
     def _taken(self, item: object) -> None:
         if self._is_held:

@@ -9,6 +9,7 @@ import trio
 from trawl.engine.holding import Holding
 from trawl.engine.limits import Full
 from trawl.engine.outlet import Outlet
+from trawl.errors import ItemLost
 from trawl.events import Events, ItemScraped
 from trawl.http import Request, Response
 from trawl.items import is_item
@@ -72,6 +73,10 @@ class Outputs:
         self.is_cut: bool = False
 
     @property
+    def _page(self) -> str:
+        return "" if self._source is None else self._source.url
+
+    @property
     def source(self) -> Response | None:
         """The response that the callback was given."""
         return self._source
@@ -94,8 +99,11 @@ class Outputs:
                 "a callback, and start(), give requests, items (dict, dataclass, attrs, pydantic, msgspec) or None,"
                 f" not {type(output).__name__}: {output!r:.100}"
             )
-        if self.items % BATCH == BATCH - 1 or not self._outlet.put_nowait(output):
-            return False
+        try:
+            if self.items % BATCH == BATCH - 1 or not self._outlet.put_nowait(output, self._page):
+                return False
+        except ItemLost:
+            return True  # it is told and counted, and the callback goes on
         self.items += 1
         if ItemScraped in self._events.wanted:
             self._events.tell(ItemScraped(output, self._source))
@@ -113,7 +121,9 @@ class Outputs:
             self.requests.append(output)
         else:
             try:
-                finished = await self._outlet.put(output)
+                finished = await self._outlet.put(output, self._page)
+            except ItemLost:
+                return
             except Full:
                 self.is_cut = True
                 raise

@@ -22,6 +22,7 @@ import attrs
 from trawl.blocking import Blocking
 
 if TYPE_CHECKING:
+    from trawl.feeds.losses import ItemOrigin
     from trawl.feeds.picking import Picker
     from trawl.feeds.stored import Stored
 
@@ -89,8 +90,7 @@ class Format(Protocol):
         """One item.
 
         Raises:
-            TypeError: A value in it has no written form.
-            ValueError: A value in it refers to itself, or the like.
+            Exception: It can't be written, for whatever reason its values or their library give.
         """
         ...
 
@@ -183,12 +183,21 @@ class OneFeed(Protocol):
         """Cut away what is behind that, and make it whole."""
         ...
 
-    def add(self, item: object) -> int:
-        """Take an item; return the bytes it takes, 0 if this feed does not want it."""
+    def add(self, item: object, origin: ItemOrigin | None = None) -> int:
+        """Take an item; return the bytes it takes, 0 if this feed does not want it.
+
+        Raises:
+            FeedError: The feed can't go on.
+            Exception: Any other means that this item can't be written; the feed is as it was before.
+        """
         ...
 
-    def add_stored(self, stored: Stored) -> int:
-        """Take an item out of a job's outbox."""
+    def add_stored(self, stored: Stored, origin: ItemOrigin | None = None) -> int:
+        """Take an item out of a job's outbox, as :meth:`add` takes an item."""
+        ...
+
+    def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
+        """Return the items that were taken and could not be written after all, each once, with the reason."""
         ...
 
     async def flush(self, blocking: Blocking) -> None:

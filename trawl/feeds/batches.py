@@ -20,6 +20,7 @@ import trio
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import FeedReport, OneFeed
+from trawl.feeds.losses import ItemOrigin
 from trawl.feeds.naming import filled, is_numbered
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.picking import Picker
@@ -60,8 +61,10 @@ class BatchedFeed:
         self._number = 0  # of the newest batch
         self._items = 0  # in the newest batch
         self._bytes = 0
+        self._uri = ""  # of the newest batch
         self._earlier = 0  # written to the open batch by earlier runs
         self._done = 0  # written to batches that are finished
+        self._refused: list[tuple[ItemOrigin, Exception]] = []
         self._feeds: deque[OneFeed] = deque()
         self._is_open = True  # the first of them, once there is one; the others are not
 
@@ -152,22 +155,28 @@ class BatchedFeed:
         """
         self._feeds[0].start()
 
-    def add(self, item: object) -> int:
+    def add(self, item: object, origin: ItemOrigin | None = None) -> int:
         """Take an item; return the bytes it takes, 0 if this feed does not want it.
 
         Raises:
-            TypeError: A value in it has no written form.
-            ValueError: A value in it contains itself, or the feed's filter failed on it.
+            FeedError: Two batches would go to one file.
+            Exception: The item can't be written, as in a feed of one file.
         """
-        return self._counted(self._newest().add(item)) if self._picker.takes(item) else 0
+        return self._take(lambda feed: feed.add(item, origin)) if self._picker.takes(item) else 0
 
-    def add_stored(self, stored: Stored) -> int:
+    def add_stored(self, stored: Stored, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
 
         Raises:
-            ValueError: It is nested too deep to be written, or the feed's filter failed on it.
+            Exception: As there.
         """
-        return self._counted(self._newest().add_stored(stored)) if self._picker.takes_stored(stored) else 0
+        return self._take(lambda feed: feed.add_stored(stored, origin)) if self._picker.takes_stored(stored) else 0
+
+    def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
+        """Return the items that no batch could take as it was written."""
+        refused = [*self._refused, *self._feeds[0].take_refused()] if self._feeds else []
+        self._refused = []
+        return refused
 
     async def flush(self, blocking: Blocking) -> None:
         """Finish what is full, open what follows, and write what was added. A checkpoint if there is any.
@@ -180,6 +189,7 @@ class BatchedFeed:
             full = self._feeds[0]
             await full.finish(blocking)
             self._feeds.popleft()  # at once: a cancel may come before the next one is open
+            self._refused += full.take_refused()
             self._is_open = False
             self._done += full.report.records
             self._earlier = 0
@@ -219,13 +229,20 @@ class BatchedFeed:
         if self._feeds:
             self._feeds[0].abandon()
 
-    def _newest(self) -> OneFeed:
+    def _take(self, add: Callable[[OneFeed], int]) -> int:
+        """Add an item to the newest batch; to the next one where that is full."""
         items, most = self._options.batch_items, self._options.batch_bytes
-        if (items and self._items >= items) or (most and self._bytes >= most):
+        before = self._number, self._items, self._bytes, self._uri
+        is_full = bool((items and self._items >= items) or (most and self._bytes >= most))
+        if is_full:
             self._begin()
-        return self._feeds[-1]
-
-    def _counted(self, taken: int) -> int:
+        try:
+            taken = add(self._feeds[-1])
+        except BaseException:
+            if is_full:  # no batch begins with an item that can't be written: it might stay empty
+                self._feeds.pop()
+                self._number, self._items, self._bytes, self._uri = before
+            raise
         self._items += 1
         self._bytes += taken
         return taken
@@ -241,7 +258,7 @@ class BatchedFeed:
         options = attrs.evolve(self._options, **changes, batch_items=0, batch_bytes=0, item_classes=())
         if self._feeds and options.uri == self._uri:
             raise FeedError(f"feed {self.uri}: two batches would go to {options.uri}", self.uri)
-        self._uri: str = options.uri
+        self._uri = options.uri
         self._feeds.append(self._make(options))
 
     def _path(self, number: int, now_utc: datetime) -> str:

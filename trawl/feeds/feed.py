@@ -10,13 +10,15 @@ from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import End, FeedReport, Format, NotThisFormat
 from trawl.feeds.formats import make_format
+from trawl.feeds.losses import ItemOrigin, listed
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.packing import PIECE_BYTES, Content, make_packing
 from trawl.feeds.picking import Picker
+from trawl.feeds.plain import wrong_field
 from trawl.feeds.stored import Stored
 from trawl.feeds.stores import Delivery, open_store
 from trawl.feeds.targets import FileTarget, Target, Unopened, open_standard_output, open_target
-from trawl.items import item_fields
+from trawl.feeds.written import written_fields
 
 __all__ = ["Feed"]
 
@@ -182,53 +184,58 @@ class Feed:
 
     # Adding. This does not block.
 
-    def add(self, item: object) -> int:
+    def add(self, item: object, origin: ItemOrigin | None = None) -> int:
         """Take an item, encoded at once; return the bytes it takes, 0 if this feed does not want it.
 
         Raises:
-            FeedError: It is the first in a table that is continued, and has nothing for any of its columns.
-            TypeError: A value in it has no written form.
-            ValueError: A value in it contains itself, or the feed's filter failed on it.
+            ValueError: It can't be written: the text names the field, or the columns that it has nothing for.
+            Exception: Its own library, or the feed's filter, failed on it.
         """
         if not self._picker.takes(item):
             return 0
-        return self._add(item if type(item) is dict else item_fields(item))
+        return self._add(item if type(item) is dict else written_fields(item))
 
-    def add_stored(self, stored: Stored) -> int:
+    def add_stored(self, stored: Stored, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
 
         Raises:
-            FeedError: As there.
-            ValueError: It is nested too deep to be written.
+            ValueError: As there.
         """
         if not self._picker.takes_stored(stored):
             return 0
         return self._add(stored.fields)
 
-    def _add(self, row: Mapping[str, object]) -> int:
-        if self._options.fields is not None:
-            row = {written: row[name] for name, written in self._options.fields if name in row}
+    def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
+        """Return nothing: what is encoded can be written."""
+        return ()
+
+    def _add(self, fields: Mapping[str, object]) -> int:
+        """Encode an item. The feed changes only when that is done: one that fails must not say the columns."""
+        row = self._options.picked(fields)
+        style = self._format if self._is_settled else self._format.settled(row)
+        columns = style.columns
+        if columns is not None and row.keys().isdisjoint(columns):
+            raise ValueError(
+                f"it has none of the feed's columns {listed(columns)}, but {listed(row)}; "
+                "with item_classes or item_filter each kind of item has a feed of its own"
+            )
+        try:
+            record = style.record(row)
+        except Exception as error:
+            raise wrong_field(row, error) from error
+        if not self._is_settled:
+            self._settle(style, row)
         elif self._known is not None and not row.keys() <= self._known:
             self._warn_of_extra(row)
-        if not self._is_settled:
-            self._settle(row)
-        record = self._format.record(row)
         self._pending.append(record)
         self.pending_bytes += len(record)
         return len(record)
 
-    def _settle(self, row: Mapping[str, object]) -> None:
-        columns = self._format.columns
-        if self._end.position and columns and row and self._options.fields is None and row.keys().isdisjoint(columns):
-            raise FeedError(
-                f"feed {self.uri}: the file can't be continued: its columns are {','.join(columns)}, and an item has"
-                f" none of them, but {','.join(map(str, row))}: give another file, or have this one overwritten",
-                self.uri,
-            )
-        self._format = self._format.settled(row)
+    def _settle(self, style: Format, row: Mapping[str, object]) -> None:
+        self._format = style
         self._is_settled = bool(row)
-        if self._format.columns is not None and self._options.fields is None:
-            self._known = set(self._format.columns)
+        if style.columns is not None and self._options.fields is None:
+            self._known = set(style.columns)
             if not row.keys() <= self._known:
                 self._warn_of_extra(row)
 

@@ -54,9 +54,14 @@ class CsvTable:
         return attrs.evolve(self, columns=tuple(names) or None)
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """The item's line; a field that it lacks is empty, and a field that has no column is left out."""
+        """The item's line; a field that it lacks is empty, and a field that has no column is left out.
+
+        Raises:
+            ValueError: There are no columns: this is the first item, and has no field.
+            Exception: As for any format.
+        """
         if not self.columns:
-            return b""
+            raise ValueError("it has no field, and a table needs columns")
         return self._line([self._cell(row.get(name)) for name in self.columns])
 
     def end_of(self, file: BinaryIO) -> End:

@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 import attrs
 
 from trawl.errors import FeedError, SettingsError
+from trawl.feeds.losses import listed
 from trawl.feeds.naming import BATCH_NAMES, filled, names_in
 from trawl.feeds.packing import PACKINGS
 from trawl.feeds.picking import Accepts, Picker, accepts_of
@@ -120,6 +121,22 @@ class FeedOptions:
         if self.uri == STANDARD_OUTPUT:
             return None
         return Path(url2pathname(urlsplit(self.uri).path) if self.uri.lower().startswith("file://") else self.uri)
+
+    def picked(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the fields of an item that this feed writes, under the names that it writes them.
+
+        Raises:
+            ValueError: The feed names its fields, and the item has none of them: nothing of it would be written.
+        """
+        if self.fields is None:
+            return fields
+        picked = {written: fields[name] for name, written in self.fields if name in fields}
+        if not picked:
+            raise ValueError(
+                f"it has none of the feed's fields {listed(dict(self.fields))}, but {listed(fields)}; "
+                "with item_classes or item_filter each kind of item has a feed of its own"
+            )
+        return picked
 
     @property
     def picker(self) -> Picker:

@@ -24,7 +24,7 @@ Without a job none of this is in the way: :class:`trawl.feeds.Feeds` takes the i
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -32,10 +32,12 @@ import msgspec
 import trio
 
 from trawl.blocking import Blocking
-from trawl.errors import FeedError
+from trawl.errors import FeedError, ItemLost
+from trawl.feeds.base import OneFeed
+from trawl.feeds.losses import Counts, ItemOrigin, Losses, reason_of
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored import from_stored, to_stored
-from trawl.feeds.writer import Counts, Feeds, open_feeds
+from trawl.feeds.writer import Feeds, open_feeds
 from trawl.frontier import JobStore, OutboxItem, Section, damaged
 
 __all__ = ["COPY_INTERVAL", "MOST_BEHIND", "Outbox", "open_outbox"]
@@ -50,6 +52,9 @@ _BATCH = 1000
 _BATCH_BYTES = 1 << 20
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
+
+_Refusal = tuple[str, ItemOrigin, Exception]
+"""Which feed refuses an item, where that came from, and why."""
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,7 +85,7 @@ class Outbox:
         job: Whose outbox it is.
         feeds: Open, and cut back to where they were recorded.
         blocking: How blocking work is done.
-        stats: Where ``feed_item_errors`` is counted.
+        stats: Where items that a feed can't take are counted.
         is_idle: The job has feeds, and none of them is given in this run: what waits for them stays.
     """
 
@@ -90,7 +95,7 @@ class Outbox:
         self._job = job
         self._feeds = feeds
         self._blocking = blocking
-        self._stats = stats
+        self._losses = Losses(stats)
         self._classes = tuple(dict.fromkeys([one for feed in feeds.all for one in feed.picker.classes]))
         self._filtered = [feed.picker for feed in feeds.all if feed.picker.accepts is not None]
         self._copied = job.outbox_start
@@ -116,26 +121,46 @@ class Outbox:
         """Whether there is no feed at all, so that nothing need be stored."""
         return self._feeds.is_empty
 
-    def encode(self, item: object) -> bytes | None:
-        """An item as it is stored; None for one that can't be written, which is logged and counted."""
-        try:
-            return to_stored(item, self._classes, self._answers(item) if self._filtered else None)
-        except (TypeError, ValueError) as error:
-            self._failed(type(item).__name__, error)
-            return None
+    def encode(self, item: object, page: str = "") -> bytes:
+        """An item as it is stored.
 
-    def _answers(self, item: object) -> dict[str, bool]:
+        Args:
+            item: Of any kind.
+            page: The URL of the page it was found on; "" for one of ``start()``.
+
+        Raises:
+            ItemLost: It can't be written, or the filters of all feeds that may want it failed; logged and counted.
+        """
+        origin = ItemOrigin(page, type(item).__name__)
+        answers = self._answers(item, origin) if self._filtered else None
+        try:
+            return to_stored(item, self._classes, answers, page)
+        except Exception as error:  # of the item's own library, or of a value's
+            self._losses.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error)
+            raise ItemLost(f"{origin} is left out: {reason_of(error)}") from error
+
+    def _answers(self, item: object, origin: ItemOrigin) -> dict[str, bool]:
         """What the filters of the feeds say of an item: they see the item itself, not what is stored."""
         answers: dict[str, bool] = {}
-        for picker in self._filtered:
+        failures: list[str] = []
+        for feed in self._feeds.all:
+            picker = feed.picker
             try:
                 answer = picker.answer(item)
             except ValueError as error:
-                self._failed(type(item).__name__, error)
+                self._losses.refused(feed.uri, origin, error)
+                failures.append(f"feed {feed.uri}: {error}")
                 answer = False
             if answer is not None:
                 answers[picker.place] = answer
+        if failures and not any(self._may_take(feed, item, answers) for feed in self._feeds.all):
+            raise ItemLost(f"{origin} is left out: {'; '.join(failures)}")
         return answers
+
+    @staticmethod
+    def _may_take(feed: OneFeed, item: object, answers: Mapping[str, bool]) -> bool:
+        picker = feed.picker
+        return answers[picker.place] if picker.place in answers else picker.accepts is None and picker.takes(item)
 
     @property
     def withheld(self) -> int:
@@ -232,12 +257,13 @@ class Outbox:
                 items = await self._job.outbox_after(self._copied, most)
                 if not items:
                     return
-            for one in items:
-                self._add(one)
+            refusals = [refusal for one in items for refusal in self._add(one)]
             for feed in self._feeds.all:
                 await feed.flush(self._blocking)
             for feed in self._feeds.all:
                 await feed.sync(self._blocking)
+            # What is counted as lost goes into the transaction that takes it out of the outbox: each is counted once.
+            self._tell(refusals)
             self._copied = items[-1].position
             self._record()
             self._job.outbox_done(self._copied)
@@ -246,31 +272,42 @@ class Outbox:
             self._room.set()
             self._room = trio.Event()
 
-    def _add(self, item: OutboxItem) -> None:
+    def _add(self, item: OutboxItem) -> list[_Refusal]:
+        """Give an item to the feeds; return which refuse it."""
+        origin = ItemOrigin(kind="")
         try:
             stored = from_stored(item.item)
         except (msgspec.DecodeError, TypeError) as error:
             raise damaged(self._job.directory, f"its item {item.position} can't be read: {error}") from error
         except ValueError as error:
-            self._failed("an acknowledged request", error)
-            return
-        try:
-            if self._collected is not None and self._released[0] < item.position <= self._released[1]:
-                self._collected.append(stored.fields)
-            for feed in self._feeds.all:
-                feed.add_stored(stored)
-        except (TypeError, ValueError) as error:
-            self._failed("an acknowledged request", error)
+            return [("-", origin, error)]
+        origin = ItemOrigin(stored.page, stored.kind)
+        if self._collected is not None and self._released[0] < item.position <= self._released[1]:
+            self._collected.append(stored.fields)
+        refusals: list[_Refusal] = []
+        for feed in self._feeds.all:
+            try:
+                origin.feeds += feed.add_stored(stored, origin) > 0
+            except FeedError:
+                raise
+            except Exception as error:
+                refusals.append((feed.uri, origin, error))
+        return refusals
+
+    def _tell(self, refusals: Sequence[_Refusal]) -> None:
+        """Log and count what feeds have refused, at once or as they wrote."""
+        lost = {id(origin): origin for _, origin, _ in refusals if not origin.feeds}
+        for uri, origin, error in refusals:
+            self._losses.refused(uri, origin, error)
+        for _ in lost:
+            self._losses.counted_back()
+        for feed in self._feeds.all:
+            self._feeds.tell_refused(feed)
 
     def _record(self) -> None:
         earlier = MARKS.read(self._job) or {}
         now = {feed.place: Mark(feed.position, feed.columns, feed.batch) for feed in self._feeds.all}
         MARKS.keep(self._job, {**earlier, **now})
-
-    def _failed(self, what: str, error: Exception) -> None:
-        logger.error("feeds: an item of type %s is left out: %s", what, error)
-        if self._stats is not None:
-            self._stats.inc("feed_item_errors")
 
 
 async def open_outbox(
@@ -290,7 +327,7 @@ async def open_outbox(
         job: Its outbox and what it has recorded.
         spider_name: What ``%(name)s`` in a path stands for.
         started_utc: When the job began: what ``%(time)s`` in a path stands for, in each of its runs.
-        stats: Where ``feed_item_errors`` is counted.
+        stats: Where items that a feed can't take are counted.
 
     Raises:
         FeedError: A feed can't be opened, or is shorter than what was written to it.

@@ -1,8 +1,10 @@
 """Values of any kind as JSON, and as the plain values that JSON has.
 
-The fast way is msgspec's encoder. What it refuses (keys of odd types, lone surrogates from pages that lie about their
-encoding) takes the slow way, which first makes everything plain. Times are written as RFC 3339 has them, bytes in
-base64 (RFC 4648, 4), decimals and UUIDs as text, sets as arrays, NaN and the infinities as null.
+The fast way is msgspec's encoder, for the types that JSON has. What it refuses (keys of odd types, lone surrogates from
+pages that lie about their encoding) takes the slow way, which first makes everything plain; so does whatever holds
+another item, which its own library writes (:mod:`trawl.feeds.written`). Times are written as RFC 3339 has them, bytes
+in base64 (RFC 4648, 4), decimals, UUIDs, paths and IP addresses as text, sets as arrays, NaN and the infinities as
+null.
 """
 
 from __future__ import annotations
@@ -10,14 +12,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from pathlib import PurePath
+from types import NoneType
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
-from trawl.items import is_item, item_fields
+from trawl.feeds.losses import reason_of
+from trawl.feeds.written import as_its_library_writes
 
-__all__ = ["Plain", "legal_text", "to_ascii_json", "to_json", "to_plain"]
+__all__ = ["Plain", "legal_text", "to_ascii_json", "to_json", "to_plain", "wrong_field"]
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 """What JSON can say."""
@@ -31,9 +39,11 @@ def to_json(value: object) -> bytes:
         ValueError: It contains itself.
     """
     try:
-        return _ENCODER.encode(value)
+        if _is_simple(value):
+            return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
-        return _ENCODER.encode(to_plain(value))
+        pass  # the slow way makes it plain, or says what is wrong
+    return _ENCODER.encode(to_plain(value))
 
 
 def to_ascii_json(value: object) -> bytes:
@@ -70,6 +80,33 @@ def legal_text(text: str) -> str:
     return str.__str__(text)
 
 
+_SIMPLE = frozenset({str, int, float, bool, NoneType, datetime, date, Decimal, UUID, bytes})
+
+
+def _is_simple(value: object) -> bool:
+    """Say whether nothing in ``value`` has a library of its own to write it, so that msgspec's way is the only one."""
+    kind = type(value)
+    if kind in _SIMPLE:
+        return True
+    if kind is dict:
+        values: Any = value
+        return _SIMPLE.issuperset(map(type, values.values())) or all(map(_is_simple, values.values()))
+    if kind is list or kind is tuple:
+        parts: Any = value
+        return _SIMPLE.issuperset(map(type, parts)) or all(map(_is_simple, parts))
+    return False
+
+
+def wrong_field(fields: Mapping[str, object], error: Exception) -> Exception:
+    """Return the error to be told where ``fields`` can't be written: it names the first field at fault."""
+    for name, value in fields.items():
+        try:
+            to_json({name: value})
+        except Exception as culprit:  # of the value itself: a serializer of the user's may raise anything
+            return ValueError(f"its field {name!r}: {reason_of(culprit)}")
+    return error
+
+
 def _plain(value: object) -> Plain:
     if isinstance(value, str):
         return legal_text(value)
@@ -81,8 +118,9 @@ def _plain(value: object) -> Plain:
         return {_key(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(part) for part in value]
-    if is_item(value):
-        return {_key(key): _plain(part) for key, part in item_fields(value).items()}
+    written = as_its_library_writes(value)
+    if written is not NotImplemented:
+        return _plain(written)
     built = msgspec.to_builtins(value, enc_hook=_outlandish)
     return built if built is None or isinstance(built, bool | int | str) else _plain(built)
 
@@ -100,11 +138,12 @@ def _outlandish(value: Any) -> object:
     for exact in (str, int, float):
         if isinstance(value, exact):  # subclasses, of which msgspec knows none
             return exact(value) if exact is not str else str.__str__(value)
-    if is_item(value):
-        return item_fields(value)
+    written = as_its_library_writes(value)
+    if written is not NotImplemented:
+        return written
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, PurePath):
+    if isinstance(value, _AS_TEXT):
         return str(value)
     if isinstance(value, Collection):
         return list(value)
@@ -113,5 +152,7 @@ def _outlandish(value: Any) -> object:
         return scalar()
     raise TypeError(f"a value of type {type(value).__name__} has no written form")
 
+
+_AS_TEXT = (PurePath, IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_outlandish)

@@ -3,7 +3,8 @@
 The stored form is JSON: of a plain dict its object, of any other item an array of that object and the names of its
 classes. Why JSON, and not pickle, msgpack or the feeds' own records:
 
-* Every format of feeds writes an item through :func:`trawl.feeds.plain.to_plain`, the values that JSON has, and JSON
+* Every format of feeds writes an item through :func:`trawl.feeds.written.written_fields` and
+  :func:`trawl.feeds.plain.to_plain`, the values that JSON has, and JSON
   says each of these exactly: integers of any size (msgpack ends at 64 bits) and floats by their shortest digits. So a
   feed's record of a stored item is byte for byte the record of the item itself, whatever class it was of.
 * The form that an item has in one feed depends on the feed's settings and on its first item. They may be changed, and
@@ -12,7 +13,8 @@ classes. Why JSON, and not pickle, msgpack or the feeds' own records:
   the spider's ``__main__``, is as good as any.
 
 The names are for ``item_classes``: the item's own class, and those of the feeds that it was found to be of. Among them
-is what the ``item_filter`` of each feed said of the item itself: its place after ``+`` or ``-``.
+is what the ``item_filter`` of each feed said of the item itself: its place after ``+`` or ``-``; and after ``@`` the
+page that it was found on, for messages.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from collections.abc import Iterable, Mapping
 import attrs
 import msgspec
 
-from trawl.feeds.plain import to_json
-from trawl.items import item_fields
+from trawl.feeds.plain import to_json, wrong_field
+from trawl.feeds.written import written_fields
 
 __all__ = ["Stored", "class_name", "from_stored", "to_stored"]
 
@@ -42,6 +44,16 @@ class Stored:
     fields: Fields
     classes: tuple[str, ...] = ()
 
+    @property
+    def page(self) -> str:
+        """The URL of the page that the item was found on; "" if it is not known."""
+        return next((name[1:] for name in self.classes if name[:1] == "@"), "")
+
+    @property
+    def kind(self) -> str:
+        """The name of its class."""
+        return self.classes[0].rpartition(".")[2] if self.classes else "dict"
+
     def answer(self, place: str) -> bool | None:
         """What the filter of the feed at ``place`` said of the item; None if it was not asked."""
         if f"+{place}" in self.classes:
@@ -59,24 +71,35 @@ def class_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def to_stored(item: object, classes: Iterable[type] = (), answers: Mapping[str, bool] | None = None) -> bytes:
+def to_stored(
+    item: object, classes: Iterable[type] = (), answers: Mapping[str, bool] | None = None, page: str = ""
+) -> bytes:
     """An item as it is stored.
 
     Args:
         item: Of any kind.
         classes: Those that some feed asks for.
         answers: What the filters of feeds said of it, by their places.
+        page: The URL of the page that it was found on.
 
     Raises:
-        TypeError: A value in it has no written form.
-        ValueError: A value in it contains itself.
+        ValueError: It can't be written; the text names the field.
+        Exception: Its own library failed on it.
     """
-    if type(item) is dict and not answers:
-        return to_json(item)
+    if type(item) is dict and not answers and not page:
+        return _to_json(item)
     names = [class_name(type(item))]
     names += [name for one in classes if isinstance(item, one) and (name := class_name(one)) not in names]
     names += [f"+{place}" if answer else f"-{place}" for place, answer in (answers or {}).items()]
-    return b"[%b,%b]" % (to_json(item_fields(item)), msgspec.json.encode(names))
+    names += [f"@{page}"] if page else []
+    return b"[%b,%b]" % (_to_json(written_fields(item)), to_json(names))
+
+
+def _to_json(fields: Mapping[str, object]) -> bytes:
+    try:
+        return to_json(fields)
+    except Exception as error:
+        raise wrong_field(fields, error) from error
 
 
 def from_stored(stored: bytes) -> Stored:

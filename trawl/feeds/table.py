@@ -9,16 +9,24 @@ from typing import Any, Protocol
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import FeedReport, NotThisFormat
+from trawl.feeds.losses import ItemOrigin
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.picking import Picker
+from trawl.feeds.plain import wrong_field
 from trawl.feeds.stored import Stored
 from trawl.feeds.stores import Delivery, open_store
 from trawl.feeds.targets import make_folder
-from trawl.items import item_fields
+from trawl.feeds.written import written_fields
 
-__all__ = ["Row", "Table", "TableFeed"]
+__all__ = ["AddedRow", "RefusedRow", "Row", "Table", "TableFeed"]
 
 Row = dict[str, Any]
+
+AddedRow = tuple[Row, ItemOrigin]
+"""A row, and where it came from."""
+
+RefusedRow = tuple[ItemOrigin, Exception]
+"""Where a row came from that can't be written, and why it can't."""
 
 
 class Table(Protocol):
@@ -30,12 +38,21 @@ class Table(Protocol):
         ...
 
     @property
+    def is_typed(self) -> bool:
+        """Whether it has column types for times, decimals and bytes."""
+        ...
+
+    @property
     def position(self) -> int:
         """How many rows were written for good, or the number of the last."""
         ...
 
     def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
-        """An item's fields as they will be written, and about how many bytes these are."""
+        """An item's fields as they will be written, and about how many bytes these are.
+
+        Raises:
+            Exception: A value in it can't be written.
+        """
         ...
 
     def open(self, path: Path, *, overwrite: bool) -> None:
@@ -50,16 +67,16 @@ class Table(Protocol):
         """Remove what is behind that."""
         ...
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Take rows, all or none."""
+    def write(self, rows: Sequence[AddedRow]) -> Sequence[RefusedRow]:
+        """Take rows, all or none, but for those that it can't ever take; return these, of earlier calls too."""
         ...
 
     def sync(self) -> None:
         """Have them on the disk itself."""
         ...
 
-    def finish(self) -> None:
-        """Write the rest and the end, and close."""
+    def finish(self) -> Sequence[RefusedRow]:
+        """Write the rest and the end, and close; return the rows that can't be written."""
         ...
 
     def close(self) -> None:
@@ -96,8 +113,9 @@ class TableFeed:
         self._table = _table(options)
         self._errors: tuple[type[Exception], ...] = (OSError, NotThisFormat, *self._table.errors)
         self._delivery: Delivery | None = None
-        self._rows: list[Row] = []
-        self._given: list[Row] = []  # on their way to the table: a cancel may come before they are there
+        self._refused: list[RefusedRow] = []
+        self._rows: list[AddedRow] = []
+        self._given: list[AddedRow] = []  # on their way to the table: a cancel may come before they are there
 
     @property
     def place(self) -> str:
@@ -178,29 +196,40 @@ class TableFeed:
         except self._errors as error:
             raise self._failure(error) from error
 
-    def add(self, item: object) -> int:
+    def add(self, item: object, origin: ItemOrigin | None = None) -> int:
         """Take an item; return about how many bytes it takes, 0 if this feed does not want it.
 
         Raises:
-            TypeError: A value in it has no written form.
-            ValueError: A value in it contains itself, or the feed's filter failed on it.
+            ValueError: It can't be written: the text names the field.
+            Exception: Its own library, or the feed's filter, failed on it.
         """
-        return self._add(item_fields(item)) if self._picker.takes(item) else 0
+        if not self._picker.takes(item):
+            return 0
+        return self._add(written_fields(item, is_typed=self._table.is_typed), origin)
 
-    def add_stored(self, stored: Stored) -> int:
+    def add_stored(self, stored: Stored, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
 
         Raises:
-            ValueError: It is nested too deep to be written, or the feed's filter failed on it.
+            ValueError: As there.
         """
-        return self._add(stored.fields) if self._picker.takes_stored(stored) else 0
+        return self._add(stored.fields, origin) if self._picker.takes_stored(stored) else 0
 
-    def _add(self, fields: Mapping[str, object]) -> int:
-        if self._options.fields is not None:
-            fields = {written: fields.get(name) for name, written in self._options.fields}
-        row, size = self._table.row(fields)
-        self._rows.append(row)
+    def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
+        picked = self._options.picked(fields)
+        if not picked:
+            raise ValueError("it has no field, and a row without a value says nothing")
+        try:
+            row, size = self._table.row(picked)
+        except Exception as error:
+            raise wrong_field(picked, error) from error
+        self._rows.append((row, origin or ItemOrigin()))
         return size
+
+    def take_refused(self) -> Sequence[RefusedRow]:
+        """Return the items that the table could not take as it was written."""
+        refused, self._refused = self._refused, []
+        return refused
 
     async def flush(self, blocking: Blocking) -> None:
         """Give the table what was added, in one piece. A checkpoint if there is any.
@@ -256,8 +285,9 @@ class TableFeed:
         self.close()
 
     def _write(self) -> None:
-        self._table.write(self._given)
-        self.records += len(self._given)
+        refused = self._table.write(self._given)
+        self.records += len(self._given) - len(refused)
+        self._refused += refused
         self._given = []
 
     def _end(self) -> None:
@@ -266,7 +296,9 @@ class TableFeed:
             if self._delivery is not None:
                 self._delivery.forget()
             return
-        self._table.finish()
+        refused = self._table.finish()
+        self.records -= len(refused)
+        self._refused += refused
         if self._delivery is not None:
             self._delivery.deliver()
 

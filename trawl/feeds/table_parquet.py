@@ -16,20 +16,24 @@ from typing import Any
 
 from trawl.errors import SettingsError
 from trawl.feeds.base import NotThisFormat
+from trawl.feeds.losses import listed
 from trawl.feeds.plain import legal_text, to_json, to_plain
-from trawl.feeds.table import Row
+from trawl.feeds.table import AddedRow, RefusedRow, Row
 
 __all__ = ["ParquetTable"]
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 _ROW_BYTES = 50
+_LARGEST = 2**63
 _KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})
 """Types that Arrow has a type for."""
 
 
 class ParquetTable:
     """A Parquet file."""
+
+    is_typed: bool = True
 
     def __init__(
         self,
@@ -60,7 +64,8 @@ class ParquetTable:
         self._columns = columns
         self._group = group
         self._types = {name: self._type(name, kind) for name, kind in (schema or {}).items()}
-        self._rows: list[Row] = []
+        self._rows: list[AddedRow] = []
+        self._refused: list[RefusedRow] = []
         self._told: set[str] = set()
         self._path: Path | None = None
         self._schema: Any = None
@@ -84,18 +89,19 @@ class ParquetTable:
     def start(self) -> None:
         """Nothing: what is at its place stays there until the file is whole."""
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Keep rows, and write those that make whole groups."""
+    def write(self, rows: Sequence[AddedRow]) -> Sequence[RefusedRow]:
+        """Keep rows, and write those that make whole groups; return those of them that have none of the columns."""
         self._rows += rows
         self.position += len(rows)
         while len(self._rows) >= self._group:
             group, self._rows = self._rows[: self._group], self._rows[self._group :]
             self._write_group(group)
+        return self._taken_refused()
 
     def sync(self) -> None:
         """Nothing: what is not whole is not to be gone on with."""
 
-    def finish(self) -> None:
+    def finish(self) -> Sequence[RefusedRow]:
         """Write the last group and the end, and move the file to its place."""
         if self._rows or self._writer is None:
             self._write_group(self._rows)
@@ -103,6 +109,7 @@ class ParquetTable:
         self._writer = None
         if self._path is not None:
             self._beside.replace(self._path)
+        return self._taken_refused()
 
     def close(self) -> None:
         """Leave the file as it is, beside its place."""
@@ -129,11 +136,22 @@ class ParquetTable:
             raise ValueError("the file is not open")
         return self._path.with_name(f"{self._path.name}.part")
 
-    def _write_group(self, rows: list[Row]) -> None:
+    def _taken_refused(self) -> Sequence[RefusedRow]:
+        refused, self._refused = self._refused, []
+        self.position -= len(refused)
+        return refused
+
+    def _write_group(self, added: list[AddedRow]) -> None:
+        rows = [row for row, _ in added]
         if self._writer is None:
             self._schema = self._found(rows)
             self._writer = self._arrow.parquet.ParquetWriter(self._beside, self._schema)
         known = set(self._schema.names)
+        for row, origin in added:
+            if row.keys().isdisjoint(known):
+                why = f"it has none of the columns {listed(self._schema.names)}, which the first row group has told"
+                self._refused.append((origin, ValueError(f"{why}, but {listed(row)}")))
+        rows = [row for row in rows if not row.keys().isdisjoint(known)]
         for name in {name for row in rows for name in row if name not in known}:
             self._tell(name, "has no column and is left out: it was in no item of the first row group")
         arrays = [self._array([row.get(field.name) for row in rows], field) for field in self._schema]
@@ -190,14 +208,27 @@ class ParquetTable:
 def _value(value: object) -> Any:
     if type(value) is str:
         return legal_text(value)
+    if type(value) is int:
+        return _readable(value)
     if value is None or type(value) in _KEPT:
         return value
     if type(value) is list and all(part is None or type(part) in _KEPT for part in value):
-        return [legal_text(part) if type(part) is str else part for part in value]
+        return [_value(part) for part in value]
     plain = to_plain(value)
     if isinstance(plain, list) and not any(isinstance(part, list | dict) for part in plain):
-        return plain
+        return [_value(part) for part in plain]
     return to_json(plain).decode() if isinstance(plain, list | dict) else plain
+
+
+def _readable(value: int) -> int:
+    """Return a number that can be written as text, which it is where the others of its column don't fit a type.
+
+    Raises:
+        ValueError: It has more digits than Python makes text of.
+    """
+    if not -_LARGEST <= value < _LARGEST:
+        str(value)
+    return value
 
 
 def _text(value: Any) -> str:

@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from trawl.feeds.base import NotThisFormat
+from trawl.feeds.losses import listed
 from trawl.feeds.plain import legal_text, to_json, to_plain
-from trawl.feeds.table import Row
+from trawl.feeds.table import AddedRow, RefusedRow, Row
 
 __all__ = ["SqliteTable"]
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 _LARGEST = 2**63
+_ROW_NUMBERS = frozenset({"rowid", "oid", "_rowid_"})
 _BUSY = 5.0  # seconds that others who have the file open may hold up a write
 _AGAIN = 0.05  # seconds until what SQLite does not wait for by itself is tried again
 _ROW_BYTES = 50
@@ -35,6 +37,7 @@ class SqliteTable:
     """A table of a database, which may have others."""
 
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+    is_typed: bool = False
 
     def __init__(self, name: str = "items", fields: Sequence[str] = (), *, is_of_job: bool = False) -> None:
         """The table of this name; one that is made has columns for ``fields`` from the start.
@@ -88,24 +91,34 @@ class SqliteTable:
             if not self._columns and self._fields:
                 self._add_columns({_lower(name): name for name in self._fields})
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Insert rows in one transaction."""
+    def write(self, rows: Sequence[AddedRow]) -> Sequence[RefusedRow]:
+        """Insert rows in one transaction; return those that the table can't take."""
+        refused: list[RefusedRow] = []
         with self._transaction():
             last = self._last() if self._columns else 0
             if self._is_of_job and last > self.position:
                 raise NotThisFormat(f"another program writes to its table {self._bare}, which a job has to itself")
             self.position = max(last, self.position)
-            for row in rows:
-                self._insert(row)
+            for row, origin in rows:
+                try:
+                    self._insert(row)
+                except (ValueError, OverflowError) as error:
+                    refused.append((origin, error))
+                except sqlite3.Error as error:
+                    if not _is_of_the_row(error):
+                        raise
+                    refused.append((origin, ValueError(str(error))))
+        return refused
 
     def sync(self) -> None:
         """Move all into the file itself, and the file to the disk."""
         self._run("PRAGMA wal_checkpoint(FULL)")
 
-    def finish(self) -> None:
+    def finish(self) -> Sequence[RefusedRow]:
         """Leave one file behind, and close it."""
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
         self.close()
+        return ()
 
     def close(self) -> None:
         """Close the database."""
@@ -133,7 +146,7 @@ class SqliteTable:
     @property
     def _number(self) -> str:
         """What the number of a row is called: a name that is no column (SQLite, ROWIDs)."""
-        return next((name for name in ("rowid", "oid", "_rowid_") if name not in self._columns), "_rowid_")
+        return next((name for name in sorted(_ROW_NUMBERS, reverse=True) if name not in self._columns), "_rowid_")
 
     def _run(self, statement: str, values: Iterable[Any] = ()) -> list[Any]:
         return self._open.execute(statement, tuple(values)).fetchall()
@@ -186,25 +199,50 @@ class SqliteTable:
         return last or 0
 
     def _insert(self, row: Row) -> None:
+        """Insert one row, with the columns that it needs, or nothing of it."""
         new = {_lower(name): name for name in row if _lower(name) not in self._columns}
-        self._add_columns(new)
-        if not self._columns:
-            return  # an item without a field, before there is a table
+        if not new:
+            self._insert_values(row)
+            return
+        self._check_room(new)
+        known = self._columns
+        self._run("SAVEPOINT one_row")
+        try:
+            self._add_columns(new)
+            self._insert_values(row)
+        except BaseException:
+            self._columns = known
+            if self._open.in_transaction:  # some errors end all of it
+                self._run("ROLLBACK TO one_row")
+            raise
+        self._run("RELEASE one_row")
+
+    def _insert_values(self, row: Row) -> None:
         values = {_lower(name): value for name, value in row.items()}
         if len(values) < len(row):
             self._tell_of_case(row)
         names = ", ".join([self._number, *(_quoted(self._columns[name]) for name in values)])
         marks = ", ".join("?" * (len(values) + 1))
-        self.position += 1
-        self._run(f"INSERT INTO {self._name} ({names}) VALUES ({marks})", (self.position, *values.values()))
+        number = self.position + 1
+        self._run(f"INSERT INTO {self._name} ({names}) VALUES ({marks})", (number, *values.values()))
+        self.position = number
+
+    def _check_room(self, new: Mapping[str, str]) -> None:
+        """Refuse a row whose fields the table can't have columns for."""
+        most = self._open.getlimit(sqlite3.SQLITE_LIMIT_COLUMN)
+        if new and len(self._columns) + len(new) > most:
+            has, more = len(self._columns), listed(new.values())
+            raise ValueError(f"a SQLite table has at most {most} columns; this one has {has}, and the item adds {more}")
+        if new.keys() & _ROW_NUMBERS and not _ROW_NUMBERS - self._columns.keys() - new.keys():
+            raise ValueError("its fields take all the names that SQLite has for a row's number: rowid, oid and _rowid_")
 
     def _add_columns(self, new: Mapping[str, str]) -> None:
-        if not self._columns and new:
+        if not self._columns:
             self._run(f"CREATE TABLE {self._name} ({', '.join(map(_quoted, new.values()))})")
-        elif new:
+        else:
             for name in new.values():
                 self._run(f"ALTER TABLE {self._name} ADD COLUMN {_quoted(name)}")
-        self._columns.update(new)
+        self._columns = {**self._columns, **new}
 
     def _tell_of_case(self, row: Row) -> None:
         last = {_lower(name): name for name in row}
@@ -214,6 +252,13 @@ class SqliteTable:
                 logger.warning(
                     "feed %s: field %r is left out: to SQLite it is the same column as %r", self._path, name, kept
                 )
+
+
+def _is_of_the_row(error: sqlite3.Error) -> bool:
+    """Say whether only this row can't be written: it is too long, or a constraint of the table refuses it."""
+    if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
+        return True
+    return isinstance(error, sqlite3.InterfaceError)  # a value that can't be bound
 
 
 def _value(value: object) -> str | int | float | None:

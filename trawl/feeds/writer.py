@@ -2,7 +2,7 @@
 
 Theory of operation. A task that is woken for each item costs more than parsing a page, so the writer is woken by the
 first item only, then lets ``FLUSH_INTERVAL`` pass while others gather, and writes them all at once. Items are encoded
-where they are put: a snapshot, whose errors can be told to the spider. What waits is bounded in bytes; above the bound
+where they are put: a snapshot, whose errors can be told with the page. What waits is bounded in bytes; above the bound
 ``put`` waits, and the writer does not.
 """
 
@@ -12,14 +12,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import attrs
 import trio
 
 from trawl.blocking import Blocking
-from trawl.errors import FeedError
+from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import FeedReport, OneFeed
+from trawl.feeds.losses import Counts, ItemOrigin, Losses, reason_of
 from trawl.feeds.opening import make_feed, refuse_for_job
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
@@ -38,14 +39,6 @@ CLOSE_GRACE = 5.0
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
-class Counts(Protocol):
-    """Where it is counted that an item could not be written."""
-
-    def inc(self, key: str, n: float = 1) -> None:
-        """Add ``n`` under ``key``."""
-        ...
-
-
 class Feeds:
     """The feeds of one crawl, open.
 
@@ -60,7 +53,7 @@ class Feeds:
         self._feeds = tuple(feeds)
         self._unfinished = list(feeds)
         self._blocking = blocking
-        self._stats = stats
+        self._losses = Losses(stats)
         self._waiting_bytes = 0
         self._is_closed = False
         self._error: FeedError | None = None
@@ -88,11 +81,16 @@ class Feeds:
         """Of each feed, by its place, the bytes up to the end of the last whole record that was written."""
         return {feed.place: feed.position for feed in self._feeds}
 
-    def put_nowait(self, item: object) -> None:
-        """Give an item to the feeds. One that can't be written is logged and counted, and does no harm.
+    def put_nowait(self, item: object, page: str = "") -> None:
+        """Give an item to the feeds. One that a feed can't write is logged and counted, and does no harm.
+
+        Args:
+            item: Of any kind.
+            page: The URL of the page it was found on; "" for one of ``start()``.
 
         Raises:
             trio.WouldBlock: So much waits to be written that the caller should wait too: use :meth:`put`.
+            ItemLost: Each feed that wants it can't write it.
             FeedError: A feed can't be written any more.
             ValueError: The feeds are closed.
         """
@@ -102,37 +100,43 @@ class Feeds:
             raise ValueError("the feeds are closed")
         if self._waiting_bytes >= BUFFER_BYTES:
             raise trio.WouldBlock
+        origin, reasons = ItemOrigin(page, type(item).__name__), []
         for feed in self._unfinished:
             try:
-                self._waiting_bytes += feed.add(item)
-            except (TypeError, ValueError) as error:
-                logger.error("feed %s: an item of type %s is left out: %s", feed.uri, type(item).__name__, error)
-                if self._stats is not None:
-                    self._stats.inc("feed_item_errors")
+                taken = feed.add(item, origin)
             except FeedError as error:
-                self._refuse(error)
+                self._fail(error)
                 raise
+            except Exception as error:  # of the item's own library, of a value's, or of the user's filter
+                self._losses.refused(feed.uri, origin, error)
+                reasons.append(f"feed {feed.uri}: {reason_of(error)}")
+            else:
+                self._waiting_bytes += taken
+                origin.feeds += taken > 0
+        if reasons and not origin.feeds:
+            raise ItemLost(f"{origin} is left out: {'; '.join(reasons)}")
         self._some.set()
         if self._waiting_bytes >= BUFFER_BYTES:
             self._urgent.set()
 
-    def _refuse(self, error: FeedError) -> None:
+    def _fail(self, error: FeedError) -> None:
         """Have :meth:`write` end with an error that was met where an item was added."""
         self._error = error
         self._some.set()
         self._urgent.set()
 
-    async def put(self, item: object) -> None:
+    async def put(self, item: object, page: str = "") -> None:
         """Give an item to the feeds, once there is room for it. A checkpoint; a cancelled one gave nothing.
 
         Raises:
+            ItemLost: As :meth:`put_nowait`.
             FeedError: A feed can't be written any more.
             ValueError: The feeds are closed.
         """
         await trio.lowlevel.checkpoint()
         while True:
             try:
-                return self.put_nowait(item)
+                return self.put_nowait(item, page)
             except trio.WouldBlock:
                 await self._room.wait()
 
@@ -237,6 +241,15 @@ class Feeds:
             self._unfinished.remove(feed)
             await self._blocking.run(feed.close)  # noqa: ASYNC120 - a cancel then says more than the error
             raise
+        self.tell_refused(feed)
+
+    def tell_refused(self, feed: OneFeed) -> None:
+        """Log and count the items that a feed has taken and could not write after all."""
+        for origin, error in feed.take_refused():
+            self._losses.refused(feed.uri, origin, error)
+            origin.feeds -= 1
+            if not origin.feeds:
+                self._losses.counted_back()
 
     async def _finish_one(self) -> None:
         feed = self._unfinished[0]
@@ -246,6 +259,7 @@ class Feeds:
             self._unfinished.remove(feed)
             raise
         self._unfinished.remove(feed)
+        self.tell_refused(feed)
         report = feed.report
         logger.info("feed %s: %d items written as %s", report.uri, report.records, report.format)
 
@@ -286,7 +300,7 @@ async def open_feeds(
         blocking: How blocking work is done.
         spider_name: What ``%(name)s`` in a path stands for.
         started_utc: What ``%(time)s`` in a path stands for.
-        stats: Where ``feed_item_errors`` is counted.
+        stats: Where items that a feed can't take are counted.
         positions: By place (:attr:`OneFeed.place`), where to cut a feed and go on, as :attr:`Feeds.positions` told it.
         columns: By place, the fields that such a feed can write, as :attr:`OneFeed.columns` told them.
         batches: By place, which batch such a feed was at, as :attr:`OneFeed.batch` told it.

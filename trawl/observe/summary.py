@@ -70,6 +70,7 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "redirects": (("redirect_count", ""),),
     "from the cache": (("httpcache/hit", ""),),
     "files": (("file_count", ""),),
+    "lost items": (("item_lost_count", ""),),
     "dropped items": (("item_dropped_count", ""), ("item_invalid_count", "not of their type")),
     "filtered": (
         ("dupefilter_filtered", "seen before"),

@@ -1,0 +1,96 @@
+"""Items that a feed can't take: told with their page, counted, and never in the way of the others.
+
+An item is *lost* when every feed that wants it refuses it. Most feeds refuse at once, when an item is added. A table
+may find out only as it writes (the 2,001st column of SQLite): by then the item has been counted as scraped, so it is
+counted back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from itertools import islice
+from typing import Protocol
+
+import attrs
+
+__all__ = ["Counts", "ItemOrigin", "Losses", "listed", "reason_of"]
+
+MAX_TOLD = 10
+"""Refused items of one feed that are logged; further ones are only counted."""
+
+MAX_LISTED = 20
+"""Columns or fields that a message names."""
+
+logger: logging.Logger = logging.getLogger("trawl.feeds")
+
+
+class Counts(Protocol):
+    """Where lost items are counted."""
+
+    def inc(self, key: str, n: float = 1) -> None:
+        """Add ``n`` under ``key``."""
+        ...
+
+
+@attrs.define
+class ItemOrigin:
+    """Where an item came from, and how many feeds have it.
+
+    Attributes:
+        page: The URL of the page it was found on; "" for one of ``start()``.
+        kind: The name of its class; "" if it is not known any more.
+        feeds: How many feeds have taken it and not refused it since.
+    """
+
+    page: str = ""
+    kind: str = "dict"
+    feeds: int = 0
+
+    def __str__(self) -> str:
+        kind = f"an item of type {self.kind}" if self.kind else "an item"
+        return f"{kind} from {self.page or 'start()'}"
+
+
+class Losses:
+    """Counts and tells of refused items.
+
+    Args:
+        stats: Counts ``feed_item_errors``, ``item_lost_count`` and, backwards, ``item_scraped_count``; None: nothing.
+    """
+
+    def __init__(self, stats: Counts | None) -> None:
+        self._stats = stats
+        self._told: dict[str, int] = {}
+
+    def refused(self, uri: str, origin: ItemOrigin, error: Exception) -> None:
+        """Log and count that the feed at ``uri`` refuses an item."""
+        self._inc("feed_item_errors")
+        told = self._told[uri] = self._told.get(uri, 0) + 1
+        if told <= MAX_TOLD:
+            logger.error("feed %s: %s is left out: %s", uri, origin, reason_of(error))
+        if told == MAX_TOLD:
+            logger.error("feed %s: further items that it can't take are only counted, as feed_item_errors", uri)
+
+    def counted_back(self) -> None:
+        """Count an item as lost that was counted as scraped before."""
+        self._inc("item_scraped_count", -1)
+        self._inc("item_lost_count")
+
+    def _inc(self, key: str, n: float = 1) -> None:
+        if self._stats is not None:
+            self._stats.inc(key, n)
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return names as a message lists them: not all, where they are many."""
+    words = list(islice(map(str, names), MAX_LISTED + 1))
+    return (",".join(words[:MAX_LISTED]) + (",..." if len(words) > MAX_LISTED else "")) or "no field at all"
+
+
+def reason_of(error: Exception) -> str:
+    """Return why an item can't be written: an expected error's own words, the name of any other one too."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    is_expected = isinstance(error, TypeError | ValueError)  # pydantic's are subclasses
+    return str(error) if is_expected and str(error) else repr(error)

@@ -1,0 +1,215 @@
+"""The fields of an item as the item's own library writes them: names, omissions and values.
+
+Pydantic models are dumped by pydantic, with ``Field(exclude=True)``, ``field_serializer``, ``serialization_alias`` and
+``computed_field``; msgspec Structs have the names of ``rename``, the tag, and no defaults with ``omit_defaults``; attrs
+classes and dataclasses have the fields of ``asdict``. Pipelines and filters see the item itself: only feeds ask for
+this. No library is imported for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from trawl.feeds.losses import reason_of
+from trawl.items import is_item, item_fields
+
+__all__ = ["as_its_library_writes", "written_fields"]
+
+_Writer = Callable[[Any], object]
+
+_TYPED = frozenset({datetime, date, time, timedelta, Decimal, bytes})
+"""Types that a table may have a column type for, and JSON has not."""
+
+
+def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]:
+    """Return the fields that a feed writes of ``item``, as a dict of its own.
+
+    Args:
+        item: Of any kind.
+        is_typed: Leave times, decimals and bytes as they are where the library would make text of them.
+
+    Raises:
+        TypeError: ``item`` is not an item, or its library does not make fields of it.
+        ValueError: Its library can't write a value in it; the text names the field.
+    """
+    kind: type[Any] = type(item)
+    if kind is dict:
+        return dict(item)  # type: ignore[call-overload,no-any-return]
+    writer = _writer_of(kind)  # type: ignore[arg-type]  # mypy: a class has no hash of its own
+    if writer is None:
+        return item_fields(item)
+    if is_typed and writer is _pydantic:
+        return _typed(item)
+    fields = writer(item)
+    if isinstance(fields, Mapping):
+        return dict(fields)
+    if isinstance(fields, list) and isinstance(item, msgspec.Struct):  # array_like, which has names all the same
+        return _named(item)
+    if hasattr(item, "root"):
+        return {"root": fields}
+    raise TypeError(f"{kind.__name__} is written as {type(fields).__name__}, not as fields")
+
+
+def as_its_library_writes(value: object) -> object:
+    """Return an item inside another one, or a value of pydantic's types, as its library writes it.
+
+    Mostly a dict; of some classes a list or a text. ``NotImplemented`` if there is no such library.
+
+    Raises:
+        ValueError: Its library can't write a value in it; the text names the field.
+    """
+    writer = _writer_of(type(value))  # type: ignore[arg-type]  # as above
+    if writer is not None:
+        return writer(value)
+    return item_fields(value) if is_item(value) else NotImplemented
+
+
+@lru_cache(maxsize=1024)
+def _writer_of(kind: type[Any]) -> _Writer | None:
+    """Return what writes an instance of ``kind``; None if its fields are written as they are."""
+    if issubclass(kind, msgspec.Struct):
+        return _struct
+    if hasattr(kind, "__pydantic_serializer__"):
+        return _pydantic
+    if hasattr(kind, "__get_pydantic_core_schema__") and "pydantic" in sys.modules:
+        return _by_adapter(kind)
+    if kind.__module__.startswith("pydantic_core."):  # URLs before pydantic 2.10
+        return str
+    if hasattr(kind, "__validators__") and isinstance(getattr(kind, "__fields__", None), dict):
+        return _pydantic_v1
+    return None
+
+
+# msgspec
+
+
+def _struct(item: Any) -> object:
+    """As ``msgspec.to_builtins`` does, one level deep: what is inside is written in its turn."""
+    config = item.__struct_config__
+    fields = _named(item)
+    return list(fields.values()) if config.array_like else fields
+
+
+def _named(item: Any) -> dict[str, object]:
+    config = item.__struct_config__
+    fields: dict[str, object] = {}
+    if config.tag is not None:
+        fields[config.tag_field] = config.tag
+    for field in _struct_fields(type(item)):  # type: ignore[arg-type]  # as above
+        value = getattr(item, field.name, msgspec.UNSET)
+        if value is msgspec.UNSET or (config.omit_defaults and not config.array_like and _is_default(value, field)):
+            continue
+        fields[field.encode_name] = value
+    return fields
+
+
+@lru_cache(maxsize=1024)
+def _struct_fields(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
+    """Say whether msgspec takes a value for the default: the very object, or an empty container of that type."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        kind = type(value)
+        return field.default_factory is kind and kind in (list, dict, set, bytearray) and not value
+    return value is field.default
+
+
+# pydantic
+
+
+def _pydantic(value: Any) -> object:
+    """Dump a model, an instance of a pydantic dataclass or a value of one of pydantic's own types.
+
+    What pydantic can't write (bytes that are not UTF-8) is written as in any other item, if it can be.
+    """
+    try:
+        return _dumped(value, "json")
+    except Exception as error:  # of a serializer or a computed field, which may raise anything
+        names = [*getattr(type(value), "__pydantic_fields__", ()), *(getattr(value, "__pydantic_extra__", None) or ())]
+        names += getattr(type(value), "__pydantic_computed_fields__", ())
+        parts = [_part(value, name, error) for name in names]
+        if not parts or not all(isinstance(part, dict) for part in parts):
+            raise ValueError(reason_of(error)) from error
+        return {name: written for part in parts for name, written in part.items()}
+
+
+def _part(item: Any, name: str, error: Exception) -> Any:
+    """Dump one field."""
+    with suppress(Exception):
+        return _dumped(item, "json", include={name})
+    try:
+        return _foreign(_dumped(item, "python", include={name}))
+    except Exception as culprit:
+        raise ValueError(f"its field {name!r}: {reason_of(culprit)}") from error
+
+
+def _dumped(item: Any, mode: str, **more: Any) -> Any:
+    """Have pydantic write, under the names for writing, which it has no other use for.
+
+    A model says otherwise by ``serialize_by_alias=False``.
+    """
+    kind: Any = type(item)
+    config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
+    options: dict[str, Any] = {"mode": mode, "by_alias": config.get("serialize_by_alias", True), "warnings": False}
+    if _has_fallback():
+        options["fallback"] = _foreign
+    if hasattr(item, "model_dump"):
+        return item.model_dump(**options, **more)
+    return kind.__pydantic_serializer__.to_python(item, **options, **more)
+
+
+@lru_cache(maxsize=1)
+def _has_fallback() -> bool:
+    """Say whether this pydantic (2.11 or later) asks about types that it does not know."""
+    pydantic: Any = sys.modules["pydantic"]
+    return "fallback" in inspect.signature(pydantic.BaseModel.model_dump).parameters
+
+
+def _by_adapter(kind: type[Any]) -> _Writer:
+    """Write values of a type that says itself how pydantic is to write it (``SecretStr``)."""
+    pydantic: Any = sys.modules["pydantic"]
+    adapter = pydantic.TypeAdapter(kind)
+
+    def write(value: Any) -> object:
+        return adapter.dump_python(value, mode="json")
+
+    return write
+
+
+def _foreign(value: Any) -> object:
+    from trawl.feeds.plain import to_plain  # noqa: PLC0415 - which asks this module about items inside of items
+
+    return to_plain(value)
+
+
+def _typed(item: Any) -> dict[str, object]:
+    """As pydantic writes JSON, but for values that a table may have a type for."""
+    written, kept = _pydantic(item), _dumped(item, "python")
+    if not isinstance(written, dict) or not isinstance(kept, dict):
+        return written_fields(item)
+    return {name: kept[name] if type(kept.get(name)) in _TYPED else value for name, value in written.items()}
+
+
+def _pydantic_v1(item: Any) -> object:
+    """As version 1 writes JSON; it has no names for writing only."""
+    try:
+        return json.loads(item.json())
+    except Exception as error:
+        for name in type(item).__fields__:
+            try:
+                item.json(include={name})
+            except Exception as culprit:
+                raise ValueError(f"its field {name!r}: {reason_of(culprit)}") from culprit
+        raise ValueError(reason_of(error)) from error
