@@ -261,7 +261,7 @@ def test_with_a_job_and_no_feed_each_run_counts_and_collects_so_many(runs: Runs)
     assert runs(Three, {}, feed=False).stats["item_scraped_count"] == 90
 
 
-def test_with_a_job_an_item_that_can_not_be_written_is_counted_and_nothing_else_in_its_place(
+def test_with_a_job_an_item_that_can_not_be_written_is_lost_and_takes_no_place(
     tmp_path: Path, runs: Runs
 ) -> None:
     class Mixed(trawl.Spider):
@@ -274,11 +274,13 @@ def test_with_a_job_an_item_that_can_not_be_written_is_counted_and_nothing_else_
 
     found: list[object] = []
     feed = tmp_path / "out.jsonl"
-    for most, written in ((3, [0, 2]), (1, [0, 2, 3]), (9, [0, 2, 3, 4, 7])):
+    for most, written in ((3, [0, 2, 3]), (1, [0, 2, 3, 4]), (9, [0, 2, 3, 4, 7])):
         result = runs(Mixed, {"CLOSESPIDER_ITEMCOUNT": most})
         found += [item["number"] for item in result.items or []]
         assert lines(feed) == [f'{{"number":{number}}}' for number in written]
-        assert [number for number in found if isinstance(number, int)] == written
+        assert found == written
+        assert result.stats["item_scraped_count"] == len(written)
+    assert result.stats["item_lost_count"] == 3
 
 
 def test_with_a_job_items_of_start_are_counted_too(tmp_path: Path, runs: Runs) -> None:
