@@ -25,6 +25,7 @@ from trawl.addresses import AddressGuard
 from trawl.crawl import crawl_with
 from trawl.errors import AddressRefused
 from trawl.http import Request, Response
+from trawl.pipelines import FilesPipeline, ImagesPipeline
 from trawl.settings import Layer, load, of_spider
 from trawl.testing import SimulatedWeb, simulate
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
@@ -203,6 +204,41 @@ async def test_a_crawl_that_starts_inside_goes_on_inside(
     assert len(run.pages) == 3
     assert [failed.url for failed in run.failed] == ["http://169.254.169.254/"]
     assert "a cloud's metadata service" in str(run.failed[0].error)
+
+
+@pytest.mark.parametrize("has_job", [False, True], ids=["without a job", "with a job"])
+@pytest.mark.parametrize("pipeline", ["files", "images"])
+async def test_what_a_page_names_in_an_item_of_start_opens_nothing(
+    clock: MockClock, network: Network, pages: dict[str, str], tmp_path: Path, pipeline: str, has_job: bool
+) -> None:
+    network.names["wiki.example"] = [["10.0.0.3"]]
+    pages["shop.example/list"] = "http://127.0.0.1:9/secret http://localhost/ http://[::1]/ http://wiki.example/"
+    pages["shop.example/"] = "http://127.0.0.1:9/a http://wiki.example/a"
+
+    class Starts(Links):
+        name = "starts"
+        start_urls = ["http://shop.example/"]
+
+        async def start(self) -> AsyncIterator[Any]:
+            listed = await self.fetch(Request("http://shop.example/list"))
+            yield {f"{pipeline[:-1]}_urls": listed.css("a::attr(href)").getall()}
+            async for output in super().start():
+                yield output
+
+        def fail(self, error: Exception) -> None:
+            pass
+
+    settings: dict[str, object] = {
+        "ITEM_PIPELINES": {FilesPipeline if pipeline == "files" else ImagesPipeline: 1},
+        f"{pipeline.upper()}_STORE": str(tmp_path / "store"),
+        **({"JOB_DIR": str(tmp_path / "job")} if has_job else {}),
+    }
+    layers = load(Layer("test", {**AT_ONCE, **settings}))
+    result = await crawl_with(Starts, layers, collect=True, resolve=network.resolve)
+    assert set(network.dialled) == {PUBLIC}
+    assert result.stats["file_error_count"] == 4
+    assert "private_addresses_allowed" not in result.stats
+    assert [item[pipeline] for item in result.items or ()] == [[]]
 
 
 async def test_a_start_url_whose_name_is_inside_is_fetched_and_vouches_for_no_other(

@@ -21,6 +21,8 @@ from trawl.throttling.scopes import charges_of, host_part, is_host_like, normal_
         ("a.example.", "a.example"),
         ("A.example.:8080", "a.example:8080"),
         ("::1", "[::1]"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("[0:0:0:0:0:FFFF:c000:0207]:80", "192.0.2.7:80"),
         ("[0:0::1]:80", "[::1]:80"),
         ("bücher.example", "xn--bcher-kva.example"),
         ("LOCALHOST:8000", "localhost:8000"),

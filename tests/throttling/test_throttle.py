@@ -34,6 +34,9 @@ def send(throttle: Throttle, now: float, status: int = 200, latency: float = 0.0
         ("http://User:pw@A.Example.:80/", "a.example"),  # R6
         ("https://a.example:8443/", "a.example:8443"),
         ("http://[::1]:8000/", "[::1]:8000"),
+        ("http://[::ffff:192.0.2.7]/", "192.0.2.7"),
+        ("http://[::ffff:c000:207]:8000/", "192.0.2.7:8000"),
+        ("http://[::ffff:0:192.0.2.7]/", "[::ffff:0:c000:207]"),
         ("http://bücher.example/", "xn--bcher-kva.example"),
     ],
 )

@@ -21,7 +21,7 @@ from trawl.engine.hits import Hits
 from trawl.engine.intake import Intake, not_before
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import State
-from trawl.engine.turn import Turn, current_turn
+from trawl.engine.turn import Turn, current_turn, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
 from trawl.scheduler import Chooser, Entry
@@ -113,7 +113,7 @@ class DirectFetches:
         answer = Answer(current_turn.get())
         if answer.parent is not None:
             request.depth = answer.parent.entry.request.depth
-        else:
+        elif not in_pipelines.get():
             self._intake.begin_at(request)
         answer.entry = entry = await self._intake.direct_entry(request, answer)  # a manager may fetch to name scopes
         async with self._let_in(answer.parent):

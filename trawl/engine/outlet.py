@@ -10,6 +10,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.limits import ItemLimit
+from trawl.engine.turn import in_pipelines
 from trawl.errors import DropItem, FeedError, ItemLost
 from trawl.events import Events, ItemDropped, ItemFailed
 from trawl.observe import Stats
@@ -173,6 +174,7 @@ class Outlet:
         if limit is not None:
             limit.check()  # the pipelines need not see what will not be delivered
         if not self._processor.is_empty:
+            token = in_pipelines.set(True)
             try:
                 item = await self._processor.process(item, self._spider)
             except DropItem as drop:
@@ -185,6 +187,8 @@ class Outlet:
                 self._stats.inc("item_error_count")
                 self._events.tell(ItemFailed(item, error))
                 return None
+            finally:
+                in_pipelines.reset(token)
         if limit is not None:
             limit.take()
         for sink in self._sinks:

@@ -12,7 +12,7 @@ from trawl.frontier import Record
 from trawl.http import Outcome, Request, Times
 from trawl.scheduler import Entry
 
-__all__ = ["Answer", "Turn", "Waiter", "current_turn"]
+__all__ = ["Answer", "Turn", "Waiter", "current_turn", "in_pipelines"]
 
 Answer = Callable[[Request], Awaitable[Outcome]]
 """Answers a request in place of the wire."""
@@ -80,3 +80,6 @@ class Turn:
 
 current_turn: ContextVar[Turn | None] = ContextVar("trawl_turn", default=None)
 """The turn whose task this is: the innermost fetch finds its entry by it, and a direct fetch its parent."""
+
+in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
+"""Whether this task takes an item through the pipelines: what they fetch, a page may have named."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from ipaddress import IPv6Address
 
 import ada_url
 
@@ -171,9 +172,14 @@ def host_scope(url: str) -> str:
     """Return the throttling scope that requests for a ``url`` in normal form are under unless told otherwise.
 
     It is the host in lower case with IDN in ASCII, without user info and without the root dot, IPv6 in brackets, and
-    ``:port`` when the port is not the scheme's default. Two schemes of one host are one scope.
+    ``:port`` when the port is not the scheme's default. Two schemes of one host are one scope, and an IPv4 address is
+    one with the IPv6 address that stands for it (RFC 4291, 2.5.5.2).
     """
     scope = _authority(url).lower()
+    if scope.startswith("[::ffff:"):
+        host, _, port = scope[1:].partition("]")
+        carried = IPv6Address(host).ipv4_mapped
+        return scope if carried is None else f"{carried}{port}"
     if scope.endswith("."):
         return scope.rstrip(".")
     if ".:" in scope:

@@ -94,14 +94,14 @@ def is_address(id: str) -> bool:
 def _host_like(id: str) -> str | None:
     """The normal form of a host-like id; None for any other."""
     if id.count(":") > 1 and not id.startswith("["):
-        return f"[{address}]" if (address := _address(id)) else None
+        return _address(id)
     match = _BRACKETS.fullmatch(id) or _LABELS.fullmatch(id)
     if match is None:
         return None
     host, port = match["host"].removesuffix("."), match["port"]
     tail = f":{int(port)}" if port else ""
     if id.startswith("["):
-        return f"[{address}]{tail}" if (address := _address(host)) else None
+        return f"{address}{tail}" if (address := _address(host)) else None
     if host.lower() == "localhost":
         return f"localhost{tail}"
     name = _name(host)
@@ -109,10 +109,12 @@ def _host_like(id: str) -> str | None:
 
 
 def _address(text: str) -> str | None:
+    """The id of an IPv6 address; one that stands for an IPv4 address (RFC 4291, 2.5.5.2) is one with that."""
     try:
-        return ipaddress.IPv6Address(text).compressed
+        address = ipaddress.IPv6Address(text)
     except ValueError:
         return None
+    return f"[{address.compressed}]" if address.ipv4_mapped is None else str(address.ipv4_mapped)
 
 
 def _name(host: str) -> str | None:
