@@ -11,6 +11,10 @@ A kill at any point leaves files that hold at least what is recorded. The next p
 byte and copies from item n + 1 on: what was written twice is cut away once, and a half record with it. A file is synced
 before its position is recorded, so that it is true of a machine that lost its power too.
 
+A feed is known by its absolute path. Where no feed was at that path, it is known by its path from the job's directory,
+so that a job can be moved, or copied, together with its feeds. A file that is at neither, while one that the job wrote
+is gone from its place, may be that one: it is refused, for what it holds beyond the recorded byte would come twice.
+
 Standard output, a pipe and a device can't be cut. There the items of a batch that was written and not recorded come
 twice after a kill, and never get lost.
 
@@ -24,8 +28,10 @@ Without a job none of this is in the way: :class:`trawl.feeds.Feeds` takes the i
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -35,6 +41,8 @@ from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import OneFeed
 from trawl.feeds.losses import Counts, ItemOrigin, Losses, reason_of
+from trawl.feeds.naming import filled
+from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored import from_stored, to_stored
 from trawl.feeds.writer import Feeds, open_feeds
@@ -48,6 +56,7 @@ COPY_INTERVAL = 0.25
 MOST_BEHIND = 10_000
 """Items that may wait in the outbox before acknowledgements wait for the feeds: a pipe that nobody reads stops us."""
 
+_COMPARED_BYTES = 1 << 16
 _BATCH = 1000
 _BATCH_BYTES = 1 << 20
 
@@ -64,11 +73,15 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
         position: The end of its last whole record, in bytes; of a table in rows.
         columns: The fields that it can write, where its first item told them.
         batch: The number of the batch that the position is in, and how many items that has.
+        relative: Where it is, seen from the job's directory; None for what is no file.
+        earlier: The places where it was before it was moved.
     """
 
     position: Annotated[int, msgspec.Meta(ge=0)]
     columns: tuple[str, ...] | None = None
     batch: tuple[int, int] | None = None
+    relative: str | None = None
+    earlier: tuple[str, ...] = ()
 
 
 MARKS: Section[dict[str, Mark]] = Section("feeds", dict[str, Mark])
@@ -87,10 +100,18 @@ class Outbox:
         blocking: How blocking work is done.
         stats: Where items that a feed can't take are counted.
         is_idle: The job has feeds, and none of them is given in this run: what waits for them stays.
+        marks: How far each feed was written, by its place now; None: as the job has it.
     """
 
     def __init__(
-        self, job: JobStore, feeds: Feeds, blocking: Blocking, stats: Counts | None = None, *, is_idle: bool = False
+        self,
+        job: JobStore,
+        feeds: Feeds,
+        blocking: Blocking,
+        stats: Counts | None = None,
+        *,
+        is_idle: bool = False,
+        marks: Mapping[str, Mark] | None = None,
     ) -> None:
         self._job = job
         self._feeds = feeds
@@ -107,6 +128,8 @@ class Outbox:
         self._released = (self._until, self._until)
         self._collected: list[object] | None = None
         self._is_idle = is_idle
+        self._marks = dict((MARKS.read(job) or {}) if marks is None else marks)
+        self._moved = {old: place for place, mark in self._marks.items() for old in mark.earlier}
         self._most = _BATCH
         self._is_closed = False
         self._error: FeedError | None = None
@@ -277,6 +300,8 @@ class Outbox:
         origin = ItemOrigin(kind="")
         try:
             stored = from_stored(item.item)
+            if self._moved:
+                stored = stored.moved(self._moved)
         except (msgspec.DecodeError, TypeError) as error:
             raise damaged(self._job.directory, f"its item {item.position} can't be read: {error}") from error
         except ValueError as error:
@@ -305,9 +330,12 @@ class Outbox:
             self._feeds.tell_refused(feed)
 
     def _record(self) -> None:
-        earlier = MARKS.read(self._job) or {}
-        now = {feed.place: Mark(feed.position, feed.columns, feed.batch) for feed in self._feeds.all}
-        MARKS.keep(self._job, {**earlier, **now})
+        for feed in self._feeds.all:
+            place = feed.place
+            earlier = self._marks[place].earlier if place in self._marks else ()
+            relative = _relative(place, self._job.directory)
+            self._marks[place] = Mark(feed.position, feed.columns, feed.batch, relative, earlier)
+        MARKS.keep(self._job, self._marks)
 
 
 async def open_outbox(
@@ -330,13 +358,14 @@ async def open_outbox(
         stats: Where items that a feed can't take are counted.
 
     Raises:
-        FeedError: A feed can't be opened, or is shorter than what was written to it.
+        FeedError: A feed can't be opened, is shorter than what was written to it, or may be one that was moved.
         JobError: What the job recorded of its feeds can't be read: going on would write items twice.
     """
     marks = MARKS.read(job)
     if marks is None and MARKS.name in job.kept:
         raise damaged(job.directory, "what it recorded of its feeds can't be read")
-    marks = marks or {}
+    options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
+    marks = await blocking.run(_located, marks or {}, [one.place for one in options], job.directory)
     feeds = await open_feeds(
         settings,
         blocking,
@@ -349,7 +378,77 @@ async def open_outbox(
         is_durable=True,
     )
     _tell(job, feeds, marks)
-    return feeds, Outbox(job, feeds, blocking, stats, is_idle=feeds.is_empty and bool(marks))
+    return feeds, Outbox(job, feeds, blocking, stats, is_idle=feeds.is_empty and bool(marks), marks=marks)
+
+
+def _located(marks: Mapping[str, Mark], places: Sequence[str], directory: Path) -> dict[str, Mark]:
+    """The marks by the places of the feeds now. Blocks.
+
+    Raises:
+        FeedError: A file may be one of the job's that was moved.
+    """
+    found = dict(marks)
+    for place in places:
+        relative = _relative(place, directory)
+        if place in found or relative is None:
+            continue
+        for old, mark in marks.items():
+            if mark.relative == relative and old not in places and old in found and _may_be(place, old, mark):
+                found[place] = msgspec.structs.replace(found.pop(old), earlier=(*mark.earlier, old))
+                break
+    missing = [(old, mark) for old, mark in found.items() if old not in places and _is_missing(old, mark, directory)]
+    for place in places:
+        if place in found or not os.path.isabs(place):
+            continue
+        for old, mark in missing:
+            if _size(place, mark):
+                raise FeedError(
+                    f"feed {place}: job {directory} does not know this file, and {old}, which it wrote, is gone: if it"
+                    f" was moved, move it back, or the job's directory with it; if not, give a file that is not there"
+                    f" yet",
+                    place,
+                )
+    return found
+
+
+def _relative(place: str, directory: Path) -> str | None:
+    """Where a file is, seen from the job; None for what is no file, or on another disk's root."""
+    return os.path.relpath(place, directory.resolve()) if os.path.isabs(place) else None
+
+
+def _is_missing(place: str, mark: Mark, directory: Path) -> bool:
+    """Whether something was written to a feed's file, and it is not at its place any more."""
+    is_written = mark.position or (mark.batch is not None and mark.batch[0] > 1)
+    return bool(is_written) and os.path.isabs(place) and _size(place, mark) is None
+
+
+def _may_be(place: str, old: str, mark: Mark) -> bool:
+    """Whether what is at a place can be what was written to an old one: that is gone, or it is the same."""
+    if _size(old, mark) is None:
+        return True
+    start = max(0, mark.position - _COMPARED_BYTES)
+    tails = []
+    for each in (place, old):
+        try:
+            with _path(each, mark).open("rb") as file:
+                file.seek(start)
+                tails.append(file.read(mark.position - start))
+        except OSError:
+            return False
+    return tails[0] == tails[1]
+
+
+def _path(place: str, mark: Mark) -> Path:
+    """The file, of a feed in batches the one that was written last."""
+    return Path(filled(place, batch=mark.batch[0]) if mark.batch is not None else place)
+
+
+def _size(place: str, mark: Mark) -> int | None:
+    """How many bytes a feed's file has; None: it is not there."""
+    try:
+        return _path(place, mark).stat().st_size
+    except OSError:
+        return None
 
 
 def _tell(job: JobStore, feeds: Feeds, marks: Mapping[str, Mark]) -> None:

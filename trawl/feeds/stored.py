@@ -60,6 +60,11 @@ class Stored:
             return True
         return False if f"-{place}" in self.classes else None
 
+    def moved(self, places: Mapping[str, str]) -> Stored:
+        """This item, with what filters said of it under the ``places`` where their feeds are now."""
+        now = [f"{name[0]}{places[name[1:]]}" if name[1:] in places else name for name in self.classes]
+        return Stored(self.fields, tuple(now))
+
     def is_of(self, classes: Iterable[type]) -> bool:
         """Whether the item was of one of ``classes``."""
         own = self.classes or (_DICT,)
