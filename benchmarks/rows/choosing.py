@@ -13,7 +13,7 @@ from benchmarks.bench import Bench
 from benchmarks.choose import CASES, run
 from benchmarks.figures import Figure, median_of, ratio_of
 from benchmarks.peers import run_script
-from trawl.engine.intake import page_entry
+from trawl.engine.admission import page_entry
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, fingerprint, origin_of
 from trawl.scheduler import Chooser, Entry, Heads

@@ -40,6 +40,15 @@ def there_and_back(given: Record) -> Record:
     return codec().decode(codec().encode(given, 0.0), 0.0)
 
 
+def test_what_was_diverted_comes_back_as_such_and_takes_places_though_it_is_exempt() -> None:
+    given = Record(Request("http://a.example/", meta={"dont_throttle": True}), (("b", None),), "http://b.example")
+    assert (given.is_diverted, given.is_exempt, there_and_back(given).is_exempt) == (False, True, True)
+    diverted = Record(given.request, given.scopes, given.origin, is_diverted=True)
+    again = there_and_back(diverted)
+    assert (again.is_diverted, again.is_exempt) == (True, False)
+    assert again.lane_key() == (("b",), "http://b.example")
+
+
 def test_every_part_of_a_request_comes_back() -> None:
     original = record(
         callback=SPIDER.parse,

@@ -95,6 +95,7 @@ def entry_of(throttle: Throttle, request: Request, now: float = 0.0) -> Entry:
     """A request that takes its scopes and is sent at ``now``."""
     charges = throttle.scopes_of_nowait(request)
     assert charges is not None
+    throttle.admitted(request, charges)
     is_exempt = bool(request.meta_get("dont_throttle"))
     scopes = [throttle.scope(id, now) for id, _ in charges]
     steps = tuple(scope.step for scope in scopes)
@@ -176,6 +177,7 @@ class Drive:
         for request in requests:
             charges = self.throttle.scopes_of_nowait(request)
             assert charges is not None
+            self.throttle.admitted(request, charges)
             self._pending.append((request, charges))
 
     def run(self, until: float = math.inf) -> None:

@@ -131,7 +131,7 @@ def test_r7_a_clock_that_was_set_back_refuses_nothing_that_comes_after_a_scope_w
     pending = entry_of(throttle_of(), Request(URL))
     assert again.refused(pending, 1000.0) == "refused"
     later = Request(URL)
-    assert again.scopes_of_nowait(later) == ((A, None),)
+    again.admitted(later, ((A, None),))
     assert again.refused(entry_of(again, later, 1001.0), 1001.0) is None
 
 

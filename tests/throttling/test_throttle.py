@@ -318,7 +318,7 @@ def test_b20_r13_a_host_that_refuses_for_ever_is_given_up_once_and_starts_afresh
     assert sum("are refused" in record.message for record in caplog.records) == 1
     assert throttle.scope(A, drive.now).delay == 1.0
     later = request("/later")
-    assert throttle.scopes_of_nowait(later) is not None
+    throttle.admitted(later, ((A, None),))
     assert throttle.refused(Entry(later, ((A, None),)), drive.now) is None
     assert throttle.refused(Entry(request("/old"), ((A, None),)), drive.now) == "refused"
     assert throttle.refused(Entry(request("/old"), ((A, None),)), drive.now + 100.0) == "refused"  # it had its own time

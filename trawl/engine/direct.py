@@ -17,9 +17,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import trio
 
-from trawl.engine.hits import Hits
-from trawl.engine.intake import Intake, not_before
-from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.admission import Admission, not_before
 from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
@@ -64,31 +62,25 @@ class DirectFetches:
     """The direct fetches of one crawl.
 
     Args:
-        intake: Makes their entries.
+        admission: Makes their entries, and has them wait for their turn.
         chooser: Where they wait for their turn.
-        gates: The gates of their origins.
         state: Whether the crawl is ending.
         most: So many wait or are on their way at once.
-        hits: Those that need not be sent; None: all are.
     """
 
-    __slots__ = ("_chooser", "_gates", "_hits", "_intake", "_room", "_state", "_waiting")
+    __slots__ = ("_admission", "_chooser", "_room", "_state", "_waiting")
 
     def __init__(
         self,
         *,
-        intake: Intake,
+        admission: Admission,
         chooser: Chooser,
-        gates: RobotsGates,
         state: State,
         most: int,
-        hits: Hits | None = None,
     ) -> None:
-        self._intake = intake
+        self._admission = admission
         self._chooser = chooser
-        self._gates = gates
         self._state = state
-        self._hits = hits
         self._room = trio.CapacityLimiter(most)
         self._waiting: dict[Answer, None] = {}
 
@@ -114,18 +106,14 @@ class DirectFetches:
         if answer.parent is not None:
             request.depth = answer.parent.entry.request.depth
         elif not in_pipelines.get():
-            self._intake.begin_at(request)
-        answer.entry = entry = await self._intake.direct_entry(request, answer)  # a manager may fetch to name scopes
+            self._admission.begin_at(request)
+        answer.entry = entry = await self._admission.direct_entry(request, answer)  # a manager may fetch to name scopes
         async with self._let_in(answer.parent):
             self._waiting[answer] = None
             try:
-                is_taken = self._hits is not None and await self._hits.took(entry)
-                if self._state.is_ending:
+                await self._admission.line_up(entry, not_before(request))
+                if self._state.is_ending and answer.turn is None:
                     self._give_up(answer)
-                elif not is_taken:
-                    self._gates.ensure(entry)
-                    self._chooser.push(entry, trio.current_time(), not_before(request))
-                    self._state.pulse.beat()
                 outcome = await answer.wait()
             finally:
                 del self._waiting[answer]

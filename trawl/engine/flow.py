@@ -28,7 +28,6 @@ from trawl.engine.outputs import Outputs
 from trawl.engine.sending import Sending
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State
-from trawl.engine.succession import Succession
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
 from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
@@ -68,8 +67,7 @@ class Flow:
     Args:
         fetch: The middleware chain around ``sending.send``.
         sending: Gives places back.
-        intake: Stores what callbacks find.
-        succession: Puts a redirect's target, or a retry, in the place of a request.
+        intake: Stores what callbacks find, and puts a redirect's target, or a retry, in the place of a request.
         outlet: Takes items.
         spider: Whose callbacks are called.
         statuses: Which statuses its callbacks want.
@@ -95,7 +93,6 @@ class Flow:
         "_state",
         "_stats",
         "_statuses",
-        "_succession",
         "_throttle",
     )
 
@@ -105,7 +102,6 @@ class Flow:
         fetch: Fetch,
         sending: Sending,
         intake: Intake,
-        succession: Succession,
         outlet: Outlet | Holder,
         spider: Spider,
         statuses: StatusRule,
@@ -120,7 +116,6 @@ class Flow:
         self._fetch = fetch
         self._sending = sending
         self._intake = intake
-        self._succession = succession
         self._outlet = outlet
         self._spider = spider
         self._throttle = throttle
@@ -194,7 +189,7 @@ class Flow:
     async def _act(self, turn: Turn, outcome: Outcome) -> None:
         then = outcome.then
         if isinstance(then, Replace):
-            refusal = await self._succession.replace(turn, then)
+            refusal = await self._intake.replace(turn, then)
             if refusal is None:
                 return
             then = Drop(refusal)

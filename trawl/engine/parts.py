@@ -11,6 +11,7 @@ import attrs
 from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
+from trawl.engine.admission import Admission, page_entry
 from trawl.engine.callbacks import Shields
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.direct import DirectFetches
@@ -21,7 +22,7 @@ from trawl.engine.hits import Hits
 from trawl.engine.holding import Holder
 from trawl.engine.hooks import Hooks
 from trawl.engine.idling import Idling
-from trawl.engine.intake import Intake, page_entry
+from trawl.engine.intake import Intake
 from trawl.engine.keeping import Keeping
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.outlet import ItemSink, Outlet, Processor, Writer
@@ -31,14 +32,13 @@ from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.sending import Recorder, Sending
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State
-from trawl.engine.succession import Succession
 from trawl.errors import UsageError
 from trawl.events import Events, ScopeBackedOff
 from trawl.frontier import Frontier
 from trawl.middleware import Outfit, compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
-from trawl.scheduler import Admission, Chooser, Entry, Heads, SchedulerSettings
+from trawl.scheduler import AdmissionRules, Chooser, Entry, Heads, SchedulerSettings
 from trawl.scheduler.reconsider import reconsider
 from trawl.spiders import Spider, item_check
 from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
@@ -145,6 +145,7 @@ class _Core:
     gates: RobotsGates
     chooser: Chooser
     heads: Heads
+    admission: Admission
     intake: Intake
     limits: CrawlLimits
     hits: Hits | None
@@ -233,34 +234,33 @@ def _core(plan: Plan) -> _Core:
     )
     moved = _moved(chooser, places, state, throttle, plan.events)
     throttle.bind(moved, chooser.why_next)
-    heads = Heads(plan.frontier, chooser, gates.ensured(page_entry))
-    intake = Intake(
-        admission=_admission(plan),
+    admission = Admission(
+        rules=_rules(plan),
         frontier=plan.frontier,
-        heads=heads,
         throttle=throttle,
+        gates=gates,
+        chooser=chooser,
         stats=stats,
         state=state,
-        origin_of=gates.origin_of,
         is_durable=plan.durable is not None,
         prepare=plan.outfit.prepare,
         events=plan.events,
     )
-    gates.bind(chooser, intake)
+    gates.bind(chooser, admission)
+    heads = Heads(plan.frontier, chooser, admission.leased)
+    intake = Intake(admission=admission, frontier=plan.frontier, heads=heads, stats=stats, state=state)
     limits = CrawlLimits(plan.engine, state=state, chooser=chooser, moved=moved)
     hits = None
     if plan.outfit.cache is not None:
-        hits = heads.aside = Hits(plan.outfit.cache, entry_of=page_entry, limits=limits, state=state)
-    direct = DirectFetches(
-        intake=intake, chooser=chooser, gates=gates, state=state, most=plan.engine.direct_fetches_limit, hits=hits
-    )
+        hits = heads.aside = admission.hits = Hits(plan.outfit.cache, entry_of=page_entry, limits=limits, state=state)
+    direct = DirectFetches(admission=admission, chooser=chooser, state=state, most=plan.engine.direct_fetches_limit)
     crawl = _crawl(plan, state, chooser, throttle, direct)
     plan.spider.bind(crawl)
     throttle.make_managers(crawl)
     checks = item_check(plan.spider, plan.settings, stats)
     hooks = Hooks.build(plan.outfit.settings.spider_middlewares, crawl, last=checks)
     return _Core(
-        crawl, state, Shields(), places, throttle, gates, chooser, heads, intake, limits, hits, direct, hooks
+        crawl, state, Shields(), places, throttle, gates, chooser, heads, admission, intake, limits, hits, direct, hooks
     )
 
 
@@ -305,9 +305,9 @@ def _gates(plan: Plan, throttle: Throttle, state: State) -> RobotsGates:
     )
 
 
-def _admission(plan: Plan) -> Admission:
+def _rules(plan: Plan) -> AdmissionRules:
     try:
-        return Admission(plan.scheduler, plan.spider.allowed_domains, plan.guard)
+        return AdmissionRules(plan.scheduler, plan.spider.allowed_domains, plan.guard)
     except ValueError as error:
         raise UsageError(f"{plan.spider.name}: {error}") from error
 
@@ -315,6 +315,7 @@ def _admission(plan: Plan) -> Admission:
 def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
     sending = Sending(
         transport=plan.transport,
+        admission=core.admission,
         chooser=core.chooser,
         throttle=core.throttle,
         places=core.places,
@@ -324,20 +325,10 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
         events=plan.events,
         recorder=plan.recorder,
     )
-    succession = Succession(
-        intake=core.intake,
-        frontier=plan.frontier,
-        chooser=core.chooser,
-        gates=core.gates,
-        stats=plan.stats,
-        state=core.state,
-        hits=core.hits,
-    )
     return Flow(
         fetch=compose(plan.outfit.middleware(core.crawl), sending.send),
         sending=sending,
         intake=core.intake,
-        succession=succession,
         outlet=outlet,
         spider=plan.spider,
         statuses=StatusRule(plan.engine, plan.spider),

@@ -21,19 +21,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.engine.intake import Intake
 from trawl.engine.state import State
 from trawl.engine.turn import Turn
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, SoftBlocked
-from trawl.frontier import Record
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
 from trawl.robots import MAX_PARSED_BYTES, Answers, RobotsFile, RobotsSettings
 from trawl.scheduler import Chooser, Entry
 from trawl.throttling import Throttle
+
+if TYPE_CHECKING:
+    from trawl.engine.admission import Admission
 
 __all__ = ["RobotsGates"]
 
@@ -125,10 +127,10 @@ class RobotsGates:
         self._answers: Answers | None = None
         self._unasked: dict[str, float] = {}
 
-    def bind(self, chooser: Chooser, intake: Intake) -> None:
+    def bind(self, chooser: Chooser, admission: Admission) -> None:
         """Name the core whose gates these are, and what makes its entries."""
         self._chooser = chooser
-        self._intake = intake
+        self._admission = admission
 
     def keep_in(self, answers: Answers) -> None:
         """Keep answers there, and take from there what an earlier run has heard: for a job."""
@@ -139,16 +141,6 @@ class RobotsGates:
         if not self._settings.robotstxt_obey or request.meta_get("dont_obey_robotstxt"):
             return ""
         return origin_of(request.url)
-
-    def ensured(self, entry_of: Callable[[Record], Entry]) -> Callable[[Record], Entry]:
-        """``entry_of``, with the gate of each entry's origin seen to."""
-
-        def made(record: Record) -> Entry:
-            entry = entry_of(record)
-            self.ensure(entry)
-            return entry
-
-        return made
 
     def ensure(self, entry: Entry) -> None:
         """Close the gate of an entry's origin, and note it to be asked, unless its rules are known and fresh."""
@@ -208,14 +200,13 @@ class RobotsGates:
         )
         answer = _Answer(partial(self._heard, origin))
         try:
-            entry = await self._intake.direct_entry(request, answer, passes_gate=True)
+            entry = await self._admission.direct_entry(request, answer, passes_gate=True)
         except Exception:  # a user's manager
             logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
             self._heard(origin, Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
             return
         answer.entry = entry
-        self._chooser.push(entry, trio.current_time(), now + delay if delay else 0.0)
-        self._state.pulse.beat()
+        await self._admission.line_up(entry, now + delay if delay else 0.0)
 
     def forbids(self, entry: Entry) -> str | None:
         """Why an entry whose gate is open may not be sent; None when it may."""
@@ -230,9 +221,19 @@ class RobotsGates:
             self._unasked[entry.origin] = 0.0
         if known.verdict is not None:
             return known.verdict
-        if known.rules is not None and not known.rules.allows(entry.request.url):
-            return "robots_forbidden"
+        if not entry.is_diverted and self.has_forbidden(entry.origin, entry.request.url):
+            return "robots_forbidden"  # where it is diverted, its URL is not the one that is sent, and that is judged
         return None
+
+    def is_open(self, origin: str) -> bool:
+        """Whether the rules of an origin are read, and its pages may be asked for by them."""
+        known = self._origins.get(origin)
+        return known is not None and known.rules is not None and self._chooser.gate_of(origin) is None
+
+    def has_forbidden(self, origin: str, url: str) -> bool:
+        """Whether the rules of an origin, as far as they are known, forbid ``url``."""
+        known = self._origins.get(origin)
+        return known is not None and known.rules is not None and not known.rules.allows(url)
 
     def failure_of(self, entry: Entry) -> DownloadError | None:
         """The error for which an entry's origin was given up."""

@@ -1,5 +1,8 @@
 """The innermost fetch: one turn, one send, and what the throttle learns of it.
 
+What the middleware hands on is compared with what was granted; where it needs something else it is not sent
+(:meth:`~trawl.engine.admission.Admission.objection`).
+
 From the grant to the wire there is no await but the connection's own. A scope that was closed while the connection was
 made, by a refusal (D01, B03), a longer delay or a lower quota (I12), is still obeyed: the request is not sent, gives
 its places back, and waits for another turn, while the connection is left to whoever comes next. So does one whose old
@@ -17,6 +20,7 @@ from functools import partial
 
 import trio
 
+from trawl.engine.admission import Admission
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.places import Places
 from trawl.engine.state import State
@@ -45,6 +49,7 @@ class Sending:
     """Sends granted requests, and gives their places back."""
 
     __slots__ = (
+        "_admission",
         "_chooser",
         "_events",
         "_limits",
@@ -60,6 +65,7 @@ class Sending:
         self,
         *,
         transport: Transport,
+        admission: Admission,
         chooser: Chooser,
         throttle: Throttle,
         places: Places,
@@ -70,6 +76,7 @@ class Sending:
         recorder: Recorder | None = None,
     ) -> None:
         self._transport = transport
+        self._admission = admission
         self._chooser = chooser
         self._throttle = throttle
         self._places = places
@@ -89,6 +96,12 @@ class Sending:
         if turn is None or turn.is_used:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
         turn.is_used = True
+        if self._admission.is_in_doubt(turn, request):
+            stopped = await self._admission.objection(turn, request)
+            if stopped is not None:
+                await trio.lowlevel.checkpoint()
+                self.give_back(turn, stopped)
+                return stopped
         if turn.answer is not None:
             outcome = await turn.answer(request)
             turn.read_at, turn.times = outcome.ended_at, _NONE

@@ -56,7 +56,7 @@ SortKey: TypeAlias = "tuple[int, float, int]"
 """What orders a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
 
 
-_PLAIN: tuple[float, float, Amounts] = (0.0, 0.0, ())
+_PLAIN: tuple[float, float, Amounts, bool] = (0.0, 0.0, (), False)
 
 
 class Record:
@@ -72,6 +72,7 @@ class Record:
         amounts: The amounts that it names, whether or not their scopes have a quota (one may be set while it waits);
             empty where it names none. Requests of different amounts are in different lanes, so that one that fits
             passes one that does not (F11).
+        is_diverted: Its scopes and origin are not its own, but those of what its middleware last made of it.
         order: Given by the frontier when it is pushed or replaced: later is larger.
         found_at: The instant on the run clock, in seconds, at which it was taken in, with a job at the earliest the
             beginning of this run; None: it takes the place of another.
@@ -89,6 +90,8 @@ class Record:
         not_before: float = 0.0,
         share: float = 0.0,
         amounts: Amounts = (),
+        *,
+        is_diverted: bool = False,
     ) -> None:
         self.request: Request = request
         self.scopes: Scopes = scopes
@@ -98,7 +101,8 @@ class Record:
         self.found_at: float | None = None
         self.stored: object = None
         # What few records have, in one place that the others share: each slot is memory of every pending request.
-        self._special = (not_before, share, amounts) if not_before or share or amounts else _PLAIN
+        is_special = not_before or share or amounts or is_diverted
+        self._special = (not_before, share, amounts, is_diverted) if is_special else _PLAIN
 
     @property
     def not_before(self) -> float:
@@ -116,7 +120,7 @@ class Record:
 
     @share.setter
     def share(self, share: float) -> None:
-        self._special = (self._special[0], share, self._special[2])
+        self._special = (self._special[0], share, *self._special[2:])
 
     @property
     def amounts(self) -> Amounts:
@@ -125,11 +129,21 @@ class Record:
 
     @amounts.setter
     def amounts(self, amounts: Amounts) -> None:
-        self._special = (*self._special[:2], amounts)
+        self._special = (*self._special[:2], amounts, self._special[3])
+
+    @property
+    def is_diverted(self) -> bool:
+        """See above."""
+        return self._special[3]
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether it takes no place in its scopes (meta ``dont_throttle``). What was diverted does."""
+        return bool(self.request.meta_get("dont_throttle")) and not self.is_diverted
 
     def lane_key(self) -> LaneKey:
         """The lane it belongs to."""
-        if self.request.meta_get("dont_throttle"):  # it needs none of its scopes: who does must not be before it
+        if self.is_exempt:  # it needs none of its scopes: who does must not be before it
             return (), self.origin
         ids = tuple([scope for scope, _ in self.scopes])
         return (ids, self.origin, self.amounts) if self.amounts else (ids, self.origin)

@@ -47,6 +47,7 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
         share: The largest part of a quota that it names.
         amounts: The amounts that count for its lane.
         found: The wall time at which it was stored first, in seconds since 1970; None where that is not known.
+        is_diverted: Its scopes and origin are not its own.
     """
 
     url: str
@@ -69,6 +70,7 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
     share: float
     amounts: list[float | None]
     found: float | None = None
+    is_diverted: bool = False
 
 
 _LEAST = -(2**63) + 1
@@ -144,6 +146,7 @@ class RecordCodec:
                 record.share,
                 [None if amount is None else float(amount) for amount in record.amounts],
                 self._wall.to_epoch(now if record.found_at is None else record.found_at),
+                record.is_diverted,
             )
         )
 
@@ -174,7 +177,16 @@ class RecordCodec:
         not_before = 0.0
         if stored.until is not None:
             not_before = min(self._wall.from_epoch(stored.until), now + stored.wait)
-        record = Record(request, scopes, stored.origin, stored.fingerprint, not_before, stored.share, amounts)
+        record = Record(
+            request,
+            scopes,
+            stored.origin,
+            stored.fingerprint,
+            not_before,
+            stored.share,
+            amounts,
+            is_diverted=stored.is_diverted,
+        )
         if stored.found is not None:  # the time between two runs is nobody's
             record.found_at = max(self._wall.from_epoch(stored.found), self._wall.anchor_at)
         return record

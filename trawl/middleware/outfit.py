@@ -134,7 +134,7 @@ def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
     referrer = Referrer(policy_of(settings.referrer_policy)) if settings.referer_enabled else None
 
     def prepare(request: Request, source: Response | None) -> None:
-        if request.meta_get("session") is not None:
+        if request.has_meta:
             sessions.dress(request)
         if source is not None and referrer is not None:
             referrer.refer(request, source)

@@ -35,6 +35,10 @@ logger: logging.Logger = logging.getLogger("trawl.middleware")
 CHOSEN = "_proxy_is_chosen"
 """In the meta of a request whose proxy was chosen here, and is chosen anew if it is sent again."""
 
+UNSENT = "unsent"
+"""Its value where the request was not sent after all, and keeps its proxy: a manager may have a scope for it, for which
+the request waits now."""
+
 
 PROXY_AUTHENTICATION_REQUIRED = 407
 
@@ -108,6 +112,11 @@ class Rotation:
         chosen = self._ready[0]
         self._ready.rotate(-1)
         return chosen.url
+
+    def is_ready(self, url: str, now: float) -> bool:
+        """Whether a proxy is one of these, and does not rest."""
+        health = self._all.get(url)
+        return health is not None and health.until <= now
 
     def succeeded(self, url: str, began: float) -> None:
         """Note that a request which was begun at ``began`` got through."""
@@ -190,13 +199,16 @@ def proxies(
 async def _rotated(rotation: Rotation, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None) -> Outcome:
     """Send ``request`` through the proxy whose turn it is, or have it wait for one."""
     began = trio.current_time()
-    chosen = rotation.choose(began)
+    kept = request.meta["proxy"] if request.meta.get(CHOSEN) == UNSENT else ""
+    chosen = kept if rotation.is_ready(kept, began) else rotation.choose(began)
     if not isinstance(chosen, str):
         await trio.lowlevel.checkpoint()
         return Outcome(request, started_at=began, ended_at=began, then=Replace(request, chosen - began, "proxy_wait"))
     request.meta["proxy"], request.meta[CHOSEN] = chosen, True
     outcome = await fetch(request)
     error = outcome.error
+    if error is None and outcome.response is None:
+        request.meta[CHOSEN] = UNSENT
     if not (isinstance(error, ProxyFailed) and error.is_of_proxy):
         if outcome.response is not None and not outcome.is_cached:
             rotation.succeeded(chosen, began)

@@ -20,6 +20,9 @@ from trawl.transport.proxy import Proxy
 
 __all__ = ["Session", "Sessions", "scope_of_session"]
 
+DRESSED_BY = "_dressed_by_session"
+"""In the meta of a request that was given a proxy or fields by a session: its name. Another session takes them off."""
+
 
 def scope_of_session(name: str) -> str:
     """The id of a session's throttling scope."""
@@ -89,9 +92,21 @@ class Session:
 
     def dress(self, request: Request) -> None:
         """Give a request of this session what the session has and the request does not."""
+        if self.proxy is None and not self.headers:
+            return
+        request.meta[DRESSED_BY] = self.name
         if self.proxy is not None:
             request.meta.setdefault("proxy", self.proxy)
         request.headers.fill(self.headers)
+
+    def undress(self, request: Request) -> None:
+        """Take off a request what it was given here, and still has: it is in another session now, or in none."""
+        del request.meta[DRESSED_BY]
+        if self.proxy is not None and request.meta.get("proxy") == self.proxy:
+            del request.meta["proxy"]
+        for name in self.headers:
+            if request.headers.getlist(name) == self.headers.getlist(name):
+                del request.headers[name]
 
     def __repr__(self) -> str:
         return f"<Session {self.name!r}>"
@@ -166,7 +181,10 @@ class Sessions:
         return session
 
     def dress(self, request: Request) -> None:
-        """Give a request what its session has, if it is in one that is known."""
-        session = self._sessions.get(request.meta_get("session"))
+        """Give a request what its session has, if it is in one that is known, and nothing that another one has."""
+        name, before = request.meta_get("session"), request.meta_get(DRESSED_BY)
+        if before is not None and before != name and (former := self._sessions.get(before)) is not None:
+            former.undress(request)
+        session = self._sessions.get(name)
         if session is not None:
             session.dress(request)

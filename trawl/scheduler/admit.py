@@ -12,13 +12,13 @@ from trawl.addresses import AddressGuard
 from trawl.http import FETCHED_SCHEMES, Request, host_of, normalize_url, scheme_of
 from trawl.scheduler.settings import SchedulerSettings
 
-__all__ = ["Admission"]
+__all__ = ["AdmissionRules"]
 
 HOSTS_REMEMBERED = 10_000
 """Answers kept by host; a crawl of the open web sees more hosts than memory should hold."""
 
 
-class Admission:
+class AdmissionRules:
     """The rules of one crawl for taking requests in.
 
     Args:

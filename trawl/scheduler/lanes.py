@@ -83,6 +83,7 @@ class Entry:
         priority: Higher goes first.
         is_direct: Goes before pages, whatever its priority: a callback waits for it.
         is_exempt: Takes no scope (``dont_throttle``); it still counts for the crawl's places.
+        is_diverted: Its scopes and origin are those of what its middleware last made of its request.
         passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
         share: The first amount that it names: the larger goes first in a lane, if a lane has several.
         amounts: The amounts that make its lane: each set of them has one of its own, so that what fits passes what does
@@ -114,6 +115,7 @@ class Entry:
         "found_at",
         "granted_at",
         "is_direct",
+        "is_diverted",
         "is_exempt",
         "is_in_flight",
         "is_pending",
@@ -146,6 +148,7 @@ class Entry:
         priority: int = 0,
         is_direct: bool = False,
         is_exempt: bool = False,
+        is_diverted: bool = False,
         passes_gate: bool = False,
         share: float = 0.0,
         amounts: Amounts | None = None,
@@ -160,6 +163,7 @@ class Entry:
         self.priority: int = priority
         self.is_direct: bool = is_direct or passes_gate
         self.is_exempt: bool = is_exempt
+        self.is_diverted: bool = is_diverted
         self.passes_gate: bool = passes_gate
         self.share: float = share
         self.amounts: Amounts = amounts_of(scopes) if amounts is None else amounts

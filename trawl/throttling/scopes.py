@@ -49,6 +49,10 @@ _NORMAL = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*")
 _UNKNOWN: Any = object()
 _LATEST = 1000  # answers kept for requests that can't be referred to weakly
 
+_Seen = tuple[Any, dict[Any, Any]]  # a request's URL and meta when it was asked about
+
+_CRAWLS_OWN = ("throttling_", "transport_")  # who names throttling_scopes there is not asked about at all
+
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -216,8 +220,8 @@ def update_scope_backoff(
 def scope_cache(method: _Method) -> _Method:
     """Decorate ``get_scopes``, sync or async: it is really called once per request object (E13).
 
-    The answers are kept with the manager and end with their requests; a copy of a request is another object and is
-    asked about again.
+    The answers are kept with the manager and end with their requests. A copy of a request is another object and is
+    asked about again; so is one whose URL or meta has been changed since.
     """
     name = f"_scope_cache_{method.__qualname__}"
 
@@ -252,27 +256,45 @@ class _Answers:
     __slots__ = ("_latest", "_weak")
 
     def __init__(self) -> None:
-        self._weak: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-        self._latest: dict[int, tuple[Any, Any]] = {}  # the request is kept too: its id is not given to another
+        self._weak: WeakKeyDictionary[Any, tuple[Any, _Seen]] = WeakKeyDictionary()
+        self._latest: dict[int, tuple[Any, Any, _Seen]] = {}  # the request is kept too: its id is not given to another
 
     def get(self, request: Any) -> Any:
         if (found := self._latest.get(id(request))) is not None:
-            return found[1]
-        try:
-            return self._weak.get(request, _UNKNOWN)
-        except TypeError:
-            return _UNKNOWN
+            _, scopes, seen = found
+        else:
+            try:
+                scopes, seen = self._weak[request]
+            except (KeyError, TypeError):
+                return _UNKNOWN
+        return scopes if _is_unchanged(request, seen) else _UNKNOWN
 
     def keep(self, request: Any, scopes: Any) -> Any:
         if scopes is not None and not isinstance(scopes, str | Mapping):
             scopes = tuple(scopes)  # a generator is read once
+        seen = _seen(request)
         try:
-            self._weak[request] = scopes
+            self._weak[request] = scopes, seen
         except TypeError:
-            self._latest[id(request)] = (request, scopes)
+            self._latest[id(request)] = request, scopes, seen
             if len(self._latest) > _LATEST:
                 del self._latest[next(iter(self._latest))]
         return scopes
+
+
+def _seen(request: Any) -> _Seen:
+    """A request's URL and meta, without what the crawl notes there itself."""
+    meta = request.meta if getattr(request, "has_meta", False) else {}
+    kept = {key: value for key, value in meta.items() if not (isinstance(key, str) and key.startswith(_CRAWLS_OWN))}
+    return getattr(request, "url", None), kept
+
+
+def _is_unchanged(request: Any, seen: _Seen) -> bool:
+    """Whether a request has the URL and the very values in its meta that it had when it was asked about."""
+    (url, meta), (former_url, before) = _seen(request), seen
+    if url != former_url or len(meta) != len(before):
+        return False
+    return all(before.get(key, _UNKNOWN) is value for key, value in meta.items())
 
 
 def charges_of(scopes: Scopes) -> Charges:

@@ -147,10 +147,7 @@ class Throttle:
             TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
             ValueError: An id in it is empty, or an amount negative.
         """
-        charges = self.charging.of_nowait(request)
-        if charges and self.given_up:
-            self.given_up.admit(request, charges, self.utc())
-        return charges
+        return self.charging.of_nowait(request)
 
     async def scopes_of(self, request: Request) -> Charges:
         """What a request is charged to, its manager asked. A checkpoint only where the manager's answer is one.
@@ -160,10 +157,12 @@ class Throttle:
             ValueError: An id is empty, or an amount negative.
             Exception: Whatever the manager raises.
         """
-        charges = await self.charging.of(request)
+        return await self.charging.of(request)
+
+    def admitted(self, request: Request, charges: Charges) -> None:
+        """Note that a request comes to its scopes as a new one: what they were given up for before is not its (B20)."""
         if charges and self.given_up:
             self.given_up.admit(request, charges, self.utc())
-        return charges
 
     # -- outcomes
 

@@ -10,7 +10,7 @@ from typing import Any
 from trawl.cli.checks.finding import Finding
 from trawl.cli.checks.source import SpiderSource
 from trawl.errors import PartLoadError, UsageError
-from trawl.scheduler import Admission, SchedulerSettings
+from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.settings import Layer, load, of_spider
 from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, Rule, SitemapSpider, Spider
@@ -79,7 +79,7 @@ def _domains(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
         return
     for i, domain in enumerate(domains):
         try:
-            Admission(SchedulerSettings(), [domain])
+            AdmissionRules(SchedulerSettings(), [domain])
         except (ValueError, AttributeError, TypeError) as error:
             words = error if isinstance(error, ValueError) else f"allowed_domains takes texts, not {domain!r}"
             yield Finding(*source.place("allowed_domains", i), f"{words} (entry {i})")

@@ -1,0 +1,459 @@
+"""Admission: what every request is charged to, whose robots.txt it obeys, and whether it is taken in at all.
+
+Theory of operation. Whichever way a request comes, this is where it gets its scopes, its origin and the gate of that::
+
+    found on a page, given by start() ──► admit ─────► Record ─► frontier ─► leased ──┐
+    a redirect, a retry, any Replace ───► successor ─► Record ─┬► frontier ─► leased ─┤
+    fetch(), robots.txt ────────────────► direct_entry ────────┴─────────► line_up ───┴─► Entry in the core
+                                                                                            │ granted
+    what the middleware hands to the wire ──► objection: not what was granted? another turn ◄┘
+
+A middleware sees a request only when its turn has come, and may make another of it: another host, another session, a
+proxy that a manager has a scope for. So what is about to be sent is compared with what was granted
+(:meth:`Admission.objection`). Where it needs other scopes, or an origin whose robots.txt is not read, it is not sent:
+the request goes back, charged to what it turned out to need, and its middleware sees it again when that allows. One
+that is sent elsewhere each time (a mirror drawn by lot) would never meet its grant; so from the second time on it is
+charged to all that it has needed so far, and goes when each of them allows.
+
+The claim comes before the scopes are asked for, because a manager's ``get_scopes`` may await: two tasks that found the
+same link at once must not both push it. A claim whose request is not stored after all is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from trawl.engine.hits import Hits
+from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.state import State
+from trawl.engine.turn import Turn, Waiter
+from trawl.events import Events, RequestDropped, RequestScheduled
+from trawl.frontier import Frontier, MemoryFrontier, Record, Scopes
+from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
+from trawl.observe import Stats
+from trawl.scheduler import AdmissionRules, Chooser, Entry
+from trawl.scheduler.lanes import amounts_of
+from trawl.throttling import Throttle
+
+__all__ = ["Admission", "Needs", "Prepare", "not_before", "page_entry"]
+
+logger: logging.Logger = logging.getLogger("trawl.admission")
+
+
+FOUND_TO = 0.001
+"""Seconds: requests that are found within so many share one instant, and its memory."""
+
+Prepare = Callable[[Request, Response | None], None]
+"""What is done to a request when it is let in, given the page that it was found on, if there is one."""
+
+
+class Needs(NamedTuple):
+    """What has to allow a request before it may be sent.
+
+    Attributes:
+        scopes: Its scopes, each with the amount it expects to use.
+        origin: The origin whose robots.txt it obeys; empty: none.
+        is_exempt: It takes no place in its scopes (``dont_throttle``).
+    """
+
+    scopes: Scopes
+    origin: str
+    is_exempt: bool
+
+
+class Admission:
+    """Takes the requests of one crawl in.
+
+    Args:
+        rules: Says what is dropped: offsite, too deep, too long.
+        frontier: Where fingerprints are claimed.
+        throttle: Says scopes.
+        gates: Says origins, and closes the gate of one whose robots.txt is not read.
+        chooser: The core.
+        stats: Counts what is dropped.
+        state: Its pulse wakes the dispatcher.
+        is_durable: There is a job, which can't store everything.
+        prepare: Done to each request that is let in.
+        events: Told of what is let in and what is dropped.
+
+    Attributes:
+        hits: Takes what need not be sent; None: everything is.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: AdmissionRules,
+        frontier: Frontier,
+        throttle: Throttle,
+        gates: RobotsGates,
+        chooser: Chooser,
+        stats: Stats,
+        state: State,
+        is_durable: bool = False,
+        prepare: Prepare | None = None,
+        events: Events | None = None,
+    ) -> None:
+        self._rules = rules
+        self._frontier = frontier
+        self._throttle = throttle
+        self._gates = gates
+        self._chooser = chooser
+        self._stats = stats
+        self._state = state
+        self._is_durable = is_durable
+        self._prepare = prepare
+        self._events = Events() if events is None else events
+        self._found_at = -math.inf
+        self._restored_at = -math.inf
+        self.hits: Hits | None = None
+
+    @property
+    def never_waits(self) -> bool:
+        """Whether :meth:`admit` waits for nothing, so that it can't be cancelled half-way."""
+        return type(self._frontier) is MemoryFrontier and self._throttle.charging.never_waits
+
+    # -- what a request needs
+
+    def _needs_nowait(self, request: Request) -> Needs | None:
+        """What ``request`` needs; None: a user's manager, or the address of its host, has to be asked for it."""
+        scopes = self._throttle.scopes_of_nowait(request)
+        if scopes is None:
+            return None
+        return Needs(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
+
+    async def _needs(self, request: Request, before: Scopes | None = None) -> Needs:
+        """What ``request`` needs, which is taken in. A checkpoint only where somebody has to be asked who waits.
+
+        Args:
+            request: It.
+            before: What the request was charged to whose place it takes. Where these are the same it is no newcomer to
+                its scopes: what they were given up for counts for it (B20). None: it takes nobody's.
+
+        Raises:
+            Exception: Whatever a user's manager raises.
+            TypeError: Meta ``throttling_scopes``, or the manager's answer, is no set of scopes.
+            ValueError: An id is empty, or an amount negative.
+        """
+        needs = self._needs_nowait(request) or await self._asked(request)
+        if needs.scopes != before:
+            self._throttle.admitted(request, needs.scopes)
+        return needs
+
+    async def _asked(self, request: Request) -> Needs:
+        scopes = await self._throttle.scopes_of(request)
+        return Needs(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
+
+    # -- pages
+
+    async def admit(
+        self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None
+    ) -> list[Record]:
+        """The records of those requests that are let in; the others are counted under their reason.
+
+        Args:
+            requests: What was found.
+            depth: In links from the start.
+            is_start: The user's own code gives them.
+            source: The page that they were found on.
+        """
+        admitted = []
+        for request in requests:
+            if is_start:  # what a user starts from, and where that redirects to, is wanted by its name
+                request.meta["is_start_request"] = True
+                self.begin_at(request)
+            refusal = self._rules.refusal(request, depth=depth)
+            if refusal is not None:
+                self._dropped(request, refusal)
+                if is_start:
+                    logger.error("%r from start() is dropped: %s", request, refusal.replace("_", " "))
+                continue
+            request.depth = depth
+            admitted.append(request)
+        if not admitted:
+            return []
+        prints = [None if request.dont_filter else fingerprint(request) for request in admitted]
+        claimed = [mark for mark in prints if mark is not None]
+        fresh = iter(await self._frontier.claim_many(claimed) if claimed else ())
+        records = []
+        for request, mark in zip(admitted, prints, strict=True):
+            if mark is not None and not next(fresh):
+                self._dropped(request, "dupefilter_filtered")
+                continue
+            record = await self._found(request, mark, source)
+            if record is not None:
+                records.append(record)
+                if RequestScheduled in self._events.wanted:
+                    self._events.tell(RequestScheduled(request))
+        return records
+
+    def begin_at(self, request: Request) -> None:
+        """Take note of a request that the user's own code makes, not that of a page."""
+        if self._rules.begin_at(request):
+            self._stats.set("private_addresses_allowed", 1)  # a job that goes on later may not read start() again
+
+    def restore(self) -> None:
+        """Note that the frontier has requests of an earlier run, which may have been charged by other settings."""
+        if self._stats.get("private_addresses_allowed"):
+            self._rules.open_addresses()
+        if self._frontier.statistics().pending:
+            self._restored_at = trio.current_time()
+
+    def leased(self, record: Record) -> Entry:
+        """The core's entry for a leased record, with the gate of its origin seen to."""
+        entry = page_entry(record)
+        self._gates.ensure(entry)
+        return entry
+
+    # -- what takes the place of another
+
+    async def successor(self, turn: Turn, then: Replace) -> Record | str:
+        """The record that takes the place of a turn's page, or the reason why it ends here.
+
+        A new target (a redirect's) passes the rules, and ends as a duplicate if it was seen already, unless it is in
+        its own chain: a page that sets a cookie and redirects to itself is no loop yet.
+        """
+        lease, request = turn.lease, then.request
+        diverted = turn.diverted if request is turn.entry.request else None
+        mark, is_claimed = lease.fingerprint, False
+        if then.is_new_target:
+            refusal = self._rules.refusal(request, depth=lease.request.depth)
+            if refusal is not None:
+                return refusal
+            mark = None if request.dont_filter else fingerprint(request)
+            is_claimed = mark is not None and (await self._frontier.claim_many([mark]))[0]
+            if mark is not None and not is_claimed and not _in_chain(mark, request):
+                return "dupefilter_filtered"
+        request.depth = lease.request.depth
+        try:
+            if self._prepare is not None:
+                self._prepare(request, None)
+            until = not_before(request) if then.is_new_target else 0.0
+            needs = diverted or await self._needs(request, lease.scopes)
+        except Exception:
+            logger.exception("%r is dropped: its meta, or the manager, names no right scopes or delay", request)
+            reason = "scope_errors"
+        else:
+            if then.delay:
+                until = max(until, trio.current_time() + then.delay)
+            record = self._record(request, needs, mark, until, is_diverted=diverted is not None)
+            if self._can_be_stored(record):
+                return record
+            reason = "unstorable_requests"
+        if is_claimed and mark is not None:
+            await self._frontier.disclaim([mark])
+        return reason
+
+    # -- direct fetches and robots.txt
+
+    async def direct_entry(
+        self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Turn | None = None
+    ) -> Entry:
+        """The core's entry for a request that never enters the frontier.
+
+        Args:
+            request: What somebody waits for.
+            waiter: Who.
+            passes_gate: It is robots.txt, which waits for no gate.
+            replaces: The turn whose place it takes: of the request that was redirected, or is to be sent again.
+
+        Raises:
+            Exception: Whatever a user's manager raises when it is asked for the scopes.
+        """
+        if self._prepare is not None:
+            self._prepare(request, None)
+        is_same = replaces is not None and request is replaces.entry.request
+        diverted = replaces.diverted if replaces is not None and is_same else None
+        needs = diverted or await self._needs(request, None if replaces is None else replaces.entry.scopes)
+        return Entry(
+            request,
+            needs.scopes,
+            origin=needs.origin,
+            priority=request.priority,
+            is_direct=True,
+            is_exempt=needs.is_exempt,
+            is_diverted=diverted is not None,
+            passes_gate=passes_gate,
+            waiter=waiter,
+        )
+
+    async def line_up(self, entry: Entry, not_before: float = 0.0) -> None:
+        """Have an entry wait for its turn, at its origin's gate if that is closed; or for its answer from a cache."""
+        if self.hits is not None and await self.hits.took(entry):
+            return
+        self._gates.ensure(entry)
+        self._chooser.push(entry, trio.current_time(), not_before)
+        self._state.pulse.beat()
+
+    # -- at the send
+
+    def is_in_doubt(self, turn: Turn, request: Request) -> bool:
+        """Whether ``request``, which is to be sent in a turn, may need something else than was granted.
+
+        It is another one than before the middleware; or it was diverted before, so that robots.txt has not judged it
+        yet; or an earlier run has taken it in, under other settings maybe.
+        """
+        entry = turn.entry
+        if entry.is_diverted or turn.before.differs_from(request):
+            return True
+        if entry.lease is None or self._restored_at == -math.inf:
+            return False
+        return entry.lease.found_at is None or entry.lease.found_at <= self._restored_at
+
+    async def objection(self, turn: Turn, request: Request) -> Outcome | None:
+        """What becomes of a turn whose grant is not for ``request``, which is about to be sent; None: it is.
+
+        A checkpoint only where a user's manager has to be asked and waits. Its places are held meanwhile.
+        """
+        entry, before = turn.entry, turn.before
+        is_changed = before.differs_from(request)
+        if turn.answer is not None:
+            return None if before.looks_like(request) else self._unanswered(turn, request)
+        try:
+            needs = self._needs_nowait(request)
+            if needs is None and is_changed:
+                # A copy: what a manager has said of this very object (scope_cache) may be of what it was before.
+                needs = await self._asked(request.replace() if request is entry.request else request)
+        except Exception:
+            logger.exception("%r is dropped: its meta, or the manager, names no right scopes", request)
+            return Outcome(request, then=Drop("scope_errors"))
+        if needs is None:  # it is as an earlier run has stored it, and the manager was asked then
+            needs = Needs(entry.scopes, self._gates.origin_of(request), entry.is_exempt)
+        if not self._is_covered(needs, entry):
+            turn.is_stopped = True
+            if is_changed:
+                scopes = _united(entry.scopes, needs.scopes) if entry.is_diverted else needs.scopes
+                turn.diverted = Needs(scopes, needs.origin, is_exempt=False)
+            return Outcome(request, then=Replace(entry.request, reason="diverted"))
+        is_judged = request.url == before.url and needs.origin == entry.origin and not entry.is_diverted
+        if not is_judged and not entry.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
+            return Outcome(request, then=Drop("robots_forbidden"))
+        return None
+
+    def _is_covered(self, needs: Needs, entry: Entry) -> bool:
+        """Whether what was granted to ``entry`` is enough for a request that needs ``needs``."""
+        is_known = needs.origin in {"", entry.origin} or entry.passes_gate or self._gates.is_open(needs.origin)
+        if not is_known:
+            return False
+        if needs.is_exempt or not needs.scopes:
+            return True
+        if entry.is_exempt:
+            return False
+        if needs.scopes == entry.scopes:
+            return True
+        granted = dict(entry.scopes)
+        return entry.is_diverted and all(
+            id in granted and _counted(amount) <= _counted(granted[id]) for id, amount in needs.scopes
+        )
+
+    def _unanswered(self, turn: Turn, request: Request) -> Outcome:
+        """The end of a turn that was to be answered from the cache, but by what is stored for another request."""
+        pending = turn.entry.request
+        if turn.before.looks_like(pending):  # it will be looked up again, and found again
+            pending.meta["dont_cache"] = True
+        return Outcome(request, then=Replace(pending, reason="diverted"))
+
+    # -- inside
+
+    async def _found(self, request: Request, mark: bytes | None, source: Response | None) -> Record | None:
+        """The record of a request that is let in, whose ``mark`` is claimed."""
+        try:
+            if self._prepare is not None:
+                self._prepare(request, source)
+            until = not_before(request)
+            needs = await self._needs(request)
+        except Exception:
+            logger.exception("%r is dropped: its meta, or the manager, names no right scopes or delay", request)
+            self._stats.inc("scope_errors")
+        else:
+            record = self._record(request, needs, mark, until)
+            if self._can_be_stored(record):
+                return record
+            self._stats.inc("unstorable_requests")
+        if mark is not None:
+            await self._frontier.disclaim([mark])
+        return None
+
+    def _record(
+        self, request: Request, needs: Needs, mark: bytes | None, until: float, *, is_diverted: bool = False
+    ) -> Record:
+        scopes, origin, _ = needs
+        amounts = amounts_of(scopes)
+        if amounts or is_diverted:
+            share = next((amount for amount in amounts if amount is not None), 0.0)  # the larger goes first (F07)
+            record = Record(request, scopes, origin, mark, until, share, amounts, is_diverted=is_diverted)
+        else:
+            record = Record(request, scopes, origin, mark, until)
+        now = trio.current_time()
+        if now - self._found_at > FOUND_TO:
+            self._found_at = now
+        record.found_at = self._found_at
+        return record
+
+    def _can_be_stored(self, record: Record) -> bool:
+        """Whether the job can store a request; if not, that is said. Without a job everything can."""
+        reason = self._frontier.refusal(record) if self._is_durable else None
+        if reason is not None:
+            logger.error("%r is dropped, because the job can't store it: %s", record.request, reason)
+        return reason is None
+
+    def _dropped(self, request: Request, reason: str) -> None:
+        self._stats.inc(reason)
+        if RequestDropped in self._events.wanted:
+            self._events.tell(RequestDropped(request, reason))
+
+
+def page_entry(record: Record) -> Entry:
+    """The core's entry for a leased record."""
+    request = record.request
+    return Entry(
+        request,
+        record.scopes,
+        origin=record.origin,
+        priority=request.priority,
+        is_exempt=record.is_exempt,
+        is_diverted=record.is_diverted,
+        lease=record,
+        share=record.share,
+        amounts=record.amounts,
+        order=record.order,
+        found_at=record.found_at,
+    )
+
+
+def not_before(request: Request) -> float:
+    """The instant before which meta ``delay`` (seconds from now) holds a request; 0.0 for none.
+
+    Raises:
+        ValueError: It is no number of seconds, or one that never ends.
+        TypeError: It is nothing like a number.
+    """
+    delay = request.meta_get("delay")
+    if not delay:
+        return 0.0
+    if not math.isfinite(seconds := float(delay)):
+        raise ValueError(f"meta delay is a number of seconds, not {delay!r}")
+    return trio.current_time() + seconds
+
+
+def _in_chain(mark: bytes, request: Request) -> bool:
+    """Whether ``mark`` is the fingerprint of a URL that redirected, step by step, to ``request``."""
+    return any(fingerprint(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))
+
+
+def _counted(amount: float | None) -> float:
+    return 1.0 if amount is None else amount
+
+
+def _united(these: Scopes, those: Scopes) -> Scopes:
+    """All the scopes of both, each with the larger of its amounts."""
+    amounts = dict(these)
+    for id, amount in those:
+        if id not in amounts or _counted(amounts[id]) < _counted(amount):
+            amounts[id] = amount
+    return tuple(sorted(amounts.items(), key=lambda charge: charge[0]))
