@@ -24,6 +24,7 @@ from trawl.clock import WallClock
 from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
 from trawl.engine.callbacks import culprits
 from trawl.engine.durable import Durable, open_durable
+from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import Frontier, JobSettings, MemoryFrontier, named_frontier
@@ -78,8 +79,11 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
         UsageError: A feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` does not
             fit; nothing was sent.
         RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
+        TypeError: ``spider`` is not a spider's class.
     """
     values = _settings(spider, settings)
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(f"Trio runs here already: write `await trawl.crawl({spider.__name__}, ...)`")
     with Signals():
         return trio.run(
             partial(crawl_with, spider, values, spider_args=spider_args, collect=True, handle_signals=True)
@@ -92,8 +96,13 @@ async def crawl(
     """Run a spider to its end, inside a Trio program. A checkpoint.
 
     Any number may run in one process, also side by side. Cancelling drops what is in flight and ends the feeds on whole
-    records. Arguments and errors are those of :func:`run`.
+    records. Arguments and errors are those of :func:`run`, but it has to be called where Trio runs: under asyncio, say
+    ``await asyncio.to_thread(trawl.run, MySpider)``.
+
+    Raises:
+        RuntimeError: Trio does not run here.
     """
+    _check_trio("await trawl.crawl()")
     return await crawl_with(spider, _settings(spider, settings), spider_args=spider_args, collect=True)
 
 
@@ -201,6 +210,7 @@ async def open_crawl(
     Leaving the block before the end cancels the crawl, whose ``result`` then tells how far it came. At most
     :data:`STREAM_BUFFER` items wait for the reader. Arguments and errors are those of :func:`run`.
     """
+    _check_trio("trawl.open_crawl()")
     outbox, inbox = trio.open_memory_channel[Any](STREAM_BUFFER)
     opened = OpenCrawl(inbox)
     values = _settings(spider, settings)
@@ -245,7 +255,8 @@ async def crawl_with(
         collect: Keep the items for the result.
         watchers: Tasks that look at the running crawl; cancelled at its end.
         sinks: Where items go besides the feeds.
-        handle_signals: Let SIGINT, SIGTERM and SIGHUP drain the crawl, and cancel it at the second. Put
+        handle_signals: The process is the crawl's own: let SIGINT, SIGTERM and SIGHUP drain it, and cancel it at the
+            second; warn of callbacks that block. Put
             :class:`trawl.signals.Signals` around ``trio.run`` to have them heeded before it begins and to its very end.
         transport: The wire; the real one if None.
         blocking: How blocking work is done; in threads if None.
@@ -289,7 +300,7 @@ async def crawl_with(
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
             sinks=[*([] if durable or feeds.is_empty else [feeds]), *sinks],
             collected=[] if collect else None,
-            watchers=[*([heed_signals] if handle_signals else []), *watchers],
+            watchers=[*([heed_signals, report_stalls] if handle_signals else []), *watchers],
             recorder=recorder,
             wall=wall,
             seed=seed,
@@ -391,7 +402,20 @@ def _resolver(settings: Settings, blocking: Blocking) -> Resolve:
     return NameServers(system) if settings.of(TransportSettings).dns_resolver == "dnspython" else system
 
 
+def _check_trio(called: str) -> None:
+    """Say what to do where Trio does not run, which Python's own words do not."""
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            f"{called} needs Trio, which does not run here: call trawl.run(MySpider) instead, under asyncio"
+            " `await asyncio.to_thread(trawl.run, MySpider)`"
+        )
+
+
 def _settings(spider: type[Spider], given: Mapping[str, object] | None) -> Settings:
+    kind: object = spider
+    if not isinstance(kind, type) or not issubclass(kind, Spider):
+        by_name = f", or type `trawl crawl {kind}`" if isinstance(kind, str) else ""
+        raise TypeError(f"a crawl takes a spider's class, not {kind!r}: import the class and give that{by_name}")
     if isinstance(given, Settings):
         return given
     return load(*ambient(spider=spider), of_spider(spider), Layer("settings", given or {}))

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from trawl.cli import app, main
+from trawl.cli import main
+from trawl.cli.app import app
 
 
 def words_of(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:

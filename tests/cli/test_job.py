@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,17 @@ def test_a_full_disk_ends_the_crawl_with_status_1_and_the_job_goes_on(
     assert command(*CRAWL) == 0
     rows = [json.loads(line)["url"] for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert sorted(rows) == ["http://a.example/1", "http://a.example/2"]
+
+
+@pytest.mark.parametrize(
+    ("feed", "told"),
+    [("out.jsonl", r"feeds +\d+ bytes  /.*out\.jsonl$"), ("out.sqlite", r"feeds +2 rows   /.*out\.sqlite$"),
+     ("out.db:sqlite", r"feeds +2 rows   /.*out\.db$")],
+)  # fmt: skip
+def test_a_feed_is_told_in_bytes_and_a_table_in_rows(
+    feed: str, told: str, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["crawl", "three.py:Three", "-q", "-o", feed, "--job", "job", "-s", "ROBOTSTXT_OBEY=false"]
+    assert command(*words, "-s", "RETRY_ENABLED=false") == 0
+    assert command("job", "job") == 0
+    assert re.search(told, capsys.readouterr().out, re.M)

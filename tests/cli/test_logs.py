@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,6 +106,18 @@ def test_a_log_file_takes_the_place_of_standard_error(logs: Logs, stream: io.Str
     logs.apply(ObserveSettings(log_format=PLAIN, log_file=str(path), log_file_append=False))
     logs.apply(ObserveSettings())
     assert path.read_text() == ""
+
+
+def test_a_forgotten_await_is_told_with_what_to_do_and_other_warnings_are_pythons(
+    logs: Logs, stream: io.StringIO, recwarn: pytest.WarningsRecorder
+) -> None:
+    logs.apply(ObserveSettings(log_format=PLAIN))
+    with logs:
+        warnings.warn_explicit("coroutine 'sleep' was never awaited\nmore", RuntimeWarning, __file__, 7)
+        told = "WARNING test_logs.py:7: coroutine 'sleep' was never awaited: write `await` before the call\n"
+        assert stream.getvalue() == told
+        warnings.warn("another", RuntimeWarning, stacklevel=1)
+    assert [str(each.message) for each in recwarn] == ["another"]
 
 
 def test_a_log_file_that_was_moved_is_opened_anew(logs: Logs, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_a_part_that_cannot_be_made_leaves_no_feed_open(tmp_path: Path) -> None:
 
 
 async def test_run_says_what_to_use_inside_trio() -> None:
-    with pytest.raises(RuntimeError, match="from inside"):
+    with pytest.raises(RuntimeError, match=r"await trawl\.crawl\(Titles, \.\.\.\)"):
         trawl.run(Titles, url="http://127.0.0.1:1/")
 
 

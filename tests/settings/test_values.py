@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from trawl.errors import SettingsError
 from trawl.observe import ObserveSettings
 from trawl.settings import Settings, load
 
@@ -65,3 +66,24 @@ def test_a_value_knows_where_it_came_from(settings: Settings) -> None:
 
 def test_equal_settings_are_equal() -> None:
     assert load() == load()
+
+
+@pytest.mark.parametrize("accessor", ["getbool", "getint", "getfloat", "getlist", "getdict", "__getitem__", "source"])
+def test_a_name_that_is_misspelled_is_refused_with_the_nearest(accessor: str) -> None:
+    with pytest.raises(SettingsError, match=r"; did you mean DOWNLOAD_DELAY\?$") as raised:
+        getattr(load(), accessor)("DOWNLOAD_DELAYS")
+    assert isinstance(raised.value, KeyError)
+    assert load().get("DOWNLOAD_DELAYS") is None
+    assert "DOWNLOAD_DELAYS" not in load()
+
+
+def test_a_name_of_the_users_own_is_to_be_declared_or_to_have_a_default() -> None:
+    with pytest.raises(SettingsError, match="own_settings of the spider"):
+        load().getint("XYZZY")
+    assert load().getint("XYZZY", 3) == 3
+    assert load().getlist("XYZZY", None) == []
+
+
+def test_scrapys_settings_that_mean_nothing_here_are_empty() -> None:
+    settings = load()
+    assert (settings.getbool("TELNETCONSOLE_ENABLED"), settings.getint("TELNETCONSOLE_ENABLED")) == (False, 0)

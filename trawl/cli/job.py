@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import typer
@@ -18,6 +19,9 @@ from trawl.observe import printable
 __all__ = ["job_command"]
 
 _SCOPES = 10
+_TABLES = (b"SQLite format 3\0", b"PAR1")
+"""What the files of tables begin with."""
+
 _FAILURES = 5
 
 
@@ -66,8 +70,15 @@ def _lines(report: JobReport, directory: str) -> Iterator[str]:
     scopes = [f"{count:>9,}  {scope}" for scope, count in report.scopes[:_SCOPES]]
     more = len(report.scopes) - _SCOPES
     yield from _told("scopes", *scopes, *([f"and {more} more"] if more > 0 else []))
-    feeds = [f"{mark.position:>9,} bytes  {place}" for place, mark in (MARKS.read(report) or {}).items()]
+    feeds = [f"{mark.position:>9,} {_unit(place)}  {place}" for place, mark in (MARKS.read(report) or {}).items()]
     yield from _told("feeds", *feeds)
+
+
+def _unit(place: str) -> str:
+    """What the position in a feed counts: rows of a table, else bytes."""
+    with suppress(OSError), open(place, "rb") as file:
+        return "rows " if file.read(16).startswith(_TABLES) else "bytes"
+    return "rows " if place.endswith((".sqlite", ".parquet")) else "bytes"
 
 
 def _state(report: JobReport) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import copy
 import logging
 import traceback
+import warnings
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 from rich.console import Console, ConsoleRenderable, Group
 from rich.logging import RichHandler
@@ -19,12 +21,18 @@ from rich.text import Text
 from rich.traceback import Traceback
 
 from trawl.errors import TrawlError, UsageError
+from trawl.frames import is_own
 from trawl.observe import ObserveSettings, printable
 
 __all__ = ["Logs", "SafeFormatter", "is_expected"]
 
+logger: logging.Logger = logging.getLogger("trawl")
+
 _CHATTY = ("httpx", "httpcore", "hpack")
-_REFUSING = ("trawl.http", "trawl.engine.outputs", "trawl.engine.direct")
+_REFUSING = (
+    "trawl.http",
+    *(f"trawl.engine.{name}" for name in ("callbacks", "direct", "outputs", "reading")),
+)
 _TERMINAL_FORMAT = "[%(name)s] %(message)s"
 _TERMINAL_TIME = "%H:%M:%S"
 
@@ -123,12 +131,16 @@ class Logs:
         self._handler: logging.Handler | None = None
         self._levels: dict[str, int] = {}
         self.is_debug: bool = False
+        self._showwarning = warnings.showwarning
 
     def __enter__(self) -> Logs:
         self._levels = {name: logging.getLogger(name).level for name in ("", *_CHATTY)}
+        self._showwarning = warnings.showwarning
+        warnings.showwarning = self._show
         return self
 
     def __exit__(self, *exc: object) -> None:
+        warnings.showwarning = self._showwarning
         self._drop()
         for name, level in self._levels.items():
             logging.getLogger(name).setLevel(level)
@@ -156,6 +168,22 @@ class Logs:
         root.setLevel(level)
         for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
+
+    def _show(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        """Log a forgotten ``await``, and leave Python's other warnings to Python."""
+        if category is not RuntimeWarning or "was never awaited" not in str(message):
+            self._showwarning(message, category, filename, lineno, file, line)
+            return
+        place = f"{Path(filename).name}:{lineno}: " if is_own(filename) else ""
+        logger.warning("%s%s: write `await` before the call", place, str(message).partition("\n")[0])
 
     def _made(self, settings: ObserveSettings) -> logging.Handler:
         if not settings.log_enabled:

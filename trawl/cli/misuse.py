@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer._click.exceptions import NoArgsIsHelpError
 
-from trawl.cli.exits import FAILED, USAGE
+from trawl.cli.exits import FAILED, INTERRUPTED, USAGE
 from trawl.errors import TrawlError, UsageError
 
 __all__ = ["misuse_told", "sentence"]
@@ -112,6 +112,8 @@ def misuse_told(context: Any = None) -> Iterator[None]:
         yield
     except NoArgsIsHelpError:
         raise
+    except KeyboardInterrupt:  # while something is imported, say; typer would say "Aborted!" and status 1
+        raise typer.Exit(INTERRUPTED) from None
     except typer.TyperException as error:
         typer.echo(f"trawl: {_printable(sentence(error, _typed(context)))}", err=True)
         raise typer.Exit(error.exit_code) from error

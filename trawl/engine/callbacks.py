@@ -20,6 +20,8 @@ from typing import Any, Protocol, cast
 
 import trio
 
+from trawl.engine.advice import WrongOutput
+
 __all__ = ["Shields", "Taker", "consume", "culprits"]
 
 
@@ -27,7 +29,7 @@ class Taker(Protocol):
     """Where a callback's outputs go."""
 
     def take_nowait(self, output: object) -> bool:
-        """Take one output if that needs no waiting; False when it does."""
+        """Take one output if that needs no waiting; False when it does. Raises ``WrongOutput`` for what is none."""
         ...
 
     async def take(self, output: object) -> None:
@@ -84,7 +86,11 @@ class _Shield:
 
 
 async def consume(result: object, taker: Taker, shields: Shields) -> None:
-    """Give ``taker`` every output of what a callback returned. Cancelling closes the callback's generator."""
+    """Give ``taker`` every output of what a callback returned. Cancelling closes the callback's generator.
+
+    Raises:
+        TypeError: One is neither a request nor an item; or whatever the callback raises.
+    """
     if type(result) is GeneratorType:  # as most are; the questions below take longer than to ask for an output
         await _consume(result, taker, shields)
         return
@@ -94,9 +100,12 @@ async def consume(result: object, taker: Taker, shields: Shields) -> None:
         return
     if isinstance(result, AsyncIterable):
         async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else _Open(result) as outputs:
-            async for output in outputs:
-                if not taker.take_nowait(output):
-                    await _take(output, taker, shields)
+            try:
+                async for output in outputs:
+                    if not taker.take_nowait(output):
+                        await _take(output, taker, shields)
+            except WrongOutput as error:
+                raise error.told(outputs) from None
         return
     if not isinstance(result, list | tuple | Iterator):
         result = [result]
@@ -105,9 +114,12 @@ async def consume(result: object, taker: Taker, shields: Shields) -> None:
 
 async def _consume(result: Any, taker: Taker, shields: Shields) -> None:
     with closing(result) if hasattr(result, "close") else _Open(result) as outputs:
-        for output in outputs:
-            if not taker.take_nowait(output):
-                await _take(output, taker, shields)
+        try:
+            for output in outputs:
+                if not taker.take_nowait(output):
+                    await _take(output, taker, shields)
+        except WrongOutput as error:
+            raise error.told(outputs) from None
 
 
 async def _take(output: object, taker: Taker, shields: Shields) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 
 import trio
 
+from trawl.engine.advice import advice
 from trawl.engine.callbacks import Callback, Shields, call, consume, culprits, named
 from trawl.engine.holding import Holder
 from trawl.engine.hooks import Hook, hooked
@@ -31,6 +32,7 @@ from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
 from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
+from trawl.frames import own_frames
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
 from trawl.observe import Stats
 from trawl.scheduler import Entry
@@ -272,18 +274,26 @@ class Flow:
                 given = call(named(self._spider, callback, default), argument, cb_kwargs)
             await consume(given, outputs, self._shields)
         except Exception as failure:
-            self._failed(request, failure, outputs)
+            self._failed(request, failure, outputs, self._called(callback, default))
         except BaseExceptionGroup as group:  # a nursery that was open across a yield: with GeneratorExit, or Cancelled
             rest = group.split(trio.Cancelled)[1]
             fatal = [leaf for leaf in culprits(group) if not isinstance(leaf, Exception)]
             if rest is not None and not fatal:
-                self._failed(request, rest, outputs)
+                self._failed(request, rest, outputs, self._called(callback, default))
             if fatal:
                 raise
         finally:
             state.callback_ended()
 
-    def _failed(self, request: Request, failure: BaseException, outputs: Outputs) -> None:
+    def _called(self, callback: Callback | str | None, default: str) -> Callback | None:
+        """What was called of the spider's own, for messages."""
+        if callback is None and default == "_parse":
+            default = "parse"
+        return callback if callable(callback) else getattr(self._spider, callback or default, None)
+
+    def _failed(
+        self, request: Request, failure: BaseException, outputs: Outputs, called: Callback | None
+    ) -> None:
         for leaf in culprits(failure):
             if isinstance(leaf, CloseSpider):
                 self._state.end(leaf.reason)
@@ -295,7 +305,10 @@ class Flow:
                 self._limits.failed()
                 self._events.tell(SpiderError(request, leaf, outputs.source))
                 outputs.failure = f"its callback failed: {leaf!r}"
-                logger.error("%r: the callback failed", request, exc_info=leaf)
+                said = advice(leaf, called)
+                words = f"{request!r}: the callback failed{f': {said}' if said else ''}"
+                # Of trawl's own lines alone a traceback says nothing.
+                logger.error("%s", words, exc_info=leaf if not said or own_frames(leaf) else None)
 
     def _unheard(self, error: Exception) -> None:
         """An error that no errback takes: say it once, in one line."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import trio
 
+from trawl.engine.advice import WrongOutput
 from trawl.engine.holding import Holding
 from trawl.engine.limits import Full
 from trawl.engine.outlet import Outlet
@@ -85,7 +86,7 @@ class Outputs:
         """Take one output if that needs no waiting; False when it does.
 
         Raises:
-            TypeError: It is neither a request nor an item.
+            WrongOutput: It is neither a request nor an item.
         """
         if isinstance(output, Request):
             if len(self.requests) - self._kept >= BATCH:
@@ -95,10 +96,7 @@ class Outputs:
         if output is None:
             return True
         if type(output) is not dict and not is_item(output):
-            raise TypeError(
-                "a callback, and start(), give requests, items (dict, dataclass, attrs, pydantic, msgspec) or None,"
-                f" not {type(output).__name__}: {output!r:.100}"
-            )
+            raise WrongOutput(output)
         try:
             if self.items % BATCH == BATCH - 1 or not self._outlet.put_nowait(output, self._page):
                 return False

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import trio
 
+from trawl.engine.advice import WrongOutput, advice
 from trawl.engine.callbacks import Shields, culprits
 from trawl.engine.holding import Holder
 from trawl.engine.hooks import StartHook, started_by
@@ -139,7 +140,10 @@ class Reading:
                         if await self._intake.push([output], depth=0, is_start=True):
                             await self.grant()  # what may go is sent before more is read
                         continue
-                await self._take(output, outputs)
+                try:
+                    await self._take(output, outputs)
+                except WrongOutput as error:
+                    raise error.told(started) from None
         if self._beginning is not None:
             with self._shields.shielded():
                 await self._beginning.end(outlet.given)
@@ -164,7 +168,10 @@ class Reading:
                 self._state.end(leaf.reason)
                 return
         self.has_failed = True
-        logger.error("%r: start() failed: what it gave before goes on", self._spider, exc_info=failure)
+        for leaf in culprits(failure):
+            said = advice(leaf, None)
+            words = f"{self._spider!r}: start() failed: what it gave before goes on{f': {said}' if said else ''}"
+            logger.error("%s", words, exc_info=leaf)
 
 
 def _asynchronous(started: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from trawl.settings.load import Layer, ambient, assignments, file_of, load, of_environment, of_project, of_spider
 from trawl.settings.sections import SECTIONS, Definition, Section, definitions
-from trawl.settings.values import DEFAULT, Settings
+from trawl.settings.values import DEFAULT, Settings, UnknownSetting
 
 __all__ = [
     "DEFAULT",
@@ -11,6 +11,7 @@ __all__ = [
     "Layer",
     "Section",
     "Settings",
+    "UnknownSetting",
     "ambient",
     "assignments",
     "definitions",

@@ -7,25 +7,38 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from trawl.errors import SettingsError
 from trawl.moving.absent import Absent
+from trawl.settings.check import nearest
+from trawl.settings.foreign import why_ignored
+from trawl.settings.own import HOW_TO_DECLARE
 from trawl.settings.text import from_json
 
-__all__ = ["DEFAULT", "Settings"]
+__all__ = ["DEFAULT", "Settings", "UnknownSetting"]
 
 DEFAULT = "default"
 """The source of a value that nobody set."""
 
 S = TypeVar("S", bound=msgspec.Struct)
+_ABSENT: Any = object()
 _NO = ("", "0", "false", "no", "off", "none")
 _FIXED = "they do not change in a crawl: write them in the spider's custom_settings, or in its update_settings()"
 _SOURCES = "`trawl settings` shows where each value comes from"
+
+
+class UnknownSetting(SettingsError, KeyError):
+    """There is no setting of this name; the sentence has the nearest one, or says how to declare it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError shows the repr
 
 
 class Settings(Mapping[str, Any]):
     """Names to typed values, all of them, defaults included.
 
     A part of trawl takes its own section (:meth:`of`); spiders read by name, also with Scrapy's accessors. Those
-    convert what is there; a name that is not a setting gives their default.
+    convert what is there. A name that is not a setting is an :class:`UnknownSetting`, which is a ``KeyError``: the
+    sentence has the nearest name. Only where a default is given does that count instead, as with ``get``.
     """
 
     __slots__ = ("_own", "_sections", "_sources", "_values")
@@ -58,7 +71,10 @@ class Settings(Mapping[str, Any]):
         self._values.update(self._own)
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+        try:
+            return self._values[name]
+        except KeyError:
+            raise self._unknown(name) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -85,39 +101,56 @@ class Settings(Mapping[str, Any]):
         """Where the value of ``name`` came from: ``"default"``, ``"custom_settings"``, ``"-s"``, ...
 
         Raises:
-            KeyError: There is no such setting.
+            UnknownSetting: There is no such setting.
         """
-        self._values[name]
+        self[name]
         return self._sources.get(name, DEFAULT)
 
     # Scrapy's accessors.
 
-    def getbool(self, name: str, default: bool = False) -> bool:
+    def getbool(self, name: str, default: Any = _ABSENT) -> bool:
         """The value as True or False; the texts "0", "false", "no", "off" and "" are False."""
-        value = self._values.get(name, default)
+        value = self._found(name, default, False)
         return value.strip().lower() not in _NO if isinstance(value, str) else bool(value)
 
-    def getint(self, name: str, default: int = 0) -> int:
+    def getint(self, name: str, default: Any = _ABSENT) -> int:
         """The value as a whole number. Raises ValueError or TypeError where it is none."""
-        return int(self._values.get(name, default))
+        return int(self._found(name, default, 0))
 
-    def getfloat(self, name: str, default: float = 0.0) -> float:
+    def getfloat(self, name: str, default: Any = _ABSENT) -> float:
         """The value as a number. Raises ValueError or TypeError where it is none."""
-        return float(self._values.get(name, default))
+        return float(self._found(name, default, 0.0))
 
-    def getlist(self, name: str, default: Any = None) -> list[Any]:
+    def getlist(self, name: str, default: Any = _ABSENT) -> list[Any]:
         """A copy of the value as a list; a text is split at its commas, None is the empty list."""
-        value = self._values.get(name, default)
+        value = self._found(name, default, None)
         if isinstance(value, str):
             return value.split(",") if value else []
         return [] if value is None else list(value)
 
-    def getdict(self, name: str, default: Any = None) -> dict[str, Any]:
+    def getdict(self, name: str, default: Any = _ABSENT) -> dict[str, Any]:
         """A copy of the value as a dict; a text is read as JSON, None is the empty dict."""
-        value = self._values.get(name, default)
+        value = self._found(name, default, None)
         if isinstance(value, str):
             value = from_json(value)
         return {} if value is None else dict(value)
+
+    def _found(self, name: str, default: Any, empty: Any) -> Any:
+        """The value; of a name that is not a setting the default, and of one of Scrapy's settings ``empty``.
+
+        Raises:
+            UnknownSetting: There is neither a setting of this name nor a default.
+        """
+        if default is _ABSENT and name not in self._values:
+            if why_ignored(name):
+                return empty
+            raise self._unknown(name)
+        return self._values.get(name, empty if default is _ABSENT else default)
+
+    def _unknown(self, name: str) -> UnknownSetting:
+        close = nearest(str(name), self._values)
+        hint = f"did you mean {close}?" if close else HOW_TO_DECLARE
+        return UnknownSetting(f"unknown setting {name}; {hint}", str(name))
 
     def copy_to_dict(self) -> dict[str, Any]:
         """All names and values, in a dict of the caller's own."""
