@@ -156,6 +156,24 @@ async def test_c1_killed_twice_every_page_is_in_the_feed_once(tmp_path: Path) ->
     await crawled_through_kills(tmp_path, 120, 2, "out.json", seed=0)
 
 
+async def test_f01_killed_again_and_again_no_quota_is_overdrawn(tmp_path: Path) -> None:
+    limits = """custom_settings = {"THROTTLING_SCOPES": {"127.0.0.1": {"quota": 40, "window": 1000}}}"""
+    spider = SPIDER.replace('name = "linked"', f'name = "linked"\n    {limits}')
+    (tmp_path / "linked.py").write_text(spider, encoding="utf-8")
+    rng = random.Random(1)
+    with trio.fail_after(PATIENCE):
+        async with serving(120) as site:
+            for _ in range(3):
+                assert await killed(await crawling(tmp_path, site, "out.jsonl"), site, rng, 10)
+            process = await crawling(tmp_path, site, "out.jsonl")
+            with trio.move_on_after(2.0):
+                await site.until_asked(41)
+            process.kill()
+            await process.wait()
+    # At each kill the requests that were connecting, and an allowance of one request, may be lost.
+    assert 40 - 3 * 9 <= site.asked.total() <= 40
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("feed", ["out.jsonl", "out.json", "out.csv", "out.xml"])
 async def test_c1_killed_fifty_times_every_page_is_in_the_feed_once(tmp_path: Path, feed: str) -> None:

@@ -5,7 +5,8 @@ every transaction and count what the transactions hold, no more and no less; so 
 What was learned of hosts (the throttle's state, answers to requests for robots.txt, cookies) grows with the crawl, so
 it goes with a transaction once it is due: after :data:`INTERVAL` seconds, later where it is large. If none comes by
 then, one is made, so that a backoff that stops everything is kept too. A kill loses what was learned since: the
-throttle knows how long that may have been, and takes whoever may have sent meanwhile to have sent (R16).
+throttle knows how long that may have been, and takes whoever may have sent meanwhile to have sent (R16). What may be
+spent of quotas is stored ahead (:mod:`trawl.throttling.allowance`): for that a transaction is made at once.
 
 The last word is kept when the crawl has ended.
 """
@@ -26,7 +27,8 @@ from trawl.frontier.facts import START_ITEMS, STATISTICS
 from trawl.observe import Stats
 from trawl.robots import Answers, KeptAnswer, RobotsSettings
 from trawl.throttling import Throttle
-from trawl.throttling.state import ThrottleState
+from trawl.throttling.allowance import Allowances
+from trawl.throttling.state import Ahead, ThrottleState
 
 __all__ = ["INTERVAL", "Keeping"]
 
@@ -43,6 +45,7 @@ JarName = str | int | float | bool | None
 THROTTLE: Section[ThrottleState] = Section("throttle", ThrottleState)
 PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 ROBOTS: Section[dict[str, KeptAnswer]] = Section("robots", dict[str, KeptAnswer])
+AHEAD: Section[Ahead] = Section("ahead", Ahead)
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 
 
@@ -85,6 +88,9 @@ class Keeping:
         self._began_at = 0.0
         self._has_begun = False
         self._wanted = trio.Event()
+        self._asked = trio.Event()
+        self._is_raising = False
+        self._allowances = Allowances(self._ask)
         gates.keep_in(self._answers)
 
     def restore(self) -> None:
@@ -100,8 +106,10 @@ class Keeping:
         self._stats.take_up(statistics)
         self._stats.set("job_run_count", self.note.runs)
         state = THROTTLE.read(job)
-        if state is not None:
-            self._throttle.restore(state, now)
+        ahead = AHEAD.read(job)
+        if state is not None or ahead is not None:
+            self._throttle.restore(state or ThrottleState(at=self._wall.to_epoch(now)), now, ahead)
+        self._throttle.spend_by(self._allowances)
         self._throttle.pages.take_up(PAGES.read(job) or {})
         self._answers.take_up(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
         for name, cookies in COOKIES.read(job) or ():
@@ -122,13 +130,44 @@ class Keeping:
         pages = self._throttle.pages.counts()
         if pages:
             PAGES.keep(self._job, pages)
-        if trio.current_time() >= self._due_at:
+        now = trio.current_time()
+        was_raised, self._is_raising = self._is_raising, False
+        if was_raised:
+            self._allowances.promise(now)
+        if now >= self._due_at:
             self._learned(is_last=False)
         else:
             self._wanted.set()
+            if was_raised:
+                self._keep_ahead()
 
     async def run(self) -> None:
-        """Have a transaction made when what was learned is due and none comes by itself. Until it is cancelled."""
+        """Have transactions made when something is due and none comes by itself. Until it is cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._raise_allowances)
+            await self._write_when_due()
+
+    async def _raise_allowances(self) -> None:
+        """Have quotas' allowances stored at once when more is asked for."""
+        while True:
+            await self._asked.wait()
+            self._asked = trio.Event()
+            self._is_raising = True  # for the next transaction, which is the one that is waited for here
+            await self._job.commit()
+            self._throttle.allowed(self._allowances.kept(), trio.current_time())
+
+    def _ask(self) -> None:
+        self._asked.set()
+
+    def _keep_ahead(self) -> None:
+        amounts = self._allowances.ahead()
+        until = self._wall.to_epoch(self._allowances.promised_until)
+        if amounts:
+            AHEAD.keep(self._job, Ahead(until=until, amounts=amounts))
+        elif AHEAD.name in self._job.kept:
+            self._job.keep(AHEAD.name, None)
+
+    async def _write_when_due(self) -> None:
         while True:
             await self._wanted.wait()
             await trio.sleep_until(self._due_at)
@@ -172,6 +211,11 @@ class Keeping:
         interval = max(INTERVAL, sum([len(blob) for blob in self._job.kept.values()]) / _BYTES_A_SECOND)
         self._due_at = now + interval
         THROTTLE.keep(self._job, self._throttle.state(now, None if is_last else interval + _LATE))
+        if is_last:
+            self._job.keep(AHEAD.name, None)
+        else:
+            self._allowances.state_stored()
+            self._keep_ahead()
         robots, cookies = self._answers.state(now, self._ahead), _cookies(self._jars)
         for name, blob in ((ROBOTS.name, ROBOTS.encode(robots)), (COOKIES.name, COOKIES.encode(cookies))):
             if blob != self._job.kept.get(name):

@@ -14,8 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 from math import inf
+from typing import TYPE_CHECKING
 
 from trawl.throttling.state import QuotaState
+
+if TYPE_CHECKING:
+    from trawl.throttling.allowance import Allowance
 
 __all__ = ["Quota"]
 
@@ -33,6 +37,7 @@ class Quota:
 
     Attributes:
         reserved: Amounts of requests that have taken the scope and are not on the wire yet.
+        allowance: How much may be spent before the job is written again; None: there is no job.
         is_late: Whether requests that wait were lined up before there was this quota: the chooser lines them up anew.
         refills: Counts how often room was made other than by time passing: who waits is looked at again when it moves.
     """
@@ -42,6 +47,7 @@ class Quota:
         "_ends_at",
         "_is_awaited",
         "_spent",
+        "allowance",
         "is_late",
         "quota",
         "refills",
@@ -55,6 +61,7 @@ class Quota:
         self.window: float = window
         self.sliding: bool = sliding
         self.reserved: float = reserved
+        self.allowance: Allowance | None = None
         self.is_late: bool = False
         self.refills: int = 0
         self._spent = 0.0
@@ -99,7 +106,7 @@ class Quota:
         used = self._spent + self.reserved
         room = max(self.quota * (1.0 + _SLACK) - amount, 0.0)
         if used <= room:
-            return -inf
+            return -inf if self.allowance is None or self.allowance.covers(amount, now) else inf
         if self.reserved > room:
             self._is_awaited = True
             return inf
@@ -108,10 +115,13 @@ class Quota:
     def stops(self, amount: float, now: float) -> bool:
         """Whether ``amount``, which was set aside, must not be spent after all: by now it would overdraw the quota.
 
-        So it is where the quota was lowered, or an answer said that more was spent, since it was set aside.
+        So it is where the quota was lowered, or an answer said that more was spent, since it was set aside; or where
+        connecting took longer than its allowance holds.
         """
         if amount <= 0.0 or self.window <= 0.0:
             return False
+        if self.allowance is not None and not self.allowance.holds(now):
+            return True
         return self.spent(now) > max(self.quota * (1.0 + _SLACK) - amount, 0.0)
 
     def fits_at(self, amount: float, now: float, more: float = 0.0) -> float:
@@ -130,10 +140,14 @@ class Quota:
     def reserve(self, amount: float) -> None:
         """Set ``amount`` aside for a request that takes the scope."""
         self.reserved += amount
+        if self.allowance is not None:
+            self.allowance.take(amount)
 
     def release(self, amount: float) -> None:
         """Give back what was set aside: the request never went to the wire."""
         self._unreserve(amount)
+        if self.allowance is not None:
+            self.allowance.take(-amount)
         self.refills += 1
 
     def charge(self, amount: float, now: float) -> None:
@@ -153,6 +167,8 @@ class Quota:
         self._pass_time(now)
         if difference >= 0.0:
             self._add(difference, now)
+            if difference and self.allowance is not None:
+                self.allowance.correct(difference)
         elif sent_at is None or sent_at >= (now if self.sliding else self._ends_at) - self.window:
             self._refund(-difference)
 
@@ -182,7 +198,19 @@ class Quota:
             self._charges.extend([(min(at, now), amount) for at, amount in charges])
             self._spent = sum([amount for _, amount in self._charges])
         self._pass_time(now)
+        self._add_unknown(state.unknown, min(state.unknown_at, now))
+        self._pass_time(now)
         self.refills += 1
+
+    def _add_unknown(self, amount: float, at: float) -> None:
+        """Count what an earlier run may have spent until ``at``, in the window that runs now or in one of its own."""
+        if amount <= 0.0 or self.window <= 0.0:
+            return
+        self._spent += amount
+        if self.sliding:
+            self._charges.append((at, amount))
+        elif self._ends_at <= at:
+            self._ends_at, self._spent = at + self.window, amount
 
     def _unreserve(self, amount: float) -> None:
         left = self.reserved - amount

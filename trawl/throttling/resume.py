@@ -21,13 +21,13 @@ from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.pages import Ledger
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.scope import Scope
-from trawl.throttling.state import PaceState, QuotaState, ScopeState, ThrottleState, TroubleState
+from trawl.throttling.state import Ahead, PaceState, QuotaState, ScopeState, ThrottleState, TroubleState
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.throttling.table import Table
 
-__all__ = ["Clock", "Restored", "scope_state", "state_of"]
+__all__ = ["Clock", "Restored", "scope_state", "state_of", "with_ahead"]
 
 Clock = Callable[[float], float]
 """From an instant of one clock to the same of the other; infinities stay."""
@@ -123,7 +123,20 @@ def _quota(scope: Scope, now: float, to_epoch: Clock) -> QuotaState | None:
 
 def _moved(state: QuotaState, clock: Clock) -> QuotaState:
     charges = tuple([(clock(at), amount) for at, amount in state.charges])
-    return msgspec.structs.replace(state, ends_at=clock(state.ends_at), charges=charges)
+    return msgspec.structs.replace(
+        state, ends_at=clock(state.ends_at), charges=charges, unknown_at=clock(state.unknown_at)
+    )
+
+
+def with_ahead(state: ThrottleState, ahead: Ahead) -> ThrottleState:
+    """The state of a run that was killed, with all counted as spent that it may have spent since it stored that."""
+    scopes = dict(state.scopes)
+    for id, amount in ahead.amounts.items():
+        scope = scopes.get(id, _ANSWERED if id in state.answered else _NOTHING)
+        quota = scope.quota or QuotaState()
+        quota = msgspec.structs.replace(quota, unknown=quota.unknown + amount, unknown_at=ahead.until)
+        scopes[id] = msgspec.structs.replace(scope, quota=quota)
+    return msgspec.structs.replace(state, scopes=scopes)
 
 
 def _standing(standing: Standing, kind: type[TroubleState], clock: Clock) -> TroubleState:

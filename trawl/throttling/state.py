@@ -11,7 +11,7 @@ from math import inf
 
 import msgspec
 
-__all__ = ["Learned", "PaceState", "QuotaState", "ScopeState", "ThrottleState", "TroubleState"]
+__all__ = ["Ahead", "Learned", "PaceState", "QuotaState", "ScopeState", "ThrottleState", "TroubleState"]
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,11 +47,27 @@ class QuotaState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         spent: How much, in the window that ran.
         ends_at: When a window that does not slide ends.
         charges: When what was spent, where it slides.
+        unknown: How much more may have been spent, by a run that was killed.
+        unknown_at: When it was spent at the latest.
     """
 
-    spent: float
+    spent: float = 0.0
     ends_at: float = -inf
     charges: tuple[tuple[float, float], ...] = ()
+    unknown: float = 0.0
+    unknown_at: float = -inf
+
+
+class Ahead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What may have been spent of quotas beyond what a :class:`ThrottleState` holds.
+
+    Attributes:
+        until: When it was spent at the latest.
+        amounts: How much, by scope.
+    """
+
+    until: float
+    amounts: dict[str, float] = {}
 
 
 class TroubleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from trawl.throttling.allowance import Allowances
 from trawl.throttling.kinds import Kinds
 from trawl.throttling.limits import Limits
 from trawl.throttling.pages import Ledger
@@ -50,6 +51,7 @@ class Table:
         self.pages: Ledger = Ledger()
         self._seed = seed
         self._forgotten = forgotten
+        self._allowances: Allowances | None = None
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
         self._limit = kinds.settings.throttling_scope_limit
@@ -80,6 +82,7 @@ class Table:
             del self._scopes[id]
             raise
         self.pages.keep(scope)
+        self._allow(scope)
         scope.policy.apply(scope)
         self._by_age.append(id)
         return scope, True
@@ -88,6 +91,17 @@ class Table:
         """Put other limits in force on a scope."""
         scope.adopt(limits, now)
         self.pages.keep(scope)
+        self._allow(scope)
+
+    def spend_by(self, allowances: Allowances) -> None:
+        """Let quotas be spent only as far as ``allowances`` go: there is a job."""
+        self._allowances = allowances
+        for scope in self:
+            self._allow(scope)
+
+    def _allow(self, scope: Scope) -> None:
+        if self._allowances is not None and scope.quota is not None:
+            self._allowances.add(scope.id, scope.quota)
 
     def manager_of(self, id: str, kind: Kind) -> Any:
         """A new scope manager, as its kind has them; None for the default. Raises whatever the user's class does."""
@@ -107,6 +121,8 @@ class Table:
             if is_due and policy.is_quiet(scope, now):
                 self._by_age.popleft()
                 del self._scopes[scope.id]
+                if self._allowances is not None:
+                    self._allowances.forget(scope.id)
                 if self._forgotten is not None:
                     self._forgotten(scope)
             else:

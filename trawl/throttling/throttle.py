@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
 from trawl.throttling.alarms import Alarms, WhyNext
+from trawl.throttling.allowance import Allowances
 from trawl.throttling.asking import Asking, is_trigger
 from trawl.throttling.charging import AddressOf, Charging
 from trawl.throttling.crawldelay import CrawlDelays
@@ -33,14 +34,14 @@ from trawl.throttling.manager import ThrottlingManager, asked, awaited, is_overr
 from trawl.throttling.pages import Ledger
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.report import account, reports_of
-from trawl.throttling.resume import Restored, state_of
+from trawl.throttling.resume import Restored, state_of, with_ahead
 from trawl.throttling.said import Failed, nobody
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import Charges
 from trawl.throttling.sent import Sent
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.signals import Signal, signals_of
-from trawl.throttling.state import ThrottleState
+from trawl.throttling.state import Ahead, ThrottleState
 from trawl.throttling.table import Table
 
 if TYPE_CHECKING:
@@ -377,12 +378,30 @@ class Throttle:
         """What was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
         return state_of(self._table, self._restored, self.given_up.at_utc, self._wall, now, next_in)
 
-    def restore(self, state: ThrottleState, now: float) -> None:
-        """Go on from the state of an earlier run; call it before the first scope is made."""
+    def restore(self, state: ThrottleState, now: float, ahead: Ahead | None = None) -> None:
+        """Go on from the state of an earlier run; call it before the first scope is made.
+
+        Args:
+            state: The latest that was stored.
+            now: The instant now, on the run clock.
+            ahead: What may have been spent since; None: nothing.
+        """
+        if ahead is not None:
+            state = with_ahead(state, ahead)
         self._restored = Restored(
             state, now, self._wall.from_epoch, self.pages, self.settings.throttling_scope_limit
         )
         self.given_up.take_up(state.given_up, self._wall.to_utc(now))
+
+    def spend_by(self, allowances: Allowances) -> None:
+        """Let quotas be spent only as far as ``allowances`` go, which are stored before: there is a job."""
+        self._table.spend_by(allowances)
+
+    def allowed(self, scope_ids: Iterable[str], now: float) -> None:
+        """Note that more of the quotas of these scopes may be spent: who waited for that is looked at again."""
+        for id in scope_ids:
+            if (scope := self._table.get(id)) is not None:
+                self._changed(scope, now)
 
     def waiting_direct(self, count: int) -> None:
         """Say how many direct fetches wait now (F10)."""
