@@ -15,8 +15,8 @@ a direct fetch at concurrency 1.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
-from functools import partial
 
 import trio
 
@@ -43,6 +43,30 @@ _NONE = Times()
 
 Recorder = Callable[[Entry, "Outcome | None", float], None]
 """Told of each send (outcome None) and of its end, at the instant on the run clock; for simulations and tests."""
+
+
+class _Write:
+    """What the transport calls at both ends of a write; the times that scopes count from are those of the later end."""
+
+    __slots__ = ("_began", "_began_at", "_turn")
+
+    def __init__(self, began: Callable[[Turn, float], bool], turn: Turn) -> None:
+        self._began = began
+        self._turn = turn
+        self._began_at = -math.inf
+
+    def __call__(self) -> bool:
+        """The request is about to be written; True: it must not."""
+        self._began_at = trio.current_time()
+        return self._began(self._turn, self._began_at)
+
+    def written(self) -> None:
+        """It has been written, or the next part of it."""
+        now = trio.current_time()
+        entry = self._turn.entry
+        if entry.lane is not None and now > self._began_at:
+            entry.lane.written(entry, self._began_at, now)
+            self._began_at = now
 
 
 class Sending:
@@ -107,7 +131,7 @@ class Sending:
             turn.read_at, turn.times = outcome.ended_at, _NONE
             self._count(turn, outcome)
             return outcome
-        outcome = await self._transport.send(request, partial(self._sent, turn))
+        outcome = await self._transport.send(request, _Write(self._sent, turn))
         entry = turn.entry
         if outcome.sent_at is None and outcome.response is None and outcome.error is None:
             if entry.sent_at is not None:
@@ -148,9 +172,8 @@ class Sending:
         else:
             self._state.pulse.beat_before(self._chooser.next_event(now))
 
-    def _sent(self, turn: Turn) -> bool:
+    def _sent(self, turn: Turn, now: float) -> bool:
         """Note that a request goes to the wire; True: it must not, a scope of it was closed since its grant."""
-        now = trio.current_time()
         entry = turn.entry
         if entry.sent_at is not None:
             return self._sent_again(entry, now)

@@ -364,6 +364,11 @@ class Lane:
         for index, scope in enumerate(self.scopes):
             scope.sent(entry.slots[index], now, entry.amount(index))
 
+    def written(self, entry: Entry, sent_at: float, now: float) -> None:
+        """Tell its scopes that the write has ended at ``now`` that began at ``sent_at``."""
+        for slot, scope in zip(entry.slots, self.scopes, strict=True):
+            scope.written(slot, sent_at, now)
+
     def give_back(self, entry: Entry) -> None:
         """Free the places that ``entry`` has."""
         was_sent = entry.sent_at is not None

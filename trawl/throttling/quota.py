@@ -158,6 +158,14 @@ class Quota:
             self._is_awaited = False
             self.refills += 1
 
+    def written(self, sent_at: float, now: float) -> None:
+        """Count the charge of ``sent_at`` from ``now``, if it is the latest: its write has ended only now."""
+        if not self.sliding:
+            if self._ends_at == sent_at + self.window:
+                self._ends_at = now + self.window
+        elif self._charges and self._charges[-1][0] == sent_at:
+            self._charges[-1] = (now, self._charges[-1][1])
+
     def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
         """Add ``difference`` to what is spent, or refund it when it is negative; never below nothing spent.
 

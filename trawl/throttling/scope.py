@@ -316,6 +316,18 @@ class Scope:
         if self.quota is not None:
             self.quota.charge(amount, now)
 
+    def written(self, slot: int, sent_at: float, now: float) -> None:
+        """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended: a server sees the later one.
+
+        Where another request was sent since, that one's time counts.
+        """
+        if self.last_sent == sent_at:
+            self.last_sent = now
+        if self._slots is not None:
+            self._slots.written(slot, sent_at, now)
+        if self.quota is not None:
+            self.quota.written(sent_at, now)
+
     def give(self, slot: int, *, was_sent: bool = True, amount: float = 1.0) -> None:
         """Free a place: the body is read, or there will be none.
 

@@ -75,6 +75,11 @@ class Slots:
         """Note that the request of a slot went to the wire."""
         self._sent_at[number - 1] = now
 
+    def written(self, number: int, sent_at: float, now: float) -> None:
+        """Count what a slot sent at ``sent_at`` from ``now``, when its write has ended."""
+        if self._sent_at[number - 1] == sent_at:
+            self._sent_at[number - 1] = now
+
     def give(self, number: int) -> None:
         """Free a slot: its response is whole, or there will be none."""
         self._busy[number - 1] = False

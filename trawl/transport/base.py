@@ -10,7 +10,7 @@ from typing import Protocol
 
 from trawl.http import Outcome, Request
 
-__all__ = ["NEW_CONNECTION", "OnSent", "Transport"]
+__all__ = ["NEW_CONNECTION", "OnSent", "Transport", "tell_written"]
 
 NEW_CONNECTION = "transport_new_connection"
 """Meta key: it met a dead connection before and had to wait for another turn, which is not to happen to it for ever.
@@ -25,7 +25,20 @@ A request of a safe method goes again where an old connection turns out to be de
 Where it answers True the request must not go after all: a server has said "slow down" while the connection was made
 (D01, B03), or it is too early to go again. The transport then keeps the connection for whoever comes next, if it can,
 and returns an outcome with neither response, error nor ``sent_at``. The engine asks again later.
+
+It may have a method ``written``, to be called without arguments when the write has ended (:func:`tell_written`).
 """
+
+
+def tell_written(on_sent: OnSent) -> None:
+    """Say that the request has been written: its head, and again its body if that goes by itself.
+
+    On a busy machine there may be tens of milliseconds between the two ends of a write, and a server sees the later
+    one. A delay that is counted from the earlier one would put the next request that much too close.
+    """
+    written: Callable[[], None] | None = getattr(on_sent, "written", None)
+    if written is not None:
+        written()
 
 
 class Transport(Protocol):

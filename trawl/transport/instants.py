@@ -8,9 +8,12 @@ from typing import Any
 import trio
 
 from trawl.http import Outcome
-from trawl.transport.base import OnSent
+from trawl.transport.base import OnSent, tell_written
 
 __all__ = ["HeldError", "Instants"]
+
+
+_WRITTEN = frozenset({"send_request_headers.complete", "send_request_body.complete"})
 
 
 class HeldError(Exception):
@@ -69,6 +72,9 @@ class Instants:
             self._is_connect = details["request"].method == b"CONNECT"
             if not self._is_connect:
                 self._sent()
+        elif what in _WRITTEN:
+            if self.has_sent:
+                tell_written(self._on_sent)
         elif what == "receive_response_headers.complete" and self._is_connect:
             self.is_through = 200 <= details["return_value"][1] < 300
         elif what == "receive_response_headers.complete":

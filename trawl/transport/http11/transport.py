@@ -15,7 +15,7 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
-from trawl.transport.base import NEW_CONNECTION, OnSent
+from trawl.transport.base import NEW_CONNECTION, OnSent, tell_written
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Line, Resolve
 from trawl.transport.http11.connecting import Connector
@@ -124,9 +124,12 @@ class Http11Transport:
                 body = request.body
                 data = message.head + body if body and not message.expects else message.head
                 sent = connection.ask_nowait(data, is_head=request.method == "HEAD")
-                if sent < len(data) or (message.expects and body):
-                    watch.start()
-                    await self._send_rest(connection, data[sent:], message, body, watch)
+                try:
+                    if sent < len(data) or (message.expects and body):
+                        watch.start()
+                        await self._send_rest(connection, data[sent:], message, body, watch)
+                finally:
+                    tell_written(on_sent)
                 watch.reading(trio.current_time()) if body else watch.still_reading()
                 response = await read_response(connection, outcome, self._limits.for_request(request), watch)
             except ServerLeftError as error:
