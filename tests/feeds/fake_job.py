@@ -63,6 +63,9 @@ class FakeJob:
     def before_commit(self, hook: Callable[[], None]) -> None:
         self._hooks.append(hook)
 
+    async def sync(self) -> None:
+        await self.commit()
+
     async def commit(self) -> None:
         await trio.lowlevel.checkpoint()
         for hook in self._hooks:

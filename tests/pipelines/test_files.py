@@ -177,6 +177,16 @@ def test_a_file_is_not_asked_for_before_it_expires_and_then_only_if_it_changed(t
     assert len(list((tmp_path / "full").iterdir())) == 2
 
 
+def test_a_file_that_a_power_cut_has_left_empty_is_fetched_again(tmp_path: Path) -> None:
+    server = Server()
+    crawled(tmp_path, server)
+    [file] = (tmp_path / "full").iterdir()
+    file.write_bytes(b"")
+    [item] = crawled(tmp_path, server).items
+    assert item["files"][0]["status"] == "downloaded"
+    assert file.read_bytes() == server.content
+
+
 def test_a_file_that_was_deleted_is_fetched_again(tmp_path: Path) -> None:
     server = Server()
     [item] = crawled(tmp_path, server).items

@@ -31,6 +31,12 @@ def test_what_is_known_of_a_url_comes_back_while_its_file_is_there(shelf: Shelf)
     assert shelf.known("http://a.example/y") is None
 
 
+def test_nothing_is_known_of_a_file_that_is_empty(shelf: Shelf) -> None:
+    shelf.know(KNOWN)
+    shelf.put(KNOWN.path, b"")  # as a power cut may leave it
+    assert shelf.known(KNOWN.url) is None
+
+
 def test_what_can_not_be_read_is_not_known(tmp_path: Path) -> None:
     shelf = open_shelf(str(tmp_path), {}, "FILES_STORE")
     shelf.know(KNOWN)

@@ -272,6 +272,9 @@ class Feed:
             FeedError: It can't be written.
         """
         await self._drain(blocking)
+        await self._sync_target(blocking)
+
+    async def _sync_target(self, blocking: Blocking) -> None:
         if isinstance(self._target, FileTarget):
             try:
                 await blocking.run(self._target.sync)
@@ -279,7 +282,7 @@ class Feed:
                 raise self._failure(error) from error
 
     async def finish(self, blocking: Blocking) -> None:
-        """Write all that was added and the end, and close. A checkpoint.
+        """Write all that was added and the end, have it on the disk itself, and close. A checkpoint.
 
         Raises:
             FeedError: It can't be written.
@@ -291,6 +294,8 @@ class Feed:
                 self._is_ended = True
                 self._outgoing = memoryview(self._ending())
                 await self._send(blocking)
+            if not is_unwanted:  # a batch is forgotten by its job once it is whole, and must not be lost then
+                await self._sync_target(blocking)
         except FeedError:
             await blocking.run(self.close)  # noqa: ASYNC120 - a cancel then says more than the error
             raise

@@ -8,8 +8,10 @@ Theory of operation. ::
     feed a ends at byte x, feed b at byte y" ◄── the files are synced ◄── the feeds, flushed
 
 A kill at any point leaves files that hold at least what is recorded. The next process cuts each back to its recorded
-byte and copies from item n + 1 on: what was written twice is cut away once, and a half record with it. A file is synced
-before its position is recorded, so that it is true of a machine that lost its power too.
+byte and copies from item n + 1 on: what was written twice is cut away once, and a half record with it. It is true of a
+machine that lost its power too, which may have forgotten the job's last transactions: a file and its name are synced
+before its position is recorded, a batch before it is left for the next one, and where each feed begins is on the disk
+before anything is written to it.
 
 A feed is known by its absolute path. Where no feed was at that path, it is known by its path from the job's directory,
 so that a job can be moved, or copied, together with its feeds. A file that is at neither, while one that the job wrote
@@ -246,7 +248,7 @@ class Outbox:
         try:
             await self._feeds.start()
             self._record()  # where each feed begins, before anything is written to it
-            await self._job.commit()
+            await self._job.sync()  # or a power cut might leave items in the feed of a job that looks new
             while not self._is_closed:
                 await self._gathered()
                 await self._copy()

@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from trawl.durable import replace_file, sync_content
 from trawl.errors import SettingsError
 from trawl.feeds.base import NotThisFormat
 from trawl.feeds.losses import listed
@@ -108,7 +109,8 @@ class ParquetTable:
         self._writer.close()
         self._writer = None
         if self._path is not None:
-            self._beside.replace(self._path)
+            sync_content(self._beside)
+            replace_file(self._beside, self._path)
         return self._taken_refused()
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from trawl.durable import sync_folder
 from trawl.feeds.base import NotThisFormat
 from trawl.feeds.losses import listed
 from trawl.feeds.plain import legal_text, to_json, to_plain
@@ -52,6 +53,7 @@ class SqliteTable:
         self._told: set[str] = set()
         self._path = Path()
         self._is_new = False
+        self._is_named = False  # its name is on the disk
         self._overwrites = False
         self._keep = 0
         self._is_cut = False
@@ -68,7 +70,8 @@ class SqliteTable:
         self._path, self._overwrites, self._is_new = path, overwrite, not path.exists()
         self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         self._begin_wal()
-        self._run("PRAGMA synchronous = NORMAL")
+        # A checkpoint, which a reader can hold up, is then not needed for what was committed to be on the disk.
+        self._run(f"PRAGMA synchronous = {'FULL' if self._is_of_job else 'NORMAL'}")
         self._columns = self._columns_now()
 
     def locate(self, position: int | None) -> None:
@@ -113,9 +116,13 @@ class SqliteTable:
     def sync(self) -> None:
         """Move all into the file itself, and the file to the disk."""
         self._run("PRAGMA wal_checkpoint(FULL)")
+        if not self._is_named:
+            sync_folder(self._path.parent)
+            self._is_named = True
 
     def finish(self) -> Sequence[RefusedRow]:
         """Leave one file behind, and close it."""
+        self.sync()
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
         self.close()
         return ()

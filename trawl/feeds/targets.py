@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from trawl import durable
+from trawl.durable import sync_file, sync_folder
 from trawl.errors import FeedError
 from trawl.observe import printable
 
@@ -84,6 +86,7 @@ class FileTarget:
         """
         self.path = path
         self.is_new: bool = not path.exists()
+        self._is_named = False  # on the disk: an earlier process may have made it just before a cut
         self._file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666), "r+")
         try:
             _lock(self._file.fileno())
@@ -110,12 +113,11 @@ class FileTarget:
         self._file.truncate(position)
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk itself, where the file system can say so."""
-        try:
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
+        """Return when all that was written is on the disk itself, and the file's name with it."""
+        sync_file(self._file.fileno())
+        if not self._is_named:
+            sync_folder(self.path.parent)
+            self._is_named = True
 
     def close(self) -> None:
         """Close the file, which also gives the lock back."""
@@ -213,7 +215,7 @@ def make_folder(folder: Path) -> None:
         OSError: It can't be made; NotADirectoryError where a file is in its place.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(folder)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 

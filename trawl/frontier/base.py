@@ -334,6 +334,10 @@ class JobStore(Protocol):
         """Have everything kept so far written; on disk when it returns. A checkpoint."""
         ...
 
+    async def sync(self) -> None:
+        """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint."""
+        ...
+
     async def give(self, items: Sequence[bytes]) -> None:
         """Put items that came of no request, those of ``start()``, into the outbox; on disk when it returns."""
         ...

@@ -45,11 +45,12 @@ class _Step:
 class _Batch:
     """Steps of one transaction, and the tasks that wait for it. An event and a shield for each would cost 10 µs."""
 
-    __slots__ = ("is_writing", "steps", "waiting")
+    __slots__ = ("is_synced", "is_writing", "steps", "waiting")
 
-    def __init__(self, step: _Step, *, is_writing: bool) -> None:
+    def __init__(self, step: _Step, *, is_writing: bool, is_synced: bool) -> None:
         self.steps = [step]
         self.is_writing = is_writing
+        self.is_synced = is_synced
         self.waiting: list[trio.lowlevel.Task] = []
 
     async def ended(self) -> None:
@@ -98,7 +99,12 @@ class Commits:
         self.failure: JobError | None = None
 
     async def do(
-        self, run: Callable[[sqlite3.Connection], T], applied: Callable[[T], U], *, is_writing: bool = True
+        self,
+        run: Callable[[sqlite3.Connection], T],
+        applied: Callable[[T], U],
+        *,
+        is_writing: bool = True,
+        is_synced: bool = False,
     ) -> U:
         """Run a step in the next transaction; what ``applied`` makes of its result. A checkpoint.
 
@@ -108,6 +114,7 @@ class Commits:
             run: Works on the database; it raises nothing but SQLite's errors.
             applied: Tells memory of it.
             is_writing: Whether it changes anything; a transaction of steps that don't takes no lock.
+            is_synced: Whether the transaction, and all before it, is to be on the disk itself when this returns.
 
         Raises:
             JobError: The database can't be read or written, now or before; nothing of the transaction was done.
@@ -119,9 +126,10 @@ class Commits:
         if batch is not None:
             batch.steps.append(step)
             batch.is_writing |= is_writing
+            batch.is_synced |= is_synced
             await batch.ended()
         else:
-            batch = self._open = _Batch(step, is_writing=is_writing)
+            batch = self._open = _Batch(step, is_writing=is_writing, is_synced=is_synced)
             with trio.CancelScope(shield=True):
                 await self._lead(batch)
         self.check()
@@ -140,7 +148,7 @@ class Commits:
             self.check()
             self._open, self._running = None, batch
             beside = self._beside() if batch.is_writing else None
-            await self._blocking.run(self._transact, batch.steps, beside)
+            await self._blocking.run(self._transact, batch.steps, beside, batch.is_synced)
             for step in batch.steps:
                 step.result = step.applied(step.given)
         except BaseException as error:
@@ -157,16 +165,22 @@ class Commits:
     def _broken(self, error: BaseException) -> JobError:
         return JobError(f"job {self._directory}: an internal error: {error!r}", str(self._directory))
 
-    def _transact(self, steps: list[_Step], beside: Callable[[sqlite3.Connection], None] | None) -> None:
+    def _transact(
+        self, steps: list[_Step], beside: Callable[[sqlite3.Connection], None] | None, is_synced: bool
+    ) -> None:
         """Run ``steps`` in one transaction, in whatever thread this is."""
         connection = self._connection
         try:
+            if is_synced:
+                connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN" if beside is None else "BEGIN IMMEDIATE")
             for step in steps:
                 step.given = step.run(connection)
             if beside is not None:
                 beside(connection)
             connection.execute("COMMIT")
+            if is_synced:
+                connection.execute("PRAGMA synchronous = NORMAL")
         except DATABASE_ERRORS as error:
             _roll_back(connection)
             raise job_error(self._directory, error) from error

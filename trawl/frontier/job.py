@@ -25,6 +25,7 @@ from types import MappingProxyType
 import trio
 
 from trawl.blocking import Blocking
+from trawl.durable import make_folder
 from trawl.errors import UsageError
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.commits import Commits
@@ -112,6 +113,14 @@ class Job:
             JobError: It can't be written.
         """
         await self.commits.do(_nothing, _nothing)
+
+    async def sync(self) -> None:
+        """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint.
+
+        Raises:
+            JobError: It can't be written.
+        """
+        await self.commits.do(_nothing, _nothing, is_synced=True)
 
     async def give(self, items: Sequence[bytes]) -> None:
         """Put items that came of no request, those of ``start()``, into the outbox; on disk when it returns.
@@ -260,7 +269,7 @@ class _Opened:
 def _make(directory: Path) -> None:
     """Have the directory there, and nothing in it that is not a job's."""
     try:
-        directory.mkdir(0o700, parents=True, exist_ok=True)  # requests hold cookies, tokens and passwords
+        make_folder(directory, 0o700)  # requests hold cookies, tokens and passwords
         names = [path.name for path in directory.iterdir()]
     except FileExistsError as error:
         raise UsageError(f"job {directory}: it is no directory") from error

@@ -3,7 +3,8 @@
 ``synchronous`` is NORMAL, not FULL. With a write-ahead log that means that a transaction is on disk, as far as this
 process can put it there, when its commit returns: killing the process loses nothing. What a power cut or a kernel crash
 can take are the last transactions as a whole, never a part of one and never an earlier one: pages fetched in those
-seconds are fetched again. FULL would add one ``fsync`` to each commit, 1 to 10 ms on common disks, to save that.
+seconds are fetched again. FULL would add one ``fsync`` to each commit, 1 to 10 ms on common disks, to save that. It
+is FULL for the commits that something outside of the database counts on.
 
 Nothing that a job's directory holds is trusted: the schema must be ours to the letter (a trigger or a view would run
 with our commands), functions in a schema are off, and no extension can be loaded.

@@ -13,6 +13,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.cookies import Jars, from_json, from_netscape, is_netscape, to_json, to_netscape
+from trawl.durable import replace_file, sync_file
 from trawl.errors import UsageError
 
 __all__ = ["kept_in_file"]
@@ -85,5 +86,5 @@ def _write(path: str, jars: Jars, now_utc: datetime) -> None:
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+        sync_file(file.fileno())
+    replace_file(Path(new), Path(path))

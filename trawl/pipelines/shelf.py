@@ -9,12 +9,14 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
+from trawl.durable import make_folder, sync_content, sync_file, sync_folder
 from trawl.errors import SettingsError
 
 __all__ = ["FolderShelf", "Known", "Shelf", "StoreShelf", "open_shelf"]
@@ -44,7 +46,7 @@ class Shelf(Protocol):
     """Keeps files by their paths, and what is known of URLs."""
 
     def known(self, url: str) -> Known | None:
-        """What is known of a URL whose file is still there; None if nothing."""
+        """What is known of a URL whose file is still there, and not empty; None if nothing."""
         ...
 
     def know(self, known: Known) -> None:
@@ -52,7 +54,7 @@ class Shelf(Protocol):
         ...
 
     def put(self, path: str, content: bytes) -> None:
-        """Keep a file, whole or not at all.
+        """Keep a file, whole or not at all; in a folder it is on the disk then, where a power cut leaves it.
 
         Raises:
             ValueError: The path leads out of the shelf.
@@ -91,42 +93,58 @@ class FolderShelf:
             known = _decoded((self._folder / _note(url)).read_bytes(), url)
         except OSError:
             return None
-        return known if known is not None and (self._folder / checked(known.path)).is_file() else None
+        if known is None:
+            return None
+        try:
+            status = (self._folder / checked(known.path)).stat()
+        except OSError:
+            return None
+        return known if stat.S_ISREG(status.st_mode) and status.st_size else None
 
     def know(self, known: Known) -> None:
-        """Keep what is known of a URL."""
-        self.put(_note(known.url), msgspec.json.encode(known))
+        """Keep what is known of a URL; a power cut may forget it, and the file is fetched again then."""
+        self._write(_note(known.url), msgspec.json.encode(known), is_synced=False)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write beside its place, and move it there."""
+        """Write beside its place, and move it there; it is on the disk then."""
+        self._write(path, content, is_synced=True)
+
+    def _write(self, path: str, content: bytes, *, is_synced: bool) -> None:
         place = self._folder / checked(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=place.parent, prefix=".", suffix=".part")
+        make_folder(place.parent)
+        file, beside = _temporary(place.parent)
         try:
-            with open(handle, "wb") as file:
+            with file:
                 file.write(content)
+                file.flush()
+                if is_synced:
+                    sync_file(file.fileno())
             os.chmod(beside, 0o644)  # a temporary file is its owner's alone
             os.replace(beside, place)
         except BaseException:
-            os.unlink(beside)
+            beside.unlink()
             raise
+        if is_synced:
+            sync_folder(place.parent)
 
     def begin(self) -> tuple[BinaryIO, Path]:
         """A temporary file in the folder itself: moving it to its place is one step then, and copies nothing."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         return _temporary(self._folder)
 
     def adopt(self, path: str, temporary: Path) -> Path:
-        """Move the file to its place."""
+        """Move the file to its place; it is on the disk then."""
         place = self._folder / checked(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(place.parent)
         os.chmod(temporary, 0o644)  # a temporary file is its owner's alone
+        sync_content(temporary)
         try:
             os.replace(temporary, place)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
             self._copy(temporary, place)
+        sync_folder(place.parent)
         return place
 
     def _copy(self, temporary: Path, place: Path) -> None:
@@ -135,6 +153,8 @@ class FolderShelf:
         try:
             with file, temporary.open("rb") as content:
                 shutil.copyfileobj(content, file)
+                file.flush()
+                sync_file(file.fileno())
             os.chmod(beside, 0o644)
             os.replace(beside, place)
         except BaseException:
@@ -157,7 +177,12 @@ class StoreShelf:
             known = _decoded(self._files.cat_file(f"{self._root}/{_note(url)}"), url)
         except OSError:
             return None
-        return known if known is not None and self._files.exists(f"{self._root}/{checked(known.path)}") else None
+        if known is None:
+            return None
+        try:
+            return None if self._files.size(f"{self._root}/{checked(known.path)}") == 0 else known
+        except OSError:
+            return None
 
     def know(self, known: Known) -> None:
         """Keep what is known of a URL."""

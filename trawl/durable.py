@@ -1,0 +1,81 @@
+"""Files and folders that are there after a power cut: what was written is on the disk itself, and under its name.
+
+A file that was written is in the system's memory; ``fsync`` of the file has its content on the disk, and ``fsync`` of
+the folder that it is in has its name there. A folder's own name is in the folder above it. All functions block, and do
+what the file system can: one that knows no ``fsync`` (some network disks) is taken as it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["make_folder", "replace_file", "sync_content", "sync_file", "sync_folder"]
+
+
+def sync_file(descriptor: int) -> None:
+    """Return when what was written to an open file is on the disk.
+
+    Raises:
+        OSError: The disk failed: what was written since the last call may be lost.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def sync_content(path: Path) -> None:
+    """Return when what was written to the file at ``path`` is on the disk, whoever wrote it.
+
+    Raises:
+        OSError: It can't be opened, or the disk failed.
+    """
+    with path.open("rb+") as file:
+        sync_file(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in ``folder`` are on the disk: files made, moved and removed.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    if sys.platform == "win32":  # where a folder can't be opened
+        return
+    with suppress(PermissionError):  # a folder that may be written to and not read
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder and those that lead to it, where they are not there; their names are on the disk then.
+
+    Args:
+        folder: May be there already.
+        mode: Of the folder itself.
+
+    Raises:
+        OSError: It can't be made.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(mode, parents=True, exist_ok=True)
+    for path in missing:
+        sync_folder(path.parent)
+
+
+def replace_file(new: Path, path: Path) -> None:
+    """Move ``new``, whose content is on the disk, to ``path``, and return when its name is, too.
+
+    Raises:
+        OSError: It can't be moved.
+    """
+    os.replace(new, path)
+    sync_folder(path.parent)
