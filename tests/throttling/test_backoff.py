@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.throttling.driving import answer, entry_of, throttle_of
 from trawl.errors import ConnectTimeout, SettingsError
+from trawl.http import Request
 from trawl.throttling.backoff import Backoff, Base, Standing, backoff_of
 from trawl.throttling.settings import ThrottlingSettings
 
+A = "a.example"
+URL = "http://a.example/"
 DEFAULT = Backoff(jitter=(1.0, 1.0))
 
 
@@ -256,6 +260,83 @@ def test_b18_i03_wrong_arguments_are_refused_naming_the_scope(arguments: dict[st
 
     with pytest.raises(SettingsError, match="THROTTLING_SCOPES\\['api'\\]\\['backoff'\\]"):
         Kinds(ThrottlingSettings(throttling_scopes=scopes))
+
+
+OUT_OF_RANGE: list[tuple[str, Any]] = [
+    ("window", 0), ("window", -1.0), ("window", math.inf), ("window", "60"),
+    ("delay_factor", 0), ("delay_factor", 1), ("delay_factor", math.nan), ("delay_factor", math.inf),
+    ("max_delay", -1.0), ("max_delay", math.inf), ("min_delay", -0.5), ("min_delay", True),
+    ("concurrency_factor", 0), ("concurrency_factor", 1.0), ("jitter", 5), ("http_codes", 429),
+]  # fmt: skip
+
+
+class Attributes:
+    """A strategy that is not made from the usual one: what it is given it has."""
+
+    def __init__(self, **named: object) -> None:
+        vars(self).update(named)
+
+
+@pytest.mark.parametrize("cls", [Backoff, Gentle, Attributes])
+@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
+def test_b18_i03_a_strategys_numbers_are_held_to_their_ranges_whoever_made_it(cls: type, name: str, value: Any) -> None:
+    scopes: dict[str, Any] = {A: {"backoff": {"cls": cls, name: value}}}
+    with pytest.raises(SettingsError, match=r"THROTTLING_SCOPES\['a.example'\]\['backoff'\]"):
+        throttle_of(throttling_scopes=scopes)
+
+
+def test_b18_i12_so_are_those_of_one_that_is_set_at_run_time_and_then_nothing_is_changed() -> None:
+    throttle = throttle_of()
+    for name, value in OUT_OF_RANGE:
+        with pytest.raises(SettingsError, match="backoff"):
+            throttle.set(A, now=0.0, backoff={"cls": Attributes, name: value})
+    assert throttle.scope(A, 0.0).policy.kind.backoff == throttle.scope("b.example", 0.0).policy.kind.backoff
+
+
+@pytest.mark.parametrize("name", ["delay_factor", "max_delay", "min_delay", "window", "concurrency_factor"])
+def test_a_backoff_that_is_made_by_hand_is_held_to_the_same_ranges(name: str) -> None:
+    for value in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=name):
+            Backoff(**{name: value})
+
+
+class Stays:
+    """Never comes back: a step back changes nothing."""
+
+    asked = 0
+
+    def faster(self, delay: float, base: float) -> float:
+        """The delay as it is."""
+        self.asked += 1
+        return delay
+
+
+class Creeps(Stays):
+    """Comes back by next to nothing."""
+
+    def faster(self, delay: float, base: float) -> float:
+        """The delay, a trifle less."""
+        self.asked += 1
+        return delay * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize(("cls", "most"), [(Stays, 1), (Creeps, 1000)])
+@pytest.mark.parametrize("window", [60.0, 1e-9])
+def test_b07_b18_a_long_pause_takes_no_endless_number_of_steps_back(cls: type, most: int, window: float) -> None:
+    throttle = throttle_of(download_delay=1.0, throttling_scopes={A: {"backoff": {"cls": cls}}}, backoff_window=window)
+    strategy = throttle.scope(A, 0.0).policy.kind.backoff.own
+    answer(throttle, entry_of(throttle, Request(URL), 0.0), 0.0, 429)
+    answer(throttle, entry_of(throttle, Request(URL), 2.0), 2.0)
+    throttle.next_change(1e7)
+    assert 0 < strategy.asked <= most
+    assert throttle.scope(A, 1e7).delay == pytest.approx(2.0)
+    assert throttle.next_change(1e7) == 1e7 + max(window, 1e-3)
+
+
+@pytest.mark.parametrize("wanted", [math.inf, -math.inf, math.nan])
+def test_b18_an_infinite_delay_is_no_answer_of_a_strategy(wanted: float) -> None:
+    own = backoff_of({"cls": Constant, "pause": wanted}, ThrottlingSettings())
+    assert own.slower(4.0, 1.0) == 8.0
 
 
 def test_b15_i12_slots_are_taken_from_those_there_are_now() -> None:

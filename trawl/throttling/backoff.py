@@ -40,6 +40,9 @@ __all__ = ["Backoff", "Base", "CustomBackoff", "Standing", "backoff_of"]
 _CLOSE = 1.05
 """A delay within 5 % of the refused one has closed in on it."""
 
+_LEAST_WINDOW = 1e-3
+"""Seconds. A shorter window would be over as soon as it begins, however far a clock has come."""
+
 _LEAST = 1e-3
 """Seconds. Under this, a step back towards a base of 0 is on it: dividing would never get there."""
 
@@ -57,6 +60,18 @@ class Base:
     concurrency: float = math.inf
 
 
+def _within(low: float, high: float, *, or_low: bool = False) -> Any:
+    """A validator: a number above ``low`` (or ``low`` itself) and below ``high``; infinities and NaN are neither."""
+
+    def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and (low < value < high or (or_low and value == low))):  # type: ignore[operator]
+            bounds = f"{'from' if or_low else 'above'} {low:g}" + (f" and below {high:g}" if high < math.inf else "")
+            raise ValueError(f"{field.name!r} must be a number {bounds}, not {value!r}")
+
+    return check
+
+
 @attrs.frozen(kw_only=True)
 class Backoff:
     """How one scope backs off. For a strategy of your own subclass it, or write a class with some of its methods.
@@ -70,16 +85,19 @@ class Backoff:
         jitter: The factors that intervals are drawn between while backing off.
         window: Quiet seconds, counted from a good answer, that take one step back.
         concurrency_factor: At the longest delay, a step multiplies the concurrency by this; below 1.
+
+    Raises:
+        ValueError: One of the numbers is out of its range.
     """
 
     http_codes: frozenset[int] = frozenset((429, 502, 503, 504, 520, 521, 522, 523, 524))
     exceptions: tuple[type[BaseException], ...] = ()
-    delay_factor: float = 2.0
-    max_delay: float = 300.0
-    min_delay: float = 1.0
+    delay_factor: float = attrs.field(default=2.0, validator=_within(1.0, math.inf))
+    max_delay: float = attrs.field(default=300.0, validator=_within(0.0, math.inf, or_low=True))
+    min_delay: float = attrs.field(default=1.0, validator=_within(0.0, math.inf, or_low=True))
     jitter: Jitter = (0.9, 1.1)
-    window: float = 60.0
-    concurrency_factor: float = 0.5
+    window: float = attrs.field(default=60.0, validator=_within(0.0, math.inf))
+    concurrency_factor: float = attrs.field(default=0.5, validator=_within(0.0, 1.0))
 
     def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
         """Whether an answer says "slow down": its status, or in place of an answer the exception."""
@@ -160,7 +178,7 @@ def backoff_of(
         failed: Told when a user's strategy fails.
 
     Raises:
-        SettingsError: A custom class can't be made with these arguments.
+        SettingsError: A custom class can't be made with these arguments, or what it made has a number out of range.
     """
     if "cls" not in config:
         return Backoff(**_arguments(config, settings, path))
@@ -174,11 +192,11 @@ def backoff_of(
             own: Any = cls(**{**usual, **arguments, **ready})
         else:
             own = cls(**arguments)
+        named = {field.name: getattr(own, field.name) for field in attrs.fields(Backoff) if hasattr(own, field.name)}
+        ready = named if isinstance(own, Backoff) else _ready(named, path)
+        return CustomBackoff(**{**usual, **ready}, own=own, failed=failed)
     except (TypeError, ValueError) as error:
         raise SettingsError(f"{path}: {cls!r} can't be made with {arguments!r}: {error}", path) from error
-    named = {field.name: getattr(own, field.name) for field in attrs.fields(Backoff) if hasattr(own, field.name)}
-    ready = named if isinstance(own, Backoff) else _ready(named, path)
-    return CustomBackoff(**{**usual, **ready}, own=own, failed=failed)
 
 
 def _arguments(config: Mapping[str, Any], settings: ThrottlingSettings, path: str) -> dict[str, Any]:
@@ -246,6 +264,15 @@ class Standing:
         """Whether slots were taken away."""
         return self.concurrency < self.full
 
+    @property
+    def pace(self) -> tuple[float, float, float | None]:
+        """What a step moves: the delay, the concurrency, and the delay that was refused."""
+        return self.delay, self.concurrency, self.refused
+
+    def waiting_from(self, now: float) -> Standing:
+        """The same, with a window that begins at ``now``."""
+        return attrs.evolve(self, quiet_from=now)
+
     def is_backing_off(self, base: Base) -> bool:
         """Whether it is slower than its base."""
         return self.delay > base.delay or self.is_cut
@@ -287,7 +314,7 @@ class Standing:
         """The instant at which the window that runs takes effect; ``inf`` where there was no good answer yet (B07)."""
         if not self.has_good:
             return math.inf
-        return max(self.quiet_from, self.good_at) + strategy.window
+        return max(self.quiet_from, self.good_at) + max(strategy.window, _LEAST_WINDOW)
 
     def eased(self, strategy: Backoff, base: Base) -> Standing | None:
         """After the quiet window that ends at :meth:`due_at`; None: a whole one went by at its base, so it is over."""

@@ -33,6 +33,9 @@ __all__ = ["Kind", "ScopePolicy"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
+_MOST_STEPS = 1000
+"""Steps back that are taken at once, after a pause: of smaller ones, the rest take windows of their own."""
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class Kind:
@@ -276,15 +279,7 @@ class ScopePolicy:
 
     def settle(self, scope: Scope, now: float) -> bool:
         """Let every window that is over at ``now`` take effect; whether a limit moved. Giving up is not done here."""
-        is_touched = False
-        while self.standing is not None:
-            base = self.base(scope)
-            if self.standing.due_at(self.kind.backoff, base) > now:
-                break
-            self.standing = self.standing.eased(self.kind.backoff, base)
-            is_touched = True
-            if self.standing is None and self.ramp is not None:
-                self.ramp.has_fallen_back = False
+        is_touched = self._ease(scope, now)
         while self.ramp is not None and self.ramp.due_at <= now:
             at, triggers, before = self.ramp.due_at, self.ramp.triggers, self.ramp.limits
             self.ramp.window_over(is_held=self.standing is not None or scope.held_until > at)
@@ -305,6 +300,23 @@ class ScopePolicy:
                 ramp.move_to(wanted)
             except (TypeError, ValueError):
                 has_failed(self.manager, "get_rampup", self.kind.failed)
+
+    def _ease(self, scope: Scope, now: float) -> bool:
+        """Take the steps back that are due; whether there were any."""
+        was = self.standing
+        for _ in range(_MOST_STEPS):
+            base = self.base(scope)
+            before = self.standing
+            if before is None or before.due_at(self.kind.backoff, base) > now:
+                break
+            self.standing = before.eased(self.kind.backoff, base)
+            if self.standing is None and self.ramp is not None:
+                self.ramp.has_fallen_back = False
+            if self.standing is not None and self.standing.pace == before.pace:
+                self.standing = self.standing.waiting_from(now)  # the windows that went by lead nowhere either
+        else:
+            self.standing = None if self.standing is None else self.standing.waiting_from(now)
+        return self.standing is not was
 
     def _fall_back(self, scope: Scope, now: float) -> None:
         """Take the first step of backing off in place of rampup (C05): its window had triggers and no good answer."""

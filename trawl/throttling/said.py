@@ -44,13 +44,16 @@ def said(owner: object, name: str, failed: Failed, *about: object) -> Any:
 
 
 def figure(owner: object, name: str, failed: Failed, *about: object) -> float | None:
-    """The same where a number is wanted; what is none, NaN included, is a failure too."""
+    """The same where a number is wanted; what is none, NaN included, is a failure too.
+
+    So is an infinite one, where none was handed in: nobody would ever be sent after such a delay.
+    """
     answer = said(owner, name, failed, *about)
     if answer is None:
         return None
     try:
         number = float(answer)
-        if math.isnan(number):
+        if math.isnan(number) or (math.isinf(number) and number not in about):
             raise ValueError(f"{name}() answered {answer!r}, which is no number")
     except (TypeError, ValueError, OverflowError):
         has_failed(owner, name, failed)
