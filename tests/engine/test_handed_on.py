@@ -12,7 +12,7 @@ from trawl.engine.handed_on import CRAWLS_OWN, forget_the_last
 from trawl.http import Request, Response
 from trawl.middleware import get_retry_request
 from trawl.testing import SimulatedWeb, simulate
-from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT, UNCOUNTED
+from trawl.throttling.excuse import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 from trawl.throttling.givingup import ADMITTED_AT
 
 FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False}
@@ -91,4 +91,4 @@ def test_only_what_is_as_it_was_is_taken_out(key: str) -> None:
 
 
 def test_whatever_the_throttle_notes_in_meta_is_meant_for_one_request() -> None:
-    assert {ADMITTED_AT, BAD_PAGE, REFUSED_AT, UNCOUNTED} <= CRAWLS_OWN
+    assert {ADMITTED_AT, BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED} <= CRAWLS_OWN

@@ -247,6 +247,15 @@ def test_patience_does_not_run_while_a_quota_keeps_everyone_from_asking(scopes: 
     assert [send.time // 86_400.0 for send in sim.sends] == [0] * 3 + [1] * 3 + [2] * 3
 
 
+@pytest.mark.parametrize("window", [600.0, 899.0])
+def test_patience_does_not_run_while_a_quota_is_spent_in_one_window_after_the_other(window: float) -> None:
+    scopes = {A: {"quota": 2, "window": window}}
+    web = web_of(latency=0.1, handler=in_turn(200, 503, 503, 503, 503, 503))
+    sim = crawl(web, pages(3), {**SPACED, "THROTTLING_SCOPES": scopes})
+    assert len(sim.items) == 3
+    assert "refused" not in sim.stats
+
+
 def test_a_later_request_starts_afresh() -> None:
     web = web_of(A, latency=0.1, outages=[(0.0, 1200.0)])
     web.add_host(B)

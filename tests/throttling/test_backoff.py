@@ -297,7 +297,7 @@ def test_b18_i12_so_are_those_of_one_that_is_set_at_run_time_and_then_nothing_is
 def test_a_backoff_that_is_made_by_hand_is_held_to_the_same_ranges(name: str) -> None:
     for value in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match=name):
-            Backoff(**{name: value})
+            Backoff(**{name: value})  # type: ignore[arg-type]
 
 
 class Stays:

@@ -8,6 +8,7 @@ from tests.throttling.driving import answer, entry_of, throttle_of
 from trawl.http import Request
 from trawl.throttling.due import Due
 from trawl.throttling.kinds import Kinds
+from trawl.throttling.patience import Patience
 from trawl.throttling.scope import Scope
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.table import Table
@@ -21,7 +22,7 @@ def table() -> Table:
 
 def in_trouble(scopes: Table, id: str, since: float) -> Scope:
     scope, _ = scopes.made(id, 0.0)
-    scope.policy.trouble_since = since
+    scope.policy.patience = None if since == inf else Patience(since)
     return scope
 
 

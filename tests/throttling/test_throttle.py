@@ -593,21 +593,45 @@ def test_b20_a_request_of_two_scopes_is_no_retry_while_one_of_them_answers_nobod
 
 
 def test_b20_a_scope_that_its_own_refusals_keep_silent_is_given_up_all_the_same() -> None:
-    throttle = throttle_of(backoff_max_delay=1000.0)
-    send(throttle, 0.0, 429, headers={"Retry-After": "1000"})
-    throttle.scope(A, 0.0).lanes = 1  # somebody waits, and is told of the header
+    throttle = throttle_of(backoff_max_delay=2000.0, backoff_min_delay=2000.0)
+    send(throttle, 0.0, 429)
+    throttle.scope(A, 0.0).lanes = 1  # somebody waits
     throttle.tick(899.0)
     assert A not in throttle.given_up
     throttle.tick(901.0)
     assert A in throttle.given_up
 
 
-def test_b20_a_scope_that_was_given_up_still_does_what_a_header_asks() -> None:
+def test_b20_the_last_try_is_put_off_to_the_end_of_the_patience_and_awaited() -> None:
+    throttle = throttle_of(backoff_max_delay=500.0, backoff_min_delay=500.0)
+    send(throttle, 0.0, 429)
+    scope = throttle.scope(A, 0.0)
+    scope.lanes = 1
+    assert scope.gate(0.0) == 900.0  # not 500.0: the one after that would go at 1000.0
+    assert "last try" in scope.reason(0.0).source
+    throttle.tick(900.0)
+    assert A not in throttle.given_up  # it is time for it, and it was not made yet
+    send(throttle, 905.0, 429)
+    throttle.tick(905.0)
+    assert A in throttle.given_up
+
+
+def test_b20_what_a_server_asks_for_is_waited_for_as_far_as_it_is_allowed() -> None:
     throttle = throttle_of(backoff_max_delay=1000.0)
     send(throttle, 0.0, 429, headers={"Retry-After": "1000"})
-    throttle.tick(901.0)
+    throttle.tick(1899.0)
+    assert A not in throttle.given_up
+    throttle.tick(1900.0)  # nobody waits: there is nothing to try
     assert A in throttle.given_up
-    scope = throttle.scope(A, 901.0)
+
+
+def test_b20_a_scope_that_was_given_up_still_does_what_a_header_asks() -> None:
+    throttle = throttle_of(backoff_max_delay=1000.0)
+    send(throttle, 0.0, 429, headers={"Retry-After": "5000"})
+    scope = throttle.scope(A, 0.0)
+    scope.lanes = 1
+    throttle.tick(900.0)  # its wish was cut, and is nothing to wait for
+    assert A in throttle.given_up
     assert (scope.gate(901.0), scope.reason(901.0).limit) == (1000.0, "hint")
 
 

@@ -19,7 +19,8 @@ CRAWLS_OWN: frozenset[str] = frozenset(
     (
         *("download_latency", "is_start_request", "redirect_reasons", "redirect_times", "redirect_urls", "retry_times"),
         "proxy_retry_times",
-        *("throttling_admitted_at", "throttling_bad_page", "throttling_refused_at", "throttling_uncounted"),
+        *("throttling_admitted_at", "throttling_bad_page", "throttling_refusals", "throttling_refused_at"),
+        "throttling_uncounted",
     )
 )
 """The keys that are meant for one request alone."""

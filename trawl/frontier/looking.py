@@ -26,7 +26,7 @@ from trawl.frontier.sections import damaged
 from trawl.frontier.sqlite import LEASES
 from trawl.frontier.tables import read_kept
 from trawl.frontier.trouble import DATABASE_ERRORS, job_error
-from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT, UNCOUNTED
+from trawl.throttling.excuse import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 from trawl.throttling.givingup import ADMITTED_AT
 
 __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "look_at", "requeue_failed"]
@@ -36,7 +36,7 @@ AT_ONCE = 1000
 
 _HISTORY = (
     *("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls", "redirect_reasons"),
-    *(REFUSED_AT, BAD_PAGE, UNCOUNTED),
+    *(REFUSED_AT, REFUSALS, BAD_PAGE, UNCOUNTED),
 )
 """What the meta of a request that failed remembers of its tries."""
 

@@ -59,6 +59,8 @@ class Outcome:
         is_cached: Served from a cache: nothing was sent.
         is_trigger: It said "slow down", and so is to be sent again, whatever its status: set by the throttle.
         is_excused: A trigger that does not count as a retry (a 429, an outage): set by the throttle.
+        is_hopeless: A trigger that comes again and again for this request alone, while its host serves others, so that
+            it is not sent again: set by the throttle.
         pause: Seconds after which a trigger may be sent again at the earliest, where no scope holds it back: set by
             the throttle.
         then: What a middleware wants to happen next; None: the callback (or errback) gets it.
@@ -74,6 +76,7 @@ class Outcome:
     is_cached: bool = False
     is_trigger: bool = False
     is_excused: bool = False
+    is_hopeless: bool = False
     pause: float = 0.0
     then: Replace | Drop | None = None
 

@@ -11,6 +11,7 @@ from trawl.cookies import NowUtc
 from trawl.errors import DownloadError, TooManyRedirects, UnsupportedScheme
 from trawl.http import Fetch, Headers, Middleware, Outcome, Replace, Request, Response, join_url, origin_of, scheme_of
 from trawl.middleware.settings import MiddlewareSettings
+from trawl.throttling.excuse import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 from trawl.throttling.hints import hint_of
 
 __all__ = ["redirect", "redirected"]
@@ -24,8 +25,8 @@ CREDENTIALS = ("Authorization", "Cookie", "Proxy-Authorization")
 OF_THE_ORIGIN = ("Host", "Origin")
 """Fields that are true of one origin only."""
 
-SPENT_META = frozenset({"delay"})
-"""Meta keys that were for the redirected request only: its delay has passed."""
+SPENT_META = frozenset({"delay", BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED})
+"""Meta keys that were for the redirected request only: its delay has passed, and it is what was refused."""
 
 OF_THE_BODY = (
     "Content-Encoding",

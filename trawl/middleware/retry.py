@@ -32,8 +32,8 @@ def retry(
 
     Statuses of ``RETRY_HTTP_CODES`` and errors that say ``is_retryable`` are failures; the delay doubles each time.
     What the throttle took for a trigger is repeated whatever its status, at the back of its equals and without a delay
-    of its own: its scope holds it back. What the throttle has excused (a 429, an outage) is not counted, either. With
-    ``dont_retry`` in the meta nothing is repeated.
+    of its own: its scope holds it back. What the throttle has excused (a 429, an outage) is not counted, either; what
+    it has found hopeless is not repeated. With ``dont_retry`` in the meta nothing is.
 
     Args:
         settings: Times, statuses, delays, the budget.
@@ -52,7 +52,9 @@ def retry(
                 budgets.of(host_scope(request.url)).tried()
             if outcome.then is not None or request.meta_get("dont_retry"):
                 return outcome
-            if outcome.is_excused:
+            if outcome.is_hopeless:
+                logger.info("%r: given up: refused again and again, while its host serves others", request)
+            elif outcome.is_excused:
                 outcome.then = Replace(request, outcome.pause, "backoff")
             elif (cause := _cause(request, outcome, codes, predicate)) is not None:
                 outcome.then = _again(request, cause, outcome, settings, rng)

@@ -143,12 +143,12 @@ class CustomBackoff(Backoff):
 
     def slower(self, delay: float, base: float) -> float:
         """As the user's object says, if it does; never under ``base``."""
-        wanted = figure(self.own, "slower", self.failed, delay, base)
+        wanted = figure(self.own, "slower", self.failed, delay, base, is_finite=True)
         return super().slower(delay, base) if wanted is None else max(base, wanted)
 
     def faster(self, delay: float, base: float) -> float:
         """As the user's object says, if it does; never under ``base``."""
-        wanted = figure(self.own, "faster", self.failed, delay, base)
+        wanted = figure(self.own, "faster", self.failed, delay, base, is_finite=True)
         return super().faster(delay, base) if wanted is None else max(base, wanted)
 
     def fewer(self, concurrency: float) -> float:

@@ -5,10 +5,19 @@ its status; only a page that came (2xx, 3xx) is kept, even where a manager takes
 when to come back never counts as a retry. Any other trigger counts only where the scope is healthy, that is where it
 gave a good answer since this request was refused last. The first refusal may be the first sign of an outage, so it is
 counted with the second one, when that shows that it was not. One bad page on a healthy host so ends after its
-retries; an outage ends nobody. A scope that never answered and can't be connected to is no outage, it is not there.
+retries; an outage ends nobody. A scope that never gave a whole answer and can't be connected to, or speaks no HTTP, is
+no outage, it is not there.
 
 A page that was shown so to fail on a healthy host may be all that is left to send, and then nothing can give a good
-answer any more. Its further refusals count as long as it is only such pages that the scope refuses.
+answer any more. Its further refusals count as long as it fails *alone*: no other request of the scope was refused
+since its last good answer, those left out that are known to fail by themselves. An answer that broke off came from a
+host that is there, so it is taken for the page's own fault as soon as it broke off twice with nobody else refused.
+
+A 429, or a refusal with a time in it, is never a retry (R12), and still a path may answer nothing else for ever. What
+tells it from a host that refuses as a whole is that the others are served meanwhile; what tells it from a rate limit is
+that nobody who was refused is served later. So each request counts its refusals of that kind: one counts if the scope
+gave a good answer since the one before (or, once that was so, if it is refused alone); the count begins anew when a
+request that had been refused is answered well. After seven it is *hopeless*, and ends with its last answer.
 """
 
 from __future__ import annotations
@@ -17,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from trawl.errors import ConnectFailed, ConnectTimeout
+from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
 from trawl.throttling.said import said
 
 if TYPE_CHECKING:
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
     from trawl.throttling.sent import Sent
     from trawl.throttling.signals import Signal
 
-__all__ = ["BAD_PAGE", "REFUSED_AT", "UNCOUNTED", "judge", "passed_by"]
+__all__ = ["BAD_PAGE", "REFUSALS", "REFUSED_AT", "UNCOUNTED", "judge", "passed_by"]
 
 REFUSED_AT = "throttling_refused_at"
 """Meta key: when this request was refused last, in epoch seconds; it goes with the request when that is sent again."""
@@ -37,7 +46,14 @@ BAD_PAGE = "throttling_bad_page"
 UNCOUNTED = "throttling_uncounted"
 """Meta key: it failed before, not with an excuse of its own, and that was not counted for want of a good answer."""
 
+REFUSALS = "throttling_refusals"
+"""Meta key: how often it was told to come back later while its scope served others."""
+
+SEVERAL = "*"
+"""In place of the one request that was refused: there was more than one."""
+
 TOO_MANY_REQUESTS = 429
+MOST_REFUSALS = 7  # in a row: with the pace halved at each, two minutes from 1 s on
 _KEPT = range(200, 400)
 
 
@@ -50,7 +66,7 @@ def judge(
     now: float,
     utc: datetime,
 ) -> None:
-    """Set ``is_trigger`` and ``is_excused`` of an outcome. Notes the refusal in the request's meta.
+    """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Notes the refusal in the request's meta.
 
     Args:
         entry: The request.
@@ -69,15 +85,20 @@ def judge(
     refused_utc = entry.request.meta_get(REFUSED_AT)
     refused_at = None if refused_utc is None else now - max(0.0, utc.timestamp() - refused_utc)
     _note(entry, outcome, REFUSED_AT, utc.timestamp())
-    is_retry = _said(entry, outcome, policies)
+    is_retry, refusals = _said(entry, outcome, policies), 0
     if is_retry is None:
         has_hint = any(signal.delay for signal in signals if signal.is_trigger)
-        is_refusal = has_hint or (response is not None and response.status == TOO_MANY_REQUESTS)
-        is_retry = not is_refusal and _counts(entry, outcome, policies, refused_at)
-    outcome.is_excused = not is_retry
-    if not entry.request.meta_get(BAD_PAGE):
+        if has_hint or (response is not None and response.status == TOO_MANY_REQUESTS):
+            is_retry, refusals = False, _refusals(entry, policies, refused_at)
+            _note(entry, outcome, REFUSALS, refusals)
+        else:
+            is_retry = _counts(entry, outcome, policies, refused_at)
+    outcome.is_hopeless = refusals >= MOST_REFUSALS
+    outcome.is_excused = not is_retry and not outcome.is_hopeless
+    if refusals < 2 and not entry.request.meta_get(BAD_PAGE):  # else it is known to be refused while others are served
+        name = _name(entry)
         for policy in policies:
-            policy.is_in_doubt = True
+            policy.refused = name if policy.refused in ("", name) else SEVERAL
 
 
 def passed_by(entry: Sent, others: Mapping[str, Signal] | None) -> list[str]:
@@ -103,19 +124,40 @@ def _said(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> boo
 
 
 def _counts(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy], refused_at: float | None) -> bool:
-    if isinstance(outcome.error, ConnectFailed | ConnectTimeout) and not any(each.has_answered for each in policies):
+    error = outcome.error
+    is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
+    if is_not_there and not any(each.has_answered for each in policies):
         return True
-    is_known = bool(entry.request.meta_get(BAD_PAGE))
-    if refused_at is not None and all(policy.good_at > refused_at for policy in policies):
-        if not is_known:
-            _note(entry, outcome, BAD_PAGE, True)
-            if entry.request.meta_get(UNCOUNTED):  # its first failure; a 429 before it stays excused
-                _note(entry, outcome, "retry_times", entry.request.meta_get("retry_times", 0) + 1)
-        return True
-    if is_known and not any(policy.is_in_doubt for policy in policies):
-        return True
-    _note(entry, outcome, UNCOUNTED, True)
-    return False
+    is_known, has_failed = bool(entry.request.meta_get(BAD_PAGE)), bool(entry.request.meta_get(UNCOUNTED))
+    are_others_served = refused_at is not None and all(policy.good_at > refused_at for policy in policies)
+    is_own_fault = is_known or (has_failed and isinstance(error, ResponseBroken))
+    if not are_others_served and not (is_own_fault and _is_alone(entry, policies)):
+        _note(entry, outcome, UNCOUNTED, True)
+        return False
+    if not is_known:
+        _note(entry, outcome, BAD_PAGE, True)
+        if has_failed:  # its first failure; a 429 before it stays excused
+            _note(entry, outcome, "retry_times", entry.request.meta_get("retry_times", 0) + 1)
+    return True
+
+
+def _refusals(entry: Sent, policies: Sequence[ScopePolicy], refused_at: float | None) -> int:
+    """How often it was told to come back later while others were served, this time included."""
+    count: int = entry.request.meta_get(REFUSALS, 0)
+    if refused_at is None or not count or any(policy.passed_at > refused_at for policy in policies):
+        return 1
+    are_others_served = all(policy.good_at > refused_at for policy in policies)
+    return count + (are_others_served or (count > 1 and _is_alone(entry, policies)))
+
+
+def _is_alone(entry: Sent, policies: Sequence[ScopePolicy]) -> bool:
+    """Whether its scopes refused nobody else since their last good answers, but what fails by itself."""
+    name = _name(entry)
+    return all(policy.refused in ("", name) for policy in policies)
+
+
+def _name(entry: Sent) -> str:
+    return f"{entry.request.method} {entry.request.url}"
 
 
 def _note(entry: Sent, outcome: Outcome, key: str, value: object) -> None:

@@ -13,13 +13,13 @@ The order is fixed, and each part changes its own field only:
 from __future__ import annotations
 
 import logging
-import math
 import random
 from typing import TYPE_CHECKING
 
 from trawl.http import body_bytes
-from trawl.throttling.backoff import Standing
+from trawl.throttling.backoff import Backoff, Standing
 from trawl.throttling.explain import Reason
+from trawl.throttling.patience import Patience
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.said import figure
 from trawl.throttling.scope import Scope
@@ -79,7 +79,12 @@ def trigger(
     is_new = step == scope.step if step is not None else granted_at >= policy.stepped_at
     policy.triggers += 1
     policy.triggered_at = now
-    policy.trouble_since = min(policy.trouble_since, now)
+    if policy.patience is None:
+        policy.patience = Patience(now, lead=max(0.0, now - granted_at))
+    patience = policy.patience
+    is_robots = outcome.request.url.endswith("/robots.txt")  # it is asked again at a pace of its own, which counts
+    if not is_robots:
+        patience.refused(granted_at)
     what = describe(outcome)
     if is_new:
         policy.trigger_source = what
@@ -94,7 +99,19 @@ def trigger(
     else:
         _back_off(scope, policy, outcome, now, is_new=is_new)
     if signal.delay:
-        _obey(scope, policy, signal, now, what, factor)
+        _obey(scope, policy, patience, signal, now, what, factor)
+    if policy.standing is not None and not is_robots:
+        _put_off(scope, policy, patience, policy.standing, now)
+    patience.quiet(now + scope.quiet_for(now))
+
+
+def _put_off(scope: Scope, policy: ScopePolicy, patience: Patience, standing: Standing, now: float) -> None:
+    """Hold the scope until the end of the patience, where that is the time of the last try (B20)."""
+    strategy = policy.kind.backoff
+    following = Backoff.slower(strategy, standing.delay, policy.base(scope).delay)  # a guess: nobody else's is asked
+    until = patience.put_off(max(now, scope.held_until), following, policy.kind.give_up_after)
+    source = f"backoff step {standing.steps}: {policy.trigger_source}; the last try before it is given up"
+    scope.hold(until, Reason(scope.id, "backoff", until, source))
 
 
 def _count_incident(scope: Scope, policy: ScopePolicy, now: float) -> None:
@@ -122,14 +139,17 @@ def _back_off(scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float, *
     policy.apply(scope)
     quiet = scope.interval()
     if policy.manager is not None:
-        wanted = figure(policy.manager, "get_delay", policy.kind.failed, outcome.response, outcome.error, quiet)
+        about = (outcome.response, outcome.error, quiet)
+        wanted = figure(policy.manager, "get_delay", policy.kind.failed, *about, is_finite=True)
         quiet = quiet if wanted is None else max(0.0, wanted)
     if quiet > 0.0:
         source = f"backoff step {standing.steps}: {policy.trigger_source}"
         scope.hold(now + quiet, Reason(scope.id, "backoff", now + quiet, source))
 
 
-def _obey(scope: Scope, policy: ScopePolicy, signal: Signal, now: float, what: str, factor: float) -> None:
+def _obey(
+    scope: Scope, policy: ScopePolicy, patience: Patience, signal: Signal, now: float, what: str, factor: float
+) -> None:
     """Hold the scope for what a header (or a manager) asks, capped (D01, D05)."""
     wanted, most = signal.delay or 0.0, policy.kind.backoff.max_delay
     delay = min(wanted, most) * factor
@@ -139,6 +159,8 @@ def _obey(scope: Scope, policy: ScopePolicy, signal: Signal, now: float, what: s
         source = f"{source}; capped at {most:g} s"
         if wanted <= _BELIEVABLE:
             logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, most)
+    else:
+        patience.asked(now, now + delay)
     policy.hints += 1
     policy.last_hint = source
     scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
@@ -166,11 +188,13 @@ def step_at_start(scope: Scope, policy: ScopePolicy, signal: Signal, now: float)
         policy.apply(scope)
 
 
-def good(policy: ScopePolicy, now: float) -> bool:
-    """Note a good answer; whether it may start a recovery."""
+def good(policy: ScopePolicy, now: float, *, was_refused: bool = False) -> bool:
+    """Note a good answer, of a request that had been refused before or of another; whether it may start a recovery."""
     policy.good_at = now
-    policy.trouble_since = math.inf
-    policy.is_in_doubt = False
+    if was_refused:
+        policy.passed_at = now
+    policy.patience = None
+    policy.refused = ""
     standing = policy.standing
     if standing is not None:
         policy.standing = standing.answered(now)

@@ -7,9 +7,12 @@ Some of them may wait for a time of their own meanwhile, so a scope stays listed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from trawl.throttling.excuse import REFUSED_AT
 
 if TYPE_CHECKING:
     from trawl.http import Request
@@ -59,8 +62,9 @@ class GivenUp:
         self._at_utc.update({id: min(at, now) for id, at in at_utc.items()})
 
     def admit(self, request: Request, charges: Charges, utc: datetime) -> None:
-        """Mark a request that comes after its scope was given up."""
-        if any(id in self._at_utc for id, _ in charges):
+        """Mark a request that comes after its scope was given up; one that was refused, and is sent again, does not."""
+        given_up = max([self._at_utc[id] for id, _ in charges if id in self._at_utc], default=math.inf)
+        if given_up < math.inf and request.meta_get(REFUSED_AT, -math.inf) < given_up:
             request.meta[ADMITTED_AT] = utc.timestamp()
 
     def refuses(self, entry: Sent) -> bool:

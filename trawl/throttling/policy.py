@@ -25,6 +25,7 @@ from trawl.throttling.autothrottle import AutoThrottle
 from trawl.throttling.backoff import Backoff, Base, Standing
 from trawl.throttling.explain import LimitName
 from trawl.throttling.limits import Limits
+from trawl.throttling.patience import Patience
 from trawl.throttling.rampup import Ramp, Rampup
 from trawl.throttling.said import Failed, has_failed, nobody, said
 from trawl.throttling.scope import CONFIGURED, Scope
@@ -93,9 +94,11 @@ class ScopePolicy:
         stepped_at: When the last incident was counted.
         triggered_at: The last trigger.
         good_at: The last good answer.
-        trouble_since: The first trigger since the last good answer; ``inf`` when there was none.
+        patience: What is left of the patience since the last good answer; None where nothing was refused since.
         has_answered: Whether anything was ever answered, good or bad.
-        is_in_doubt: Whether a request was refused, since the last good answer, that is not known for a bad page.
+        passed_at: The last good answer to a request that had been refused before.
+        refused: The request that was refused since the last good answer, those left out that are known to fail by
+            themselves: "" where there is none, "*" where there are several.
         armed: The instant at which it is due to be settled, as its keeper noted it.
         manager: The user's scope manager, or None.
         made_at: When the scope was made.
@@ -123,14 +126,16 @@ class ScopePolicy:
         "good_at",
         "has_answered",
         "hints",
-        "is_in_doubt",
         "kind",
         "last_hint",
         "last_latency",
         "limited",
         "made_at",
         "manager",
+        "passed_at",
+        "patience",
         "ramp",
+        "refused",
         "requests",
         "robots",
         "seen_at",
@@ -146,7 +151,6 @@ class ScopePolicy:
         "trigger_source",
         "triggered_at",
         "triggers",
-        "trouble_since",
         "watch",
     )
 
@@ -193,8 +197,9 @@ class ScopePolicy:
         self.stepped_at: float = -math.inf
         self.triggered_at: float = -math.inf
         self.good_at: float = -math.inf
-        self.trouble_since: float = math.inf
-        self.is_in_doubt: bool = False
+        self.patience: Patience | None = None
+        self.passed_at: float = -math.inf
+        self.refused: str = ""
 
     # -- what is in force
 
@@ -255,7 +260,7 @@ class ScopePolicy:
 
     def due_at(self, scope: Scope) -> float:
         """The next instant at which the passing of time alone moves it; ``inf`` for none."""
-        due = self.trouble_since + self.kind.give_up_after
+        due = math.inf if self.patience is None else self.patience.due_at(self.kind.give_up_after)
         if self.standing is not None:
             due = min(due, self.standing.due_at(self.kind.backoff, self.base(scope)))
         if self.ramp is not None:
@@ -265,17 +270,13 @@ class ScopePolicy:
     def is_beyond_hope(self, scope: Scope, now: float) -> bool:
         """Whether it gave no good answer for so long that it is given up (B20).
 
-        What was not asked can't answer: if nothing was sent for half of that time though requests were pending, and it
-        is not backing off that kept them, but another scope or a spent quota, patience starts over.
+        What was not asked can't answer: if requests were pending and it was open for half of that time, but another
+        scope or a spent quota kept them, that time is left out.
         """
-        patience = self.kind.give_up_after
-        if self.trouble_since + patience > now:
+        patience, after = self.patience, self.kind.give_up_after
+        if patience is None or patience.due_at(after) > now:
             return False
-        is_unasked = scope.lanes and not scope.in_flight and scope.last_sent <= self.triggered_at <= now - patience / 2
-        if is_unasked and scope.reason(now).limit in ("", "quota"):
-            self.trouble_since = now
-            return False
-        return True
+        return not (scope.lanes and not scope.in_flight and patience.unasked(now, at_least=after / 2.0))
 
     def settle(self, scope: Scope, now: float) -> bool:
         """Let every window that is over at ``now`` take effect; whether a limit moved. Giving up is not done here."""
@@ -332,4 +333,4 @@ class ScopePolicy:
 
     def is_quiet(self, scope: Scope, now: float) -> bool:
         """Whether forgetting the scope would lose nothing that matters: it is idle and not backing off (I01)."""
-        return self.standing is None and self.trouble_since == math.inf and scope.is_idle(now)
+        return self.standing is None and self.patience is None and scope.is_idle(now)

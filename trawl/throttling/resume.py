@@ -19,6 +19,7 @@ import msgspec
 from trawl.throttling.backoff import Standing
 from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.pages import Ledger
+from trawl.throttling.patience import Patience
 from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.scope import Scope
 from trawl.throttling.state import Ahead, PaceState, QuotaState, ScopeState, ThrottleState, TroubleState
@@ -83,16 +84,16 @@ def scope_state(scope: Scope, now: float, to_epoch: Clock) -> ScopeState:
     auto, rule, ramp = policy.auto, policy.kind.autothrottle, policy.ramp
     has_moved = ramp is not None and (ramp.delay, ramp.delay_per_slot, ramp.concurrency) != configured
     has_learned = auto is not None and rule is not None and auto != rule.first_delay
-    has_trouble = policy.standing is not None or policy.trouble_since < math.inf
+    has_trouble = policy.standing is not None or policy.patience is not None
     return ScopeState(
         pace=_pace(scope, now, to_epoch),
         quota=_quota(scope, now, to_epoch),
         trouble=None if policy.standing is None else _standing(policy.standing, TroubleState, to_epoch),
-        trouble_for=now - policy.trouble_since if policy.trouble_since < math.inf else math.inf,
+        trouble_for=math.inf if policy.patience is None else now - policy.patience.since,
         trigger_source=policy.trigger_source if has_trouble else "",
         good_at=to_epoch(policy.good_at) if has_trouble else -math.inf,
         has_answered=policy.has_answered,
-        is_in_doubt=policy.is_in_doubt,
+        refused=policy.refused,
         robots=0.0 if scope.is_idle(now) else policy.wish,
         auto=auto if has_learned else None,
         last_latency=policy.last_latency if has_learned else 0.0,
@@ -215,10 +216,10 @@ class Restored:
 
     def _trouble(self, scope: Scope, policy: ScopePolicy, state: ScopeState, now: float) -> None:
         policy.has_answered |= state.has_answered
-        policy.is_in_doubt = state.is_in_doubt
+        policy.refused = state.refused
         policy.trigger_source = state.trigger_source
         policy.good_at = min(self._from_epoch(state.good_at), now)
-        policy.trouble_since = now - state.trouble_for if state.trouble_for < math.inf else math.inf
+        policy.patience = Patience(now - state.trouble_for) if state.trouble_for < math.inf else None
         if state.trouble is not None:
             fields = msgspec.structs.asdict(state.trouble)
             for name in ("quiet_from", "good_at", "eased_at"):

@@ -43,17 +43,14 @@ def said(owner: object, name: str, failed: Failed, *about: object) -> Any:
         return None
 
 
-def figure(owner: object, name: str, failed: Failed, *about: object) -> float | None:
-    """The same where a number is wanted; what is none, NaN included, is a failure too.
-
-    So is an infinite one, where none was handed in: nobody would ever be sent after such a delay.
-    """
+def figure(owner: object, name: str, failed: Failed, *about: object, is_finite: bool = False) -> float | None:
+    """The same where a number is wanted; what is none, NaN included, is a failure too. So is, where asked, infinity."""
     answer = said(owner, name, failed, *about)
     if answer is None:
         return None
     try:
         number = float(answer)
-        if math.isnan(number) or (math.isinf(number) and number not in about):
+        if math.isnan(number) or (is_finite and math.isinf(number)):
             raise ValueError(f"{name}() answered {answer!r}, which is no number")
     except (TypeError, ValueError, OverflowError):
         has_failed(owner, name, failed)

@@ -145,7 +145,8 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             gt=0,
             title="s",
-            description="A scope without a good answer for this long since its first trigger ends what is pending.",
+            description="A scope without a good answer for this long since its first trigger ends what is pending. "
+            "Time that a server asked for, within BACKOFF_MAX_DELAY, or that a spent quota took does not count.",
         ),
     ] = 900.0
     rampup_backoff_target: Annotated[

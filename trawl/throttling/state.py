@@ -129,7 +129,7 @@ class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         trigger_source: What the last trigger was, in words.
         good_at: The last good answer.
         has_answered: Whether anything was ever answered.
-        is_in_doubt: Whether a request was refused since, that is not known for a bad page.
+        refused: Which request was refused since, that is not known to fail by itself; "*": several.
         robots: The Crawl-delay obeyed, in seconds: robots.txt itself is not asked for sooner, when it is asked anew.
         auto: The delay that AutoThrottle had found, in seconds.
         last_latency: The last latency it saw, in seconds.
@@ -143,7 +143,7 @@ class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trigger_source: str = ""
     good_at: float = -inf
     has_answered: bool = False
-    is_in_doubt: bool = False
+    refused: str = ""
     robots: float = 0.0
     auto: float | None = None
     last_latency: float = 0.0

@@ -25,7 +25,7 @@ from trawl.throttling.asking import Asking, is_trigger
 from trawl.throttling.charging import AddressOf, Charging
 from trawl.throttling.crawldelay import CrawlDelays
 from trawl.throttling.due import Due
-from trawl.throttling.excuse import judge, passed_by
+from trawl.throttling.excuse import REFUSED_AT, judge, passed_by
 from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.feedback import adjust, correct, good, lengthened, step_at_start, trigger
 from trawl.throttling.givingup import GivenUp
@@ -198,7 +198,7 @@ class Throttle:
     async def heard(self, entry: Sent, outcome: Outcome, now: float) -> None:
         """Take an outcome in: after the body is read, before the places are given back.
 
-        Sets ``is_trigger``, ``is_excused`` and ``pause`` of the outcome.
+        Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome.
         A checkpoint only where the manager's answer is one. When the manager raises, the default manager's word
         counts, and the exception goes on.
         """
@@ -285,7 +285,7 @@ class Throttle:
             trigger(scope, policy, signal, outcome, now, step=step, granted_at=entry.granted_at, factor=factor)
             has_moved = True
         elif is_own and outcome.response is not None:
-            good(policy, now)
+            good(policy, now, was_refused=entry.request.meta_get(REFUSED_AT) is not None)
         if is_own:
             policy.has_answered |= outcome.response is not None
             if adjust(scope, policy, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug):

@@ -1,0 +1,103 @@
+"""How long a scope is waited for that gives no good answer, and when it is given up (B20).
+
+Theory of operation. Patience begins with the first refusal after the last good answer, and ends after
+``BACKOFF_GIVE_UP_AFTER``. Only time in which the scope could have answered counts. So the begin is moved along by
+
+- what a server asked for in a header: who waits as told must not lose by that. Not for ever, though: after ten such
+  times in a row without one good answer, its word counts no more. A wish that was capped was not obeyed, and counts;
+- time in which the scope was open and nobody asked: its quota, or another scope, kept everyone from it.
+
+Intervals that double leave a gap before the end: the last one would reach far beyond it. An outage that was over in
+time would go unnoticed, and pages of a healthy host would be lost. So the last request before the end is put off to the
+end, and is the *last try*: never sooner than its backoff says, only later. It goes when the patience has passed since
+the first refused request was *sent*, so that its answer is there when the patience ends. ::
+
+    sent   refused        refused, in vain   would be next                 last try    end
+     │─lead──│  since ─ ─ ─ ─ ─ ─│─ ─ ─ ─ ─ ─ ─ ─ ─ │─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ │─lead──│
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+__all__ = ["Patience"]
+
+_MOST_WAITS = 10
+"""Times in a row that a server may ask for without that counting."""
+
+_MOST_LEAD = 0.1
+"""Of the patience. A first refusal that was a timeout is no reason to try again long before the end."""
+
+
+class Patience:
+    """What is known of one trouble. Hot where many hosts fail, so mutable and slotted.
+
+    Args:
+        since: The instant from which time counts: that of the first refusal, in the simplest case.
+        lead: Seconds that the first refusal took, from its send.
+
+    Attributes:
+        since: From when time counts; moved along by what does not count.
+        is_awaited: Whether the last try is to come, or on its way.
+    """
+
+    __slots__ = ("_asked_until", "_lead", "_open_at", "_try_at", "_waits", "is_awaited", "since")
+
+    def __init__(self, since: float, lead: float = 0.0) -> None:
+        self.since: float = since
+        self.is_awaited: bool = False
+        self._lead = lead
+        self._open_at = since
+        self._asked_until = -inf
+        self._try_at = inf
+        self._waits = 0
+
+    def refused(self, granted_at: float) -> None:
+        """Count one more refusal, of a request that was granted at ``granted_at``."""
+        if granted_at > self._open_at:
+            self.since += granted_at - self._open_at
+        if granted_at >= self._try_at:
+            self.is_awaited = False
+
+    def asked(self, now: float, until: float) -> None:
+        """Leave the time out that a server asks for now."""
+        begin = max(now, self._asked_until)
+        if now >= self._asked_until:
+            self._waits += 1
+        if until > begin and self._waits <= _MOST_WAITS:
+            self.since += until - begin
+            self._asked_until = until
+
+    def quiet(self, until: float) -> None:
+        """Note that the scope keeps itself closed until then; what passes afterwards without a send does not count."""
+        self._open_at = max(self._open_at, until)
+
+    def unasked(self, now: float, *, at_least: float) -> bool:
+        """Whether nobody has asked for so many seconds though the scope was open; that time is left out."""
+        if now - self._open_at < at_least:
+            return False
+        self.since += now - self._open_at
+        self._open_at = now
+        return True
+
+    def put_off(self, until: float, following: float, after: float) -> float:
+        """Until when the scope is closed that would be until ``until``: to the end, if the next try would be too late.
+
+        Args:
+            until: An instant.
+            following: Seconds between that try and the next one.
+            after: Seconds of patience in all.
+        """
+        last_at = self.since + after - min(self._lead, after * _MOST_LEAD)
+        if until > self.since + after or until + following <= last_at:
+            return until
+        self._try_at = max(until, last_at)
+        self.is_awaited = True
+        return self._try_at
+
+    def due_at(self, after: float) -> float:
+        """The instant at which ``after`` seconds of patience are over, and the last try is answered.
+
+        One that nobody makes is waited for as long again.
+        """
+        return self.since + after * (2.0 if self.is_awaited else 1.0)
