@@ -6,6 +6,7 @@ while they come. Signals are handled by ``run`` and by the command, never by ``c
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -30,7 +31,7 @@ from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import normalize_url
 from trawl.middleware import MiddlewareSettings, Outfit, open_outfit
-from trawl.observe import Stats
+from trawl.observe import Stats, nothing_sent
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
@@ -45,6 +46,8 @@ from trawl.transport.warc import open_archive
 from trawl.transport.whereabouts import Whereabouts
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
+
+logger: logging.Logger = logging.getLogger("trawl")
 
 
 @attrs.frozen
@@ -85,9 +88,16 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
     if trio.lowlevel.in_trio_run():
         raise RuntimeError(f"Trio runs here already: write `await trawl.crawl({spider.__name__}, ...)`")
     with Signals():
-        return trio.run(
-            partial(crawl_with, spider, values, spider_args=spider_args, collect=True, handle_signals=True)
+        return _warned(
+            trio.run(partial(crawl_with, spider, values, spider_args=spider_args, collect=True, handle_signals=True))
         )
+
+
+def _warned(result: CrawlResult) -> CrawlResult:
+    """The result, once the log has said so where nothing was sent."""
+    if words := nothing_sent(result.reason, result.stats):
+        logger.warning("%s", words)
+    return result
 
 
 async def crawl(
@@ -103,7 +113,7 @@ async def crawl(
         RuntimeError: Trio does not run here.
     """
     _check_trio("await trawl.crawl()")
-    return await crawl_with(spider, _settings(spider, settings), spider_args=spider_args, collect=True)
+    return _warned(await crawl_with(spider, _settings(spider, settings), spider_args=spider_args, collect=True))
 
 
 STREAM_BUFFER = 100
@@ -143,7 +153,7 @@ class OpenCrawl(AsyncIterator[Any]):
         """Run ``crawl`` and keep how it ended."""
         try:
             with items:
-                self.result = await crawl
+                self.result = _warned(await crawl)
         except Exception as error:
             self._error = error
         except BaseException:

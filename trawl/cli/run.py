@@ -26,7 +26,7 @@ from trawl.cli.unmoved import warn_of_unmoved
 from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.frames import own_frames, own_traceback
-from trawl.observe import ObserveSettings, printable
+from trawl.observe import ObserveSettings, nothing_sent, printable
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_spider
 from trawl.signals import Signals
 from trawl.spiders import Spider
@@ -187,9 +187,24 @@ def _run(
         return result, list(seen[0].report()) if seen else []
 
     result, reports = trio.run(main)
+    has_no_start = _explain(spider, arguments, result)
     if not is_quiet:
         _tell(result, reports, console)
-    return status_of(result.reason)
+    return FAILED if has_no_start else status_of(result.reason)
+
+
+def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlResult) -> bool:
+    """Log what in the spider may be why nothing was sent, or no item came; whether it has nothing to begin with."""
+    words = nothing_sent(result.reason, result.stats)
+    if words:
+        logger.warning("%s", words)
+    elif result.reason != "finished" or "finish_reason" not in result.stats or result.stats.get("item_scraped_count"):
+        return False
+    from trawl.cli.checks import check_work, names_no_start  # noqa: PLC0415  # most crawls need none of it
+
+    for finding in check_work(spider):
+        logger.warning("%s", finding)
+    return bool(words) and not arguments and names_no_start(spider)
 
 
 def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watcher]:

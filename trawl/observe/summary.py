@@ -8,7 +8,7 @@ from trawl.http import Times
 from trawl.observe.printable import clipped, printable
 from trawl.observe.words import duration_words, number_words, rate_words, times_words
 
-__all__ = ["summary_rows"]
+__all__ = ["nothing_sent", "summary_rows"]
 
 _DETAILS = 4
 _KIND_CHARACTERS = 40
@@ -43,6 +43,20 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
         if parts:
             rows.append((title, ", ".join(parts)))
     return rows
+
+
+def nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
+    """Say that a crawl which ended by itself sent nothing and gave nothing, and why; "" where it did.
+
+    Args:
+        reason: Why it ended.
+        stats: Its statistics, those of a job's earlier runs included.
+    """
+    done = ("request_count", "response_count", "item_scraped_count", "item_dropped_count", "item_invalid_count")
+    if reason != "finished" or "finish_reason" not in stats or any(_count(stats, key) for key in done):
+        return ""
+    why = [part for title in ("errors", "unhandled", "filtered") for part in _parts(stats, _ROWS[title])]
+    return f"nothing was sent: {', '.join(why) or 'start() gave no request'}"
 
 
 _TIMES = tuple(f"{part}_seconds" for part in Times.__struct_fields__)

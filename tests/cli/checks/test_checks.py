@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trawl.cli import main
-from trawl.cli.checks import check_spider
+from trawl.cli.checks import check_spider, check_work
 from trawl.cli.load import load_spiders
 
 HEAD = """
@@ -37,11 +37,15 @@ class Row(TypedDict):
 
 
 def checked(folder: Path, body: str) -> list[str]:
-    """What is wrong with the spiders of a file, each as ``LINE: what``; lines are counted in ``body`` from 1."""
+    """What is wrong with the spiders of a file, each as ``LINE: what``; lines are counted in ``body`` from 1.
+
+    The spiders need nothing to begin with: that is looked at in ``test_nothing.py``.
+    """
     path = folder / "spiders.py"
     path.write_text(HEAD + body, "utf-8")
     before = HEAD.count("\n")
-    found = [finding for spider in load_spiders(str(path)) for finding in check_spider(spider)]
+    spiders = load_spiders(str(path))
+    found = [each for spider in spiders for each in check_spider(spider) if each not in check_work(spider)]
     assert {finding.path for finding in found} <= {str(path)}
     return [f"{finding.line - before}: {finding.message}" for finding in found]
 
@@ -220,9 +224,9 @@ def test_the_command_prints_a_line_each_and_says_so_by_its_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("good.py").write_text("import trawl\nclass Good(trawl.Spider): name = 'good'\n", "utf-8")
+    Path("good.py").write_text("import trawl\nclass Good(trawl.Spider): name, start_urls = 'good', []\n", "utf-8")
     Path("bad.py").write_text(
-        "import trawl\nclass Base(trawl.Spider):\n    start_urls = ['x']\n"
+        "import trawl\nclass Base(trawl.Spider):\n    start_urls = ['x']; parse = print\n"
         "class One(Base): name = 'one'\nclass Two(Base):\n  name = 'two'\n  allowed_domains = ['/']\n",
         "utf-8",
     )
@@ -241,7 +245,8 @@ def test_the_command_looks_at_the_settings_around_a_spider_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = "import trawl\nclass One(trawl.Spider):\n  name = 'one'\nclass Two(One):\n  own_settings = {'MINE': 1}\n"
+    text = "import trawl\nclass One(trawl.Spider): name, start_urls = 'one', []\n"
+    text += "class Two(One):\n  own_settings = {'MINE': 1}\n"
     Path("two.py").write_text(text, "utf-8")
     Path("pyproject.toml").write_text("[tool.trawl]\nMINE = 2\n", "utf-8")
     assert main(["check", "two.py"]) == 1
@@ -268,7 +273,8 @@ def test_the_command_checks_all_files_with_spiders_of_a_folder(
     monkeypatch.chdir(tmp_path)
     for name in ("first", "second"):
         Path("shop").mkdir(exist_ok=True)
-        Path(f"shop/my_{name}.py").write_text(f"import trawl\nclass A(trawl.Spider):\n    name = {name!r}\n", "utf-8")
+        body = f"    name = {name!r}\n    start_urls = []\n"
+        Path(f"shop/my_{name}.py").write_text(f"import trawl\nclass A(trawl.Spider):\n{body}", "utf-8")
     Path("shop/__init__.py").touch()
     Path("shop/items.py").write_text("import no_such_thing\n", "utf-8")
     assert main(["check", "shop"]) == 0
@@ -325,7 +331,7 @@ def test_in_a_folder_every_file_is_looked_at_for_imports_of_scrapys(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("depot").mkdir()
-    Path("depot/my_depot.py").write_text("import trawl\nclass A(trawl.Spider):\n    name = 'depot'\n", "utf-8")
+    Path("depot/my_depot.py").write_text("import trawl\nclass A(trawl.Spider):\n    name = 'depot'; start_urls = []\n")
     Path("depot/pipelines.py").write_text("\nfrom scrapy.exceptions import DropItem\n", "utf-8")
     Path("depot/broken.py").write_text("class:\n", "utf-8")
     assert main(["check", "depot"]) == 2
@@ -338,7 +344,8 @@ def test_a_setting_that_has_no_effect_is_told_once_and_is_nothing_wrong(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "shop_of_old.py"
-    body = "    name = 'a'\n    custom_settings = {'DEPTH_PRIORITY': 1}\n    def parse(self, response): pass\n"
+    body = "    name, start_urls = 'a', []\n"
+    body += "    custom_settings = {'DEPTH_PRIORITY': 1}\n    def parse(self, response): pass\n"
     file.write_text(f"import trawl\nclass A(trawl.Spider):\n{body}", "utf-8")
     assert main(["check", str(file)]) == 0
     told = "DEPTH_PRIORITY (in custom_settings) is Scrapy's and has no effect: use DEPTH_FIRST"
@@ -354,7 +361,7 @@ def test_a_part_that_settings_name_and_that_can_not_be_imported_is_told(
     (tmp_path / "failing_parts.py").write_text("class Old(Retry):\n    pass\n", "utf-8")
     parts = '{ "named_parts.Kept" = 1, "named_parts.Kep" = 2, "retry" = 550 }'
     (tmp_path / "pyproject.toml").write_text(f"[tool.trawl]\nDOWNLOADER_MIDDLEWARES = {parts}\n", "utf-8")
-    spider = "import trawl\n\nclass One(trawl.Spider):\n    name = 'one'\n"
+    spider = "import trawl\n\nclass One(trawl.Spider):\n    name = 'one'\n    start_urls = []\n"
     custom = '{"ITEM_PIPELINES": {"failing_parts.Old": 1, "failing_parts.Out": None}}'
     (tmp_path / "with_parts.py").write_text(f"{spider}    custom_settings = {custom}\n", "utf-8")
     assert main(["check", "with_parts.py"]) == 1
@@ -369,7 +376,8 @@ def test_a_method_of_a_throttling_manager_that_is_mistyped_is_told_and_none_that
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    spider = "import trawl\n\nclass {0}:\n{1}\n\nclass One(trawl.Spider):\n    name = 'one'\n    custom_settings = "
+    spider = "import trawl\n\nclass {0}:\n{1}\n\nclass One(trawl.Spider):\n"
+    spider += "    name, start_urls = 'one', []\n    custom_settings = "
     right, wrong = "    def get_scopes(self, request): ...", "    def get_response_backof(self, response): ..."
     settings = "{'THROTTLING_MANAGER': MistypedManager}\n"
     (tmp_path / "mistyped.py").write_text(spider.format("MistypedManager", f"{right}\n{wrong}") + settings, "utf-8")

@@ -8,10 +8,12 @@ from trawl.cli.checks.callbacks import callbacks_of, check_callbacks
 from trawl.cli.checks.finding import Finding
 from trawl.cli.checks.habits import check_habits
 from trawl.cli.checks.imports import check_imports
+from trawl.cli.checks.outputs import check_outputs
 from trawl.cli.checks.source import SpiderSource
+from trawl.cli.checks.starts import check_starts
 from trawl.spiders import Spider
 
-__all__ = ["check_spider"]
+__all__ = ["check_spider", "check_work"]
 
 
 def check_spider(spider: type[Spider]) -> list[Finding]:
@@ -24,4 +26,11 @@ def check_spider(spider: type[Spider]) -> list[Finding]:
         *check_callbacks(spider, source),
         *check_annotations(spider, source, callbacks_of(spider, source)),
     ]
+    return sorted({*found, *check_work(spider)})
+
+
+def check_work(spider: type[Spider]) -> list[Finding]:
+    """What keeps a spider from sending anything, or what it makes from reaching the crawl, by its lines."""
+    source = SpiderSource(spider)
+    found = [*check_starts(spider, source), *check_outputs(spider, source, callbacks_of(spider, source))]
     return sorted(set(found))

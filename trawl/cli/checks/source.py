@@ -70,6 +70,10 @@ class SpiderSource:
                     seen.add(statement.name)
                     yield Method(path, statement)
 
+    def attributes(self) -> set[str]:
+        """The names of the attributes, methods included, that the user's classes have."""
+        return {name for kind in self._classes for name in vars(kind) if not name.startswith("_")}
+
     def is_own(self, attribute: str) -> bool:
         """Whether the user's classes, not trawl's, have an attribute."""
         return any(attribute in vars(kind) for kind in self._classes)
