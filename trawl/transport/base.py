@@ -5,12 +5,12 @@ Above it there are trawl's own requests and outcomes only; below it any HTTP lib
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from trawl.http import Outcome, Request
 
-__all__ = ["NEW_CONNECTION", "OnSent", "Transport", "tell_written"]
+__all__ = ["NEW_CONNECTION", "ROOM_PAUSE", "OnSent", "Room", "Transport", "tell_written"]
 
 NEW_CONNECTION = "transport_new_connection"
 """Meta key: it met a dead connection before and had to wait for another turn, which is not to happen to it for ever.
@@ -24,10 +24,18 @@ A request of a safe method goes again where an old connection turns out to be de
 
 Where it answers True the request must not go after all: a server has said "slow down" while the connection was made
 (D01, B03), or it is too early to go again. The transport then keeps the connection for whoever comes next, if it can,
-and returns an outcome with neither response, error nor ``sent_at``. The engine asks again later.
+and returns an outcome with neither response, error nor ``sent_at``. The engine asks again later. So does a transport
+that can open no connection because this process has too many files open, which is no fault of the host.
 
 It may have a method ``written``, to be called without arguments when the write has ended (:func:`tell_written`).
 """
+
+ROOM_PAUSE = 0.5
+"""Seconds that a request waits which can't be sent for want of a file, before it gives up its turn."""
+
+
+Room = Callable[[], Awaitable[bool]]
+"""Closes an idle connection; whether there was one. Not always a checkpoint."""
 
 
 def tell_written(on_sent: OnSent) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Coroutine
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trawl.addresses import AddressGuard
 from trawl.errors import SettingsError
@@ -14,6 +14,9 @@ from trawl.transport.base import OnSent, Transport
 from trawl.transport.dial import Resolve
 from trawl.transport.http11 import Http11Transport
 from trawl.transport.settings import TransportSettings
+
+if TYPE_CHECKING:
+    from trawl.transport.httpx_ import HttpxTransport
 
 __all__ = ["ChosenTransport"]
 
@@ -50,8 +53,8 @@ class ChosenTransport:
             settings.local_end.check()
         self._settings = settings
         self._options: dict[str, Any] = {"resolve": resolve, "ssl_context": ssl_context, "guard": guard}
-        self._own = Http11Transport(settings, **self._options)
-        self._other: Transport | None = None
+        self._own = Http11Transport(settings, **self._options, room=self._room_of_other)
+        self._other: HttpxTransport | None = None
 
     def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:
         """Send ``request`` once and read the whole response; what goes wrong is the outcome's error.
@@ -72,5 +75,8 @@ class ChosenTransport:
         if self._other is None:
             from trawl.transport.httpx_ import HttpxTransport  # noqa: PLC0415 - few crawls need it
 
-            self._other = HttpxTransport(self._settings, **self._options)
+            self._other = HttpxTransport(self._settings, **self._options, room=self._own.make_room)
         return self._other
+
+    async def _room_of_other(self) -> bool:
+        return self._other is not None and await self._other.make_room()

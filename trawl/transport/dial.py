@@ -7,6 +7,7 @@ look-up that can't be abandoned would hold up each timeout and the end of the cr
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -23,7 +24,17 @@ from trawl.errors import AddressRefused
 from trawl.transport.local_end import LocalEnd
 from trawl.transport.wording import words_of
 
-__all__ = ["Address", "LastingAddresses", "Line", "Resolve", "ThreadResolver", "dial", "interleaved", "literal_address"]
+__all__ = [
+    "Address",
+    "LastingAddresses",
+    "Line",
+    "Resolve",
+    "ThreadResolver",
+    "dial",
+    "interleaved",
+    "is_short_of_files",
+    "literal_address",
+]
 
 ATTEMPT_DELAY = 0.25
 """Seconds that an address has before the next one is tried beside it (RFC 8305, 5)."""
@@ -165,6 +176,22 @@ def interleaved(addresses: Sequence[Address]) -> list[Address]:
     first = [address for address in addresses if address.family == addresses[0].family]
     others = [address for address in addresses if address.family != addresses[0].family]
     return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
+
+
+def is_short_of_files(error: BaseException | None) -> bool:
+    """Whether what failed did so because this process, or the system, may open no more files (``ulimit -n``).
+
+    A look-up that could open none says only that it failed, so then it is tried whether there is a file to be had.
+    """
+    found = error
+    while found is not None and not isinstance(found, OSError):
+        found = found.__cause__ or found.__context__
+    if isinstance(found, socket.gaierror):
+        try:
+            os.close(os.dup(2))
+        except OSError as refusal:
+            found = refusal
+    return isinstance(found, OSError) and found.errno in {errno.EMFILE, errno.ENFILE}
 
 
 async def dial(

@@ -9,14 +9,20 @@ import attrs
 
 from trawl.addresses import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved
-from trawl.transport.dial import Line, Resolve, ThreadResolver, dial
+from trawl.transport.dial import Line, Resolve, ThreadResolver, dial, is_short_of_files
 from trawl.transport.http11.names import CachedResolver
 from trawl.transport.http11.pool import Site
 from trawl.transport.http11.tls import client_context, secured
 from trawl.transport.http11.wire import SocketWire, Wire
 from trawl.transport.wording import tls_failure, words_of
 
-__all__ = ["Connector"]
+__all__ = ["Connector", "OutOfFilesError"]
+
+_NO_FILES = "no connection: too many files are open (raise the limit: ulimit -n)"
+
+
+class OutOfFilesError(ConnectFailed):
+    """This process may open no more files; internal to the transports, for the host is not to blame."""
 
 
 class Connector:
@@ -51,6 +57,7 @@ class Connector:
 
         Raises:
             NameNotResolved: The name has no address.
+            OutOfFilesError: This process may open no more files.
             AddressRefused: None of its addresses may be connected to.
             TLSFailed: The handshake failed or the certificate was refused.
             ConnectFailed: Nobody answered.
@@ -61,8 +68,12 @@ class Connector:
         try:
             stream = await dial(target.host, target.port, self._resolve, self._guard, line)
         except socket.gaierror as error:
+            if is_short_of_files(error):
+                raise OutOfFilesError(_NO_FILES) from error
             raise NameNotResolved(f"the name {target.host!r} has no address ({words_of(error)})") from error
         except OSError as error:
+            if is_short_of_files(error):
+                raise OutOfFilesError(_NO_FILES) from error
             self._resolve.forget(target.host, target.port)
             raise ConnectFailed(f"no connection: {words_of(error)}") from error
         try:
@@ -73,6 +84,8 @@ class Connector:
             raise tls_failure(error) from error
         except OSError as error:
             stream.socket.close()
+            if is_short_of_files(error):
+                raise OutOfFilesError(_NO_FILES) from error
             raise ConnectFailed(f"no connection: {words_of(error)}") from error
 
     def _tls_context(self) -> ssl.SSLContext:

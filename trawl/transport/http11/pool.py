@@ -22,22 +22,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool", "Site", "room_for_idle"]
 
-LEAST_IDLE = 100
 MOST_IDLE = 4_096
-"""The bounds of how many idle connections are kept, between which the system's limit for open files decides."""
+"""Idle connections that are kept at most; where the system allows fewer open files, half of those."""
+
+OTHER_FILES = 32
+"""Files that are not counted on for connections: the feeds, the job, the log, what Python itself holds open."""
+
+USUAL_IDLE = 100
+"""Idle connections that are kept where the system has no such limit."""
 
 MOST_SITES = 4_096
 """Sites known beyond which those without a connection are forgotten, with their TLS sessions."""
 
 
 def room_for_idle() -> int:
-    """How many idle connections can be kept: half of the files that this process may have open."""
+    """How many idle connections can be kept: half of the files that this process may have open, but for a few."""
     try:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:
-        return LEAST_IDLE
+        return USUAL_IDLE
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_IDLE if allowed == resource.RLIM_INFINITY else max(LEAST_IDLE, min(MOST_IDLE, allowed // 2))
+    return MOST_IDLE if allowed == resource.RLIM_INFINITY else max(1, min(MOST_IDLE, (allowed - OTHER_FILES) // 2))
 
 
 class Site:
@@ -139,10 +144,12 @@ class Pool:
         if now >= self._expires_at:
             self._expire(now)
 
-    def make_room(self) -> None:
-        """Close the connection that has been idle for longest, if there is one."""
-        if self._idle:
-            self._close_oldest()
+    def make_room(self) -> bool:
+        """Close the connection that has been idle for longest; whether there was one."""
+        if not self._idle:
+            return False
+        self._close_oldest()
+        return True
 
     def close(self) -> None:
         """Close all that are idle, and from now on each that is given."""

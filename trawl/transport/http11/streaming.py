@@ -7,7 +7,6 @@ cancel scope can be held open from one to the next: each wait has its own.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
 from math import inf
@@ -17,6 +16,7 @@ import trio
 
 from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS
+from trawl.transport.http11.connecting import OutOfFilesError
 from trawl.transport.http11.connection import Connect, Connection
 from trawl.transport.http11.parser import ServerLeftError, TalkativeParser
 from trawl.transport.http11.pool import Pool, Site
@@ -173,16 +173,19 @@ class Streams:
         """
         if self.places.borrowed_tokens + len(self.pool) > self.places.total_tokens:
             self.pool.make_room()
-        for tries in itertools.count(1):
+        tries = 1
+        while True:
             try:
                 with _told():
                     wire: Wire = await _within(seconds, Failure.CONNECT_TIMEOUT, lambda: self.connect(site))
                     return wire
             except StreamsError as error:
+                if isinstance(error.__cause__, OutOfFilesError) and self.pool.make_room():
+                    continue
                 if tries > self.retries or error.failure not in {Failure.CONNECT, Failure.CONNECT_TIMEOUT}:
                     raise
             await trio.sleep(0 if tries == 1 else RETRY_PAUSE * 2.0 ** (tries - 2))
-        raise AssertionError  # the counter has no end
+            tries += 1
 
 
 class _Exchange:

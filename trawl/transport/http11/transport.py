@@ -8,6 +8,7 @@ await. Closing never waits.
 
 from __future__ import annotations
 
+import logging
 import ssl
 
 import trio
@@ -15,10 +16,10 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
-from trawl.transport.base import NEW_CONNECTION, OnSent, tell_written
+from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Line, Resolve
-from trawl.transport.http11.connecting import Connector
+from trawl.transport.http11.connecting import Connector, OutOfFilesError
 from trawl.transport.http11.connection import Connect, Connection
 from trawl.transport.http11.parser import ServerLeftError
 from trawl.transport.http11.pool import Pool, Site, room_for_idle
@@ -32,6 +33,8 @@ from trawl.transport.wording import words_of
 
 __all__ = ["Connect", "Http11Transport"]
 
+logger: logging.Logger = logging.getLogger("trawl.transport")
+
 
 class Http11Transport:
     """Sends requests over HTTP/1.1, with TLS verified, within the limits of ``settings``.
@@ -43,6 +46,7 @@ class Http11Transport:
         connect: Opens connections in place of the usual way.
         most_idle: Idle connections kept; None: as many as the limit for open files has room for.
         guard: Says which addresses may be connected to; None: all.
+        room: Closes an idle connection of somebody else's where we have none; None: there is nobody else.
     """
 
     def __init__(
@@ -54,8 +58,10 @@ class Http11Transport:
         connect: Connect | None = None,
         most_idle: int | None = None,
         guard: AddressGuard | None = None,
+        room: Room | None = None,
     ) -> None:
         self._settings = settings
+        self._room = room
         self._limits = Limits.of(settings)
         self._connect: Connect = connect or Connector(
             resolve,
@@ -115,6 +121,8 @@ class Http11Transport:
         while True:
             if connection is None:
                 connection = await self._open(site, outcome, watch)
+                if connection is None:
+                    return None
             try:
                 if outcome.sent_at is None:
                     outcome.sent_at = outcome.started_at if connection.requests else trio.current_time()
@@ -155,15 +163,28 @@ class Http11Transport:
             return None, False
         return connection, False  # as good as new: left by who had to wait
 
-    async def _open(self, site: Site, outcome: Outcome, watch: Watch) -> Connection:
-        now = trio.current_time()
-        watch.connecting(now)
+    async def _open(self, site: Site, outcome: Outcome, watch: Watch) -> Connection | None:
+        """A new connection; None where this process can open none now, because too many files are open."""
         watch.start()
-        if outcome.sent_at is None:
-            outcome.started_at = now
-        connection = Connection(await self._connect(site))
-        watch.sending(trio.current_time())
-        return connection
+        while True:
+            now = trio.current_time()
+            watch.connecting(now)
+            if outcome.sent_at is None:
+                outcome.started_at = now
+            try:
+                connection = Connection(await self._connect(site))
+            except OutOfFilesError:
+                if self._pool.make_room() or (self._room is not None and await self._room()):
+                    continue
+                logger.debug("%r waits: too many files are open (ulimit -n)", outcome.request)
+                await trio.sleep(ROOM_PAUSE)  # whatever frees one, a file of a feed even, tells nobody
+                return None
+            watch.sending(trio.current_time())
+            return connection
+
+    async def make_room(self) -> bool:
+        """Close the connection that has been idle for longest; whether there was one."""
+        return self._pool.make_room()
 
     async def _send_rest(
         self, connection: Connection, rest: bytes, message: Message, body: bytes, watch: Watch

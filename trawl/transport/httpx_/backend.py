@@ -17,7 +17,8 @@ import httpcore
 import trio
 
 from trawl.addresses import AddressGuard
-from trawl.transport.dial import Line, Resolve, dial
+from trawl.transport.base import Room
+from trawl.transport.dial import Line, Resolve, dial, is_short_of_files
 from trawl.transport.local_end import LocalEnd
 
 __all__ = ["Backend"]
@@ -33,16 +34,24 @@ class Backend(httpcore.AsyncNetworkBackend):
         resolve: Looks names up.
         guard: Says which addresses may be connected to; None: all.
         local_end: Where connections come from; None: the system chooses.
+        room: Closes an idle connection where too many files are open; None: nobody does.
     """
 
-    def __init__(self, resolve: Resolve, guard: AddressGuard | None, local_end: LocalEnd | None = None) -> None:
+    def __init__(
+        self,
+        resolve: Resolve,
+        guard: AddressGuard | None,
+        local_end: LocalEnd | None = None,
+        room: Room | None = None,
+    ) -> None:
         self._resolve = resolve
         self._guard = guard
+        self._room = room
         self._line = Line(local_end)
 
     def coming_from(self, local_end: LocalEnd) -> Backend:
         """The same, but for where connections come from."""
-        return Backend(self._resolve, self._guard, local_end)
+        return Backend(self._resolve, self._guard, local_end, self._room)
 
     async def connect_tcp(
         self,
@@ -58,16 +67,19 @@ class Backend(httpcore.AsyncNetworkBackend):
             httpcore.ConnectTimeout: Not in time.
             httpcore.ConnectError: Nobody answered, or the name has no address.
         """
-        deadline = trio.current_time() + (inf if timeout is None else timeout)
-        try:
-            with trio.fail_at(deadline):
-                stream = await dial(host, port, self._resolve, self._guard, self._line)
-            peer = _peer_of(stream)
-        except trio.TooSlowError as error:
-            raise httpcore.ConnectTimeout from error
-        except OSError as error:
-            raise httpcore.ConnectError(str(error)) from error
-        return _Stream(stream, stream.socket, peer, deadline)
+        while True:
+            deadline = trio.current_time() + (inf if timeout is None else timeout)
+            try:
+                with trio.fail_at(deadline):
+                    stream = await dial(host, port, self._resolve, self._guard, self._line)
+                peer = _peer_of(stream)
+            except trio.TooSlowError as error:
+                raise httpcore.ConnectTimeout from error
+            except OSError as error:
+                if is_short_of_files(error) and self._room is not None and await self._room():  # noqa: ASYNC120
+                    continue
+                raise httpcore.ConnectError(str(error)) from error
+            return _Stream(stream, stream.socket, peer, deadline)
 
     async def sleep(self, seconds: float) -> None:
         """Wait. Always a checkpoint."""

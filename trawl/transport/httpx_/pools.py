@@ -93,6 +93,15 @@ class Pools:
             await pool.aclose()
         await trio.lowlevel.checkpoint()
 
+    async def make_room(self) -> bool:
+        """Close a connection that is idle; whether there was one. Not always a checkpoint."""
+        for pool in self._pools.values():
+            for connection in pool.connections:
+                if connection.is_idle():
+                    await connection.aclose()
+                    return True
+        return False
+
     async def _let_go(self) -> None:
         """Close the pool that was used longest ago and has nothing under way, if there is one."""
         for key, pool in self._pools.items():

@@ -20,9 +20,9 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.errors import AddressRefused, DownloadError, DownloadTimeout, RequestInvalid, UnsupportedScheme
 from trawl.http import SAFE_METHODS, Outcome, Request, Response, scheme_of
-from trawl.transport.base import NEW_CONNECTION, OnSent
+from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room
 from trawl.transport.decoding import accept_encoding
-from trawl.transport.dial import Resolve, ThreadResolver
+from trawl.transport.dial import Resolve, ThreadResolver, is_short_of_files
 from trawl.transport.http11.tls import client_context
 from trawl.transport.httpx_.backend import Backend
 from trawl.transport.httpx_.failures import BODY_BROKEN, LEFT, Circumstances, is_foreign, mapped
@@ -50,6 +50,7 @@ class HttpxTransport:
             when the first ``https`` URL is asked for.
         guard: Says which addresses may be connected to; None: all. Names are looked up by proxies, where there are
             any, so that there only addresses in URLs are looked at; a proxy itself may be anywhere.
+        room: Closes an idle connection of somebody else's where we have none; None: there is nobody else.
     """
 
     def __init__(
@@ -59,14 +60,16 @@ class HttpxTransport:
         resolve: Resolve | None = None,
         ssl_context: ssl.SSLContext | None = None,
         guard: AddressGuard | None = None,
+        room: Room | None = None,
     ) -> None:
         self._settings = settings
         self._guard = guard
+        self._room = room
         resolve = resolve or ThreadResolver()
         verifies = settings.download_verify_certificates
         self._pools = Pools(
-            direct=Backend(resolve, guard, settings.local_end),
-            to_proxies=Backend(resolve, None, settings.local_end),
+            direct=Backend(resolve, guard, settings.local_end, self._any_room),
+            to_proxies=Backend(resolve, None, settings.local_end, self._any_room),
             ssl_context=lambda: ssl_context or client_context(verifies=verifies),
             keepalive=settings.download_keepalive_timeout,
             http2=settings.http2_enabled,
@@ -99,6 +102,13 @@ class HttpxTransport:
         """Close every connection. Safe to call twice; does not wait for the peers."""
         await self._pools.aclose()
 
+    async def make_room(self) -> bool:
+        """Close a connection that is idle; whether there was one. Not always a checkpoint."""
+        return await self._pools.make_room()
+
+    async def _any_room(self) -> bool:
+        return await self.make_room() or (self._room is not None and await self._room())
+
     async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent) -> Response | None:
         await trio.lowlevel.checkpoint()
         scheme = scheme_of(request.url)
@@ -117,6 +127,10 @@ class HttpxTransport:
             except Exception as error:
                 if isinstance(error, DownloadError) or not is_foreign(error):
                     raise
+                if instants.is_new and not instants.has_sent and is_short_of_files(error):
+                    outcome.sent_at = None
+                    await trio.sleep(ROOM_PAUSE)  # noqa: ASYNC120 - the error is none: it is not sent
+                    return None
                 is_stale = instants.is_stale and isinstance(error, LEFT) and request.method in SAFE_METHODS
                 if is_last or not is_stale:  # else a new connection may do better (RFC 9112, 9.3.1)
                     shown = None if proxy is None else str(proxy)
