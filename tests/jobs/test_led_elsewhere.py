@@ -20,7 +20,7 @@ from trawl.engine import Crawl
 from trawl.frontier import MemoryFrontier
 from trawl.http import Fetch, Outcome, Request, Response
 from trawl.settings import Layer, load
-from trawl.testing import SimulatedResponse, SimulatedWeb
+from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
 FREE = {
     "RANDOMIZE_DOWNLOAD_DELAY": False,
@@ -123,6 +123,21 @@ async def test_pages_that_wait_for_another_run_obey_the_robots_txt_that_this_run
     assert runs.times[0][1].endswith("/robots.txt")
     assert sorted(url.rpartition("/")[2] for _, url in runs.times[1:]) == ["1", "3"]
     assert result.stats["robots_forbidden"] == 1
+
+
+def test_pages_that_wait_for_another_run_are_throttled_by_address_where_that_run_is_told_to(tmp_path: Path) -> None:
+    class Two(Pages):
+        async def start(self) -> AsyncGenerator[Any, None]:
+            for number in range(6):
+                yield Request(f"http://{'ab'[number % 2]}.example/{number}")
+
+    web = SimulatedWeb()
+    for host in "ab":
+        web.add_host(f"{host}.example", latency=0.1, address="192.0.2.7")
+    settings = {**FREE, "ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 10.0, "JOB_DIR": str(tmp_path)}
+    assert len(simulate(Two, web, {**settings, "CLOSESPIDER_TIMEOUT": 5.0}).sends) == 2
+    sim = simulate(Two, web, {**settings, "CONCURRENT_REQUESTS_PER_IP": 1})
+    assert sim.gaps("192.0.2.7") == [10.0, 10.0, 10.0]
 
 
 @pytest.mark.parametrize("middleware", [handed_on, Assigned])

@@ -316,17 +316,17 @@ class Admission:
             return None if before.looks_like(request) else self._unanswered(turn, request)
         try:
             needs = self._needs_nowait(request)
-            if needs is None and is_changed:
+            if needs is None and (is_changed or entry.is_diverted or not self._throttle.charging.asks_manager):
                 # A copy: what a manager has said of this very object (scope_cache) may be of what it was before.
                 needs = await self._asked(request.replace() if request is entry.request else request)
         except Exception:
             logger.exception("%r is dropped: its meta, or the manager, names no right scopes", request)
             return Outcome(request, then=Drop("scope_errors"))
-        if needs is None:  # it is as an earlier run has stored it, and the manager was asked then
+        if needs is None:  # it is as an earlier run has stored it, and the user's manager was asked then
             needs = Needs(entry.scopes, self._gates.origin_of(request), entry.is_exempt)
         if not self._is_covered(needs, entry):
             turn.is_stopped = True
-            if is_changed:
+            if is_changed or entry.is_diverted:
                 scopes = _united(entry.scopes, needs.scopes) if entry.is_diverted else needs.scopes
                 turn.diverted = Needs(scopes, needs.origin, is_exempt=False)
             return Outcome(request, then=Replace(entry.request, reason="diverted"))

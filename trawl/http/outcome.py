@@ -24,11 +24,15 @@ __all__ = ["Drop", "Fetch", "Middleware", "Outcome", "Replace"]
 class Replace:
     """The request is not done: this one takes its place in the frontier, in one atomic step.
 
+    It is charged to its own scopes and obeys the robots.txt of its own origin, whatever the request before it had, and
+    keeps its depth.
+
     Attributes:
         request: What is to be sent next (a redirect's target, or the same request again).
         delay: Not before this many seconds from now; holds up nobody else.
-        reason: Why, as counted: ``"redirect"``, ``"retry"``, ``"backoff"``, ``"held"``.
-        is_new_target: Whether the target is looked up among the seen requests (a redirect's is, a retry's is not).
+        reason: Why, as counted: ``"redirect"``, ``"retry"``, ``"backoff"``, ``"held"``, ``"diverted"``.
+        is_new_target: Whether it is another page (a redirect's target) and no other try of the same one: it is looked
+            up among the seen requests, and dropped where ``allowed_domains`` or a limit would drop a link to it.
     """
 
     request: Request

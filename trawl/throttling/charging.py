@@ -31,19 +31,22 @@ class Charging:
         manager: The manager.
         kinds: Told which ids are requests' own hosts.
         address_of: Says addresses; None: scopes stay hosts.
+
+    Attributes:
+        asks_manager: The manager names scopes itself, so that it has to be asked.
     """
 
     def __init__(self, manager: Any, kinds: Kinds, address_of: AddressOf | None) -> None:
         self._manager = manager
         self._kinds = kinds
         self._address_of = address_of
-        self._names_scopes = is_overridden(manager, "get_scopes") and hasattr(manager, "get_scopes")
+        self.asks_manager: bool = is_overridden(manager, "get_scopes") and hasattr(manager, "get_scopes")
         self._addresses: dict[str, str] = {}
 
     @property
     def never_waits(self) -> bool:
         """Whether the answer is always known at once."""
-        return not self._names_scopes and self._address_of is None
+        return not self.asks_manager and self._address_of is None
 
     def of_nowait(self, request: Request) -> Charges | None:
         """What a request is charged to, without asking a user's manager; None: :meth:`of` has to.
@@ -61,7 +64,7 @@ class Charging:
             if isinstance(named, Iterator):  # read once, and asked for again by a redirect (E03)
                 request.meta["throttling_scopes"] = named = tuple(named)
             return self._noted(charges_of(named), request)
-        if self._names_scopes:
+        if self.asks_manager:
             return None
         host = host_scope(request.url)
         if not host:
@@ -84,7 +87,7 @@ class Charging:
         charges = self.of_nowait(request)
         if charges is not None:
             return charges
-        if self._names_scopes:
+        if self.asks_manager:
             charges = self._noted(charges_of(await awaited(self._manager.get_scopes(request))), request)
         else:
             charges = self._noted(((await self.own_scope(request), None),), request)
