@@ -329,3 +329,10 @@ def test_a_job_whose_feed_refused_items_goes_on_and_counts_each_once(tmp_path: P
         result = crawl(items, {tmp_path / "a.csv": {}}, **job)
         assert (result.stats["item_scraped_count"], result.stats["item_lost_count"]) == (1, 2)
         assert (tmp_path / "a.csv").read_bytes() == b"text\r\nbefore\r\nt\r\n"
+
+
+def test_a_lost_item_takes_no_place_of_those_that_are_wanted(tmp_path: Path, job: dict[str, str]) -> None:
+    items = [{"n": number if number % 2 else object()} for number in range(20)]
+    result = crawl(items, {tmp_path / "a.jsonl": {}}, CLOSESPIDER_ITEMCOUNT=5, **job)
+    assert lines(tmp_path / "a.jsonl") == [{"n": number} for number in (1, 3, 5, 7, 9)]
+    assert (result.reason, result.stats["item_scraped_count"]) == ("closespider_itemcount", 5)

@@ -17,6 +17,7 @@ from trawl.cli.run import guarded
 from trawl.cli.view import CrawlResult, CrawlWith
 from trawl.cli.visiting import Prepared, Visit, begun_by, prepared
 from trawl.errors import UsageError
+from trawl.feeds import to_json, written_fields
 from trawl.http import Request, Response
 from trawl.items import item_fields
 from trawl.observe import printable
@@ -59,13 +60,21 @@ class Page:
         """All of it, a line each."""
         yield f"# {self.status} {self.url} (depth {self.depth}, {self.callback})"
         for item in self.items:
-            yield f"item     {msgspec.json.encode(item_fields(item), enc_hook=repr).decode()}"
+            yield f"item     {_written(item)}"
         for request in self.requests:
             target = _target_of(request)
             given = f" {msgspec.json.encode(request.cb_kwargs, enc_hook=repr).decode()}" if request.cb_kwargs else ""
             yield f"request  {request.method} {request.url} -> {target}{given}"
         if not self.items and not self.requests:
             yield "nothing"
+
+
+def _written(item: object) -> str:
+    """The item as a feed writes it; what no feed can write is shown by its ``repr``."""
+    try:
+        return to_json(written_fields(item)).decode()
+    except Exception:  # of the item's own library, or of a value's
+        return msgspec.json.encode({name: repr(value) for name, value in item_fields(item).items()}).decode()
 
 
 class Pages:

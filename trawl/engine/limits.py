@@ -74,13 +74,21 @@ class ItemLimit:
             raise Full("closespider_itemcount")
 
     def take(self) -> None:
-        """Let one item through.
+        """Let one item through; :meth:`taken` or :meth:`give_back` then says what became of it.
 
         Raises:
-            Full: All were delivered.
+            Full: All were delivered, or are about to be.
         """
         self.check()
-        self._take(1)
+        self._left -= 1
+
+    def taken(self) -> None:
+        """Say that an item which was let through has been delivered; the last one ends the crawl."""
+        self._take(0)
+
+    def give_back(self) -> None:
+        """Say that an item which was let through can't be written: another one may go in its place."""
+        self._left += 1
 
     def check_page(self, count: int, url: str) -> None:
         """Cut off a page that has given ``count`` items which wait for its end: far more than may be delivered.

@@ -195,11 +195,15 @@ class Outlet:
             try:
                 await sink.put(item, page)
             except ItemLost as error:
+                if limit is not None:
+                    limit.give_back()
                 self._lost(item, error)
                 raise
             except _BROKEN:
                 # The writer has failed, and its failure is about to cancel the crawl: not this callback's error.
                 await trio.sleep_forever()
+        if limit is not None:
+            limit.taken()
         self._taken(item)
         return item
 

@@ -8,10 +8,12 @@ from trawl.feeds.naming import with_attributes
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, feed_options
 from trawl.feeds.outbox import Outbox, open_outbox
 from trawl.feeds.picking import Picker
+from trawl.feeds.plain import to_json
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 from trawl.feeds.table import Table, TableFeed
 from trawl.feeds.targets import FileTarget, StreamTarget, Target
 from trawl.feeds.writer import Feeds, open_feeds
+from trawl.feeds.written import written_fields
 
 __all__ = [
     "FORMATS",
@@ -40,5 +42,7 @@ __all__ = [
     "make_format",
     "open_feeds",
     "open_outbox",
+    "to_json",
     "with_attributes",
+    "written_fields",
 ]

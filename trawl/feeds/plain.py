@@ -39,7 +39,7 @@ def to_json(value: object) -> bytes:
         ValueError: It contains itself.
     """
     try:
-        if _is_simple(value):
+        if _may_be_fast(value):
             return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
         pass  # the slow way makes it plain, or says what is wrong
@@ -81,6 +81,14 @@ def legal_text(text: str) -> str:
 
 
 _SIMPLE = frozenset({str, int, float, bool, NoneType, datetime, date, Decimal, UUID, bytes})
+
+
+def _may_be_fast(value: object) -> bool:
+    """Say whether msgspec writes ``value`` as we do; what is nested too deep for us to look at is left to it, too."""
+    try:
+        return _is_simple(value)
+    except RecursionError:
+        return True
 
 
 def _is_simple(value: object) -> bool:
