@@ -93,6 +93,27 @@ async def test_a_5xx_for_ever_ends_in_a_clear_outcome(autojump_clock: MockClock)
     assert 900 <= run.elapsed <= 1300
 
 
+@pytest.mark.parametrize("status", [503, 500])  # the throttle backs off, or knows of nothing
+@pytest.mark.parametrize("settings", [{}, {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0}])
+async def test_an_outage_of_15_minutes_ends_nobody_who_waits_for_robots_txt_b20(
+    autojump_clock: MockClock, status: int, settings: dict[str, Any]
+) -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.2, outages=[Outage(0.0, 900.0, status=status)])
+    run = await web.crawl(Follows, settings=settings)
+    assert len(run.items) == 1
+
+
+async def test_time_that_a_server_asked_for_ends_nobody_who_waits_for_robots_txt_b20(
+    autojump_clock: MockClock,
+) -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", outages=[Outage(0.0, 3000.0, retry_after=1700)])
+    run = await web.crawl(Follows, settings={"BACKOFF_MAX_DELAY": 3600.0})
+    assert len(run.items) == 1
+    assert len([send for send in run.sends if send.url.endswith("robots.txt")]) == 3
+
+
 async def test_a_request_may_ask_not_to_obey(autojump_clock: MockClock) -> None:
     class Rude(Follows):
         def parse(self, response: Response, **kwargs: Any) -> Any:

@@ -5,8 +5,9 @@ origins' do not. What comes back (RFC 9309, 2.3.1) decides:
 
 * 2xx opens it with rules, 4xx opens it without any.
 * 5xx or a broken answer allow nothing. The gate stays closed, robots.txt is asked for again after pauses that
-  double, and after ``BACKOFF_GIVE_UP_AFTER`` seconds of that the gate opens on a verdict: what waits ends as
-  ``robots_forbidden``, so that a host that refuses for ever does not hang the crawl.
+  double, the last time so that its answer comes at the end of ``BACKOFF_GIVE_UP_AFTER`` seconds of that. Then the gate
+  opens on a verdict: what waits ends as ``robots_forbidden``, so that a host that refuses for ever does not hang the
+  crawl. What does not count for the throttle, because the server asked for it, does not count here either.
 * An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends what waits with an
   ``AddressRefused``.
 * An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more; then what waits ends
@@ -43,6 +44,9 @@ logger: logging.Logger = logging.getLogger("trawl.robots")
 
 CONNECT_PAUSE = 1.0
 """Seconds before an origin that can't be connected to is tried again; twice as long each time."""
+
+A_MOMENT = 1e-3
+"""Seconds. Patience that lasts no longer is over."""
 
 LONGEST_PAUSE = 300.0
 """Seconds between two requests for a robots.txt that can't be had, at the most."""
@@ -295,11 +299,13 @@ class RobotsGates:
         elif not self._settings.robotstxt_retry_times:
             self._give_up(origin, known, "robots_unreachable", outcome)
             return
-        if now - known.failing_since >= self._give_up_after:
+        trouble_since = self._throttle.trouble_since(host_scope(f"{origin}/"))
+        left = max(known.failing_since, trouble_since) + self._give_up_after - now
+        if left <= A_MOMENT:
             self._give_up(origin, known, "robots_forbidden", outcome)
             return
         self._stats.inc("robots_retry_count")
-        pause = min(pause, LONGEST_PAUSE)
+        pause = min(pause, LONGEST_PAUSE, max(left - (now - outcome.started_at), A_MOMENT))
         logger.log(
             logging.WARNING if known.failures == 1 else logging.INFO,
             "%s: its robots.txt could not be read (%s): nothing of it is sent; asking again in %g s",

@@ -83,8 +83,7 @@ def trigger(
         policy.patience = Patience(now, lead=max(0.0, now - granted_at))
     patience = policy.patience
     is_robots = outcome.request.url.endswith("/robots.txt")  # it is asked again at a pace of its own, which counts
-    if not is_robots:
-        patience.refused(granted_at)
+    patience.refused(granted_at, is_paced=is_robots)
     what = describe(outcome)
     if is_new:
         policy.trigger_source = what
@@ -100,7 +99,7 @@ def trigger(
         _back_off(scope, policy, outcome, now, is_new=is_new)
     if signal.delay:
         _obey(scope, policy, patience, signal, now, what, factor)
-    if policy.standing is not None and not is_robots:
+    if policy.standing is not None:
         _put_off(scope, policy, patience, policy.standing, now)
     patience.quiet(now + scope.quiet_for(now))
 

@@ -52,9 +52,14 @@ class Patience:
         self._try_at = inf
         self._waits = 0
 
-    def refused(self, granted_at: float) -> None:
-        """Count one more refusal, of a request that was granted at ``granted_at``."""
-        if granted_at > self._open_at:
+    def refused(self, granted_at: float, *, is_paced: bool = False) -> None:
+        """Count one more refusal, of a request that was granted at ``granted_at``.
+
+        Args:
+            granted_at: An instant.
+            is_paced: Whether it is a request that leaves gaps by itself; these count.
+        """
+        if granted_at > self._open_at and not is_paced:
             self.since += granted_at - self._open_at
         if granted_at >= self._try_at:
             self.is_awaited = False

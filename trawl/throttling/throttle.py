@@ -284,6 +284,8 @@ class Throttle:
             factor = lengthened(scope, policy, self._seed) if signal.delay else 1.0
             trigger(scope, policy, signal, outcome, now, step=step, granted_at=entry.granted_at, factor=factor)
             has_moved = True
+            if policy.is_beyond_hope(scope, now):  # it was the last try
+                self._give_up(scope, now)
         elif is_own and outcome.response is not None:
             good(policy, now, was_refused=entry.request.meta_get(REFUSED_AT) is not None)
         if is_own:
@@ -371,6 +373,11 @@ class Throttle:
             policy.ramp.floor = delay
         if policy.apply(scope):
             self._moved(scope, now)
+
+    def trouble_since(self, host_scope: str) -> float:
+        """From when the time counts in which a host gave no good answer; ``-inf`` where it is in no trouble (B20)."""
+        scope = self._table.get(self.charging.scope_of_host(host_scope))
+        return -math.inf if scope is None or scope.policy.patience is None else scope.policy.patience.since
 
     # -- what is stored, what people ask and change
 
