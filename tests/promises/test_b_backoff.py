@@ -256,3 +256,15 @@ def test_b10_backing_off_one_scope_leaves_the_others_alone() -> None:
     sim = crawl(web, pages(2) + pages(9, B), SPACED)
     assert sim.gaps(A)[:5] == [2.0, 4.0, 8.0, 16.0, 32.0]
     assert sim.times(B) == [float(number) for number in range(9)]
+
+
+def test_b06_while_backing_off_jitter_does_not_shorten_an_exact_delay_per_slot() -> None:
+    settings = {
+        "RANDOMIZE_DOWNLOAD_DELAY": False,
+        "ROBOTSTXT_OBEY": False,
+        "DOWNLOAD_DELAY": 0,
+        "DOWNLOAD_DELAY_PER_SLOT": 5.0,
+    }
+    for seed in range(10):
+        sim = crawl(web_of(latency=0.1, handler=in_turn(200, 429)), pages(6), settings, seed=seed)
+        assert min(sim.gaps(A)) >= 5.0

@@ -189,9 +189,9 @@ def test_b06_while_backing_off_its_own_jitter_rules() -> None:
     scope = throttle.scope(A, 0.0)
     assert scope.jitter == (0.5, 1.5)
     send(throttle, 0.0, 429)
-    assert scope.jitter == pytest.approx((0.8, 1.2))
+    assert scope.jitter == pytest.approx((1.0, 1.2))
     assert scope.delay == 2.0  # the standing delay is never moved by it
-    assert 1.6 <= scope.gate(0.0) <= 2.4
+    assert 2.0 <= scope.gate(0.0) <= 2.4
     send(throttle, 3.0)
     throttle.tick(100.0)
     assert scope.jitter == (0.5, 1.5)

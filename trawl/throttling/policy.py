@@ -23,6 +23,7 @@ import attrs
 from trawl.http import TimesTotal
 from trawl.throttling.autothrottle import AutoThrottle
 from trawl.throttling.backoff import Backoff, Base, Standing
+from trawl.throttling.delay import lengthening
 from trawl.throttling.explain import LimitName
 from trawl.throttling.limits import Limits
 from trawl.throttling.patience import Patience
@@ -213,7 +214,7 @@ class ScopePolicy:
         scope.floor_source = f"Crawl-delay {floor:g} of robots.txt" if 0.0 < floor < delay else ""
         standing = self.standing
         if standing is not None and standing.is_backing_off(Base(delay, slots)):
-            jitter = self.kind.backoff.jitter
+            jitter = lengthening(self.kind.backoff.jitter)  # a rest of the user's own is not drawn shorter either
             words = f"backoff step {standing.steps}: {self.trigger_source}"
             if standing.delay > delay:
                 delay = floor = standing.delay

@@ -1,0 +1,425 @@
+"""Says what a mixture's sends broke. Reads only the sends, the items and what was told; knows only the configuration.
+
+Each check is a necessary condition that holds whatever the crawler's inner state is. What can't be known from outside
+(how far a backoff has recovered, what AutoThrottle found) is bounded from the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from tests.mixtures.running import Look, Trace
+from tests.mixtures.world import Mixture, Step
+from trawl.testing import Send
+
+__all__ = ["violations"]
+
+EPSILON = 1e-6
+WINDOW = 60.0
+"""``THROTTLING_WINDOW``'s default."""
+
+
+def violations(mixture: Mixture, trace: Trace) -> list[str]:
+    """Every rule that was broken, as a sentence; empty where all hold."""
+    checker = _Checker(mixture, trace)
+    return [
+        *checker.ended(),
+        *checker.charged(),
+        *checker.places(),
+        *checker.spaced(),
+        *checker.within_quota(),
+        *checker.held(),
+        *checker.allowed_by_robots(),
+        *checker.delivered(),
+        *checker.never_idle(),
+        *checker.told_truly(),
+    ]
+
+
+class _Checker:
+    def __init__(self, mixture: Mixture, trace: Trace) -> None:
+        self.mixture = mixture
+        self.trace = trace
+        self.sends = trace.sends
+        self.connect = max(site.connect for site in mixture.sites.values())
+        self.of_scope: dict[str, list[tuple[Send, float]]] = defaultdict(list)
+        for send in self.sends:
+            for scope, amount in self.scopes_of(send.url).items():
+                self.of_scope[scope].append((send, 1.0 if amount is None else amount))
+
+    # what is known beforehand
+
+    def step_of(self, url: str) -> Step | None:
+        number = url.rpartition("/")[2]
+        return self.mixture.steps[int(number)] if number.isdigit() else None
+
+    def scopes_of(self, url: str) -> Mapping[str, float | None]:
+        """What a send of this URL is to be charged to."""
+        host, _, path = url.partition("//")[2].partition("/")
+        step = self.step_of(url)
+        if step is None or (step.kind == "direct" and path.startswith("end/")):
+            return {host: None}
+        if step.scopes is not None:
+            return step.scopes
+        return {host: None, **({f"session:{step.session}": None} if step.session else {})}
+
+    def is_host(self, scope: str) -> bool:
+        return scope in self.mixture.sites
+
+    def configs(self, scope: str, now: float) -> list[Mapping[str, Any]]:
+        """The scope's keys, defaults filled in, at ``now``; several where a change falls on that instant or may."""
+        settings, found = self.mixture.settings, list[Mapping[str, Any]]()
+        instants = [now]
+        if any(abs(now - began) < self.connect + EPSILON for began in self.trace.began[1:]):
+            instants.append(0.0)  # a run that begins again takes up the changes as it begins
+        for config in [each for instant in instants for each in self.mixture.config_at(scope, instant)]:
+            whole: dict[str, Any] = {"concurrency": math.inf, "delay": 0.0, "delay_per_slot": 0.0, "jitter": False}
+            if self.is_host(scope):
+                whole["concurrency"] = settings["CONCURRENT_REQUESTS_PER_DOMAIN"]
+                whole["delay"] = settings["DOWNLOAD_DELAY"]
+                whole["delay_per_slot"] = settings["DOWNLOAD_DELAY_PER_SLOT"]
+            whole["jitter"] = settings["RANDOMIZE_DOWNLOAD_DELAY"]
+            if "rate" in config:
+                whole.update(delay=1.0 / config["rate"], delay_per_slot=0.0, concurrency=math.inf)
+            whole.update(config)
+            found.append(whole)
+        return found
+
+    def around(self, scope: str, now: float) -> list[Mapping[str, Any]]:
+        """The same, with what was in force while a connection that ends at ``now`` may have been made."""
+        early = [each.at for each in self.mixture.changes if now - self.connect - EPSILON <= each.at <= now]
+        return [
+            config for instant in [now, *(at - 2 * EPSILON for at in early)] for config in self.configs(scope, instant)
+        ]
+
+    def moves(self, scope: str) -> bool:
+        """Whether rampup moves the scope's limits both ways."""
+        return "rampup" in self.mixture.scope_settings.get(scope, {})
+
+    def crawl_delay(self, scope: str, at: float) -> float:
+        """The delay that robots.txt asks for in force for a host's scope at ``at``; 0.0: none."""
+        site = self.mixture.sites.get(scope)
+        if site is None or site.crawl_delay is None:
+            return 0.0
+        if any({"delay", "rate"} & set(config) for config in self.mixture.config_at(scope, at)):
+            return 0.0
+        return site.crawl_delay if self.robots_read(scope) <= at - EPSILON else 0.0
+
+    def robots_read(self, host: str) -> float:
+        """When the host's robots.txt was there first."""
+        url = f"http://{host}/robots.txt"
+        return min((send.finished for send in self.sends if send.url == url and send.status == 200), default=math.inf)
+
+    def triggers(self, scope: str) -> list[Send]:
+        return [send for send, _ in self.of_scope[scope] if send.status == 429]
+
+    # the rules
+
+    def ended(self) -> Iterator[str]:
+        if self.trace.reason != "finished":
+            yield f"ended as {self.trace.reason!r}"
+
+    def charged(self) -> Iterator[str]:
+        for send in self.sends:
+            wanted = {scope: 1.0 if amount is None else amount for scope, amount in self.scopes_of(send.url).items()}
+            if dict(send.scopes) != wanted:
+                yield f"{send.time:.3f} {send.url} charged to {dict(send.scopes)}, not {wanted}"
+
+    def places(self) -> Iterator[str]:
+        most = self.mixture.settings["CONCURRENT_REQUESTS"] or math.inf
+        yield from self._at_once("all", self.sends, lambda now: most)
+        for scope, sends in self.of_scope.items():
+            if not self.moves(scope):
+                yield from self._at_once(
+                    scope,
+                    [send for send, _ in sends],
+                    lambda now, scope=scope: max(config["concurrency"] for config in self.around(scope, now)),
+                )
+
+    def _at_once(self, what: str, sends: Sequence[Send], cap: Any) -> Iterator[str]:
+        for number, send in enumerate(sends):
+            count = 1 + sum(other.finished > send.time + EPSILON for other in sends[:number])
+            if count > cap(send.time):
+                yield f"{what}: {count} at once at {send.time:.3f}, {cap(send.time)} allowed"
+
+    def spaced(self) -> Iterator[str]:
+        for scope, sends in self.of_scope.items():
+            for (before, _), (send, _) in pairwise(sends):
+                gap = send.time - before.time
+                least = 0.0 if self.moves(scope) else min(_least(config) for config in self.around(scope, send.time))
+                wish = min(self.crawl_delay(scope, before.time), self.crawl_delay(scope, send.time))
+                if gap < max(least, wish) - EPSILON:
+                    yield f"{scope}: {gap:.6f} s before {send.time:.3f}, at least {least:g}, robots.txt {wish:g}"
+            if not self.moves(scope) and not any(change.scope == scope for change in self.mixture.changes):
+                yield from self._rested(scope, sends)
+
+    def _rested(self, scope: str, sends: Sequence[tuple[Send, float]]) -> Iterator[str]:
+        latest: dict[int, float] = {}
+        for send, _ in sends:
+            slot = send.slots.get(scope, 0)
+            config = self.configs(scope, send.time)[0]
+            least = config["delay_per_slot"] * _low(config["jitter"])
+            if slot in latest and send.time - latest[slot] < least - EPSILON:
+                rested = send.time - latest[slot]
+                yield f"{scope}: slot {slot} rested {rested:.6f} s at {send.time:.3f}, {least:g} asked"
+            latest[slot] = send.time
+
+    def within_quota(self) -> Iterator[str]:
+        for scope, sends in self.of_scope.items():
+            changed = [
+                change.at for change in self.mixture.changes if change.scope == scope and "quota" in change.limits
+            ]
+            for since, until in zip([-1.0, *changed], [*changed, math.inf], strict=True):
+                config = list(self.mixture.config_at(scope, since + 2 * EPSILON))[-1]
+                if config.get("quota") is None:
+                    continue
+                inside = [(s.time, amount) for s, amount in sends if since + EPSILON < s.time < until - EPSILON]
+                window = float(config.get("window", WINDOW))
+                # a window that ran when the quota was changed goes on: any send before may have begun it
+                ends = [
+                    -math.inf,
+                    since + window,
+                    *(s.time + window for s, _ in sends if since - window < s.time <= since),
+                ]
+                found = [list(_overdrawn(scope, inside, config, end)) for end in (ends if since > 0 else [-math.inf])]
+                yield from min(found, key=len)
+
+    def held(self) -> Iterator[str]:
+        """After an answer that says "slow down": no send for the first step's delay, nor for what the answer asks."""
+        for scope, sends in self.of_scope.items():
+            for answer in self.triggers(scope):
+                wish = self._retry_after(answer)
+                others = [
+                    each for each in self.triggers(scope) if each is not answer and each.finished <= answer.finished
+                ]
+                is_first = not any(each.finished > answer.time - EPSILON for each in others) and not self.moves(scope)
+                if any(answer.finished <= kill + EPSILON and answer.finished > kill - 2.5 for kill in self.trace.kills):
+                    continue  # what was heard in the two seconds before a kill may be forgotten
+                step = 0.0
+                if is_first and not any(abs(change.at - answer.finished) < 2 for change in self.mixture.changes):
+                    base = min(config["delay"] for config in self.around(scope, answer.finished))
+                    step = min(30.0, max(1.0, 2.0 * base))
+                for send, _ in sends:
+                    since = send.time - answer.finished
+                    if EPSILON < since < max(step, wish) - EPSILON:
+                        asked = f"{step:g}, asked {wish:g}"
+                        yield f"{scope}: sent at {send.time:.3f}, {since:.3f} s after {answer.url} said 429 ({asked})"
+
+    def _retry_after(self, answer: Send) -> float:
+        """What an answer asked for, in seconds; the less of the two where page and host may have refused it."""
+        limit, step = self.mixture.sites[answer.host].limit, self.step_of(answer.url)
+        wishes = [] if limit is None else [float(limit[2] or 0.0)]
+        if "/busy/" in answer.url and step is not None:
+            wishes.append(float(step.retry_after or 0.0))
+        return min(wishes, default=0.0)
+
+    def allowed_by_robots(self) -> Iterator[str]:
+        for send in self.sends:
+            if "/no/" in send.url:
+                yield f"{send.url} is forbidden by robots.txt, sent at {send.time:.3f}"
+            if not send.url.endswith("/robots.txt") and self.robots_read(send.host) > send.time + EPSILON:
+                yield f"{send.url} sent at {send.time:.3f}, before its robots.txt was read"
+
+    def delivered(self) -> Iterator[str]:
+        found = Counter(item["number"] for item in self.trace.items)
+        arrives: dict[int, bool] = {}
+        for step in self.mixture.steps:
+            is_asked = step.parent is None or arrives[step.parent]
+            leads_on = step.kind in ("redirect", "replace", "rewrite")
+            forbidden = step.kind == "no" or (leads_on and step.end == "no")
+            arrives[step.number] = is_asked and not forbidden
+            wanted = int(arrives[step.number])
+            if found[step.number] != wanted:
+                yield f"step {step.number} ({step.kind}, {step.end}) delivered {found[step.number]} times, not {wanted}"
+
+    def never_idle(self) -> Iterator[str]:
+        """A plain page of a quiet host goes as soon as the limits that can be known let it."""
+        quiet = {host for host in self.mixture.sites if self._is_quiet(host)}
+        if self.trace.kills:
+            return
+        asked: set[int] = set()
+        for index, send in enumerate(self.sends):
+            step = self.step_of(send.url)
+            if step is None or send.host not in quiet or step.number in asked:
+                continue
+            asked.add(step.number)
+            if send.url != step.url or step.delay or step.kind == "rewrite" or step.session or step.scopes is not None:
+                continue
+            latest = self._may_go(send, step, index)
+            if send.time > latest + self.connect + EPSILON:
+                yield f"{send.url} sent at {send.time:.3f}, might have gone at {latest:.3f}"
+
+    def _is_quiet(self, host: str) -> bool:
+        site = self.mixture.sites[host]
+        several = any(step.scopes is not None and host in step.scopes for step in self.mixture.steps)
+        sessions = any(step.session for step in self.mixture.steps)
+        changed = any(change.scope == host for change in self.mixture.changes)
+        return not (
+            self.triggers(host)
+            or several
+            or sessions
+            or changed
+            or self.moves(host)
+            or self.mixture.settings["AUTOTHROTTLE_ENABLED"]
+            or site.limit
+        )
+
+    def _may_go(self, send: Send, step: Step, index: int) -> float:
+        """The latest instant at which something that can be known held a plain page of a quiet host."""
+        config = self.configs(send.host, send.time)[0]
+        site = self.mixture.sites[send.host]
+        asked_at = 0.0 if step.parent is None else self._given_at(step.parent)
+        latest = [asked_at, self.robots_read(send.host)]
+        earlier = [s for s, _ in self.of_scope[send.host] if s.time <= send.time and s is not send]
+        delay, high = config["delay"], _high(config["jitter"])
+        cap, rest = config["concurrency"], config["delay_per_slot"]
+        own = {"delay", "rate"} & set(site.config)
+        if site.crawl_delay is not None:
+            delay = delay if own else max(delay, site.crawl_delay * 1.5 / high)
+            cap = cap if "concurrency" in site.config else 1
+        if earlier:
+            latest.append(earlier[-1].time + delay * high)
+        for other in earlier[-int(cap) :] if rest and cap < math.inf else []:
+            latest.append(other.time + rest * high)
+        if "quota" in config:
+            window = config.get("window", WINDOW)
+            latest.extend(s.time + window for s in earlier)
+        latest.append(_full_until(earlier, cap, send.time, self.connect))
+        most = self.mixture.settings["CONCURRENT_REQUESTS"] or math.inf
+        latest.append(_full_until(self.sends[:index], most, send.time, self.connect))
+        # what is connecting now is on its way too, and is sent a moment later
+        latest.append(_full_until(self.sends, most, send.time, self.connect))
+        return max(latest)
+
+    def _given_at(self, parent: int) -> float:
+        """When the callback of a step gave its requests."""
+        return max(send.finished for send in self.sends if (step := self.step_of(send.url)) and step.number == parent)
+
+    def told_truly(self) -> Iterator[str]:
+        for look in self.trace.looks:
+            problem = self._untrue(look)
+            if problem:
+                yield f"told at {look.at:.3f} of {look.scope or f'{look.count} requests'}: {look.reason}: {problem}"
+
+    def _untrue(self, look: Look) -> str:
+        reason, now = look.reason, look.at
+        if look.scope and reason.scope and reason.limit not in ("gate", "robots") and reason.scope != look.scope:
+            urls = [
+                url
+                for step in self.mixture.steps
+                for url in (step.url, step.target)
+                if reason.scope in self.scopes_of(url)
+            ]
+            turned = any(
+                step.kind == "rewrite" and (step.host, step.to) == (look.scope, reason.scope)
+                for step in self.mixture.steps
+            )
+            if not turned and not any(
+                look.scope in self.scopes_of(url) or look.scope == url.split("/")[2] for url in urls
+            ):
+                return "no request has both scopes"
+        if reason.limit in ("gate", "robots"):
+            return ""
+        if reason.scope and not look.scope:
+            pending = self._pending(reason.scope, now)
+            if pending < look.count:
+                return f"{pending} pending requests have that scope at the most"
+        if reason.limit == "places":
+            most = self.mixture.settings["CONCURRENT_REQUESTS"]
+            busy = sum(s.time - self.connect <= now + EPSILON and s.finished >= now - EPSILON for s in self.sends)
+            return "" if most and busy >= most else f"{busy} on their way, of {most}"
+        if reason.limit == "concurrency":
+            on_wire = [
+                s
+                for s, _ in self.of_scope[reason.scope]
+                if s.time - self.connect <= now + EPSILON and s.finished >= now - EPSILON
+            ]
+            return "" if on_wire else "none of its requests is on the way"
+        if reason.limit in ("hint", "backoff") and not any(
+            s.finished <= now + EPSILON for s in self.triggers(reason.scope)
+        ):
+            return "nothing has refused a request of it"
+        if (
+            reason.limit in ("hint", "delay")
+            and look.until < math.inf
+            and not self._unsettled(reason.scope, now, look.until)
+        ):
+            early = [
+                s.time
+                for s, _ in self.of_scope[reason.scope]
+                if now + self.connect + EPSILON < s.time < look.until - EPSILON
+            ]
+            return f"sent at {early[0]:.3f}, before {look.until:.3f}" if early else ""
+        return ""
+
+    def _unsettled(self, scope: str, since: float, until: float) -> bool:
+        """Whether the limits of a scope may have moved in between."""
+        return (
+            any(since <= change.at <= until for change in self.mixture.changes if change.scope == scope)
+            or self.moves(scope)
+            or self.mixture.settings["AUTOTHROTTLE_ENABLED"]
+            or any(since <= kill <= until for kill in self.trace.kills)
+            or bool(self.triggers(scope))
+        )
+
+    def _pending(self, scope: str, now: float) -> int:
+        """How many requests with this scope may be pending at ``now``, at the most."""
+        count = 0
+        for step in self.mixture.steps:
+            done = [s.finished for s in self.sends if (each := self.step_of(s.url)) and each.number == step.number]
+            leads_on = step.kind in ("redirect", "replace", "rewrite")
+            if done and max(done) < now - EPSILON and not (leads_on and step.end == "no"):  # it may still be refused
+                continue
+            count += any(scope in self.scopes_of(url) for url in (step.url, step.target))
+            count += step.kind == "direct" and scope == step.to
+        return count + (scope in self.mixture.sites)
+
+
+def _low(jitter: Any) -> float:
+    if isinstance(jitter, bool):
+        return 0.5 if jitter else 1.0
+    return 1.0 + float(jitter[0]) if isinstance(jitter, list) else 1.0 - float(jitter)
+
+
+def _high(jitter: Any) -> float:
+    if isinstance(jitter, bool):
+        return 1.5 if jitter else 1.0
+    return 1.0 + float(jitter[1] if isinstance(jitter, list) else jitter)
+
+
+def _least(config: Mapping[str, Any]) -> float:
+    return float(config["delay"]) * _low(config["jitter"])
+
+
+def _overdrawn(
+    scope: str, sends: Sequence[tuple[float, float]], config: Mapping[str, Any], ends: float
+) -> Iterator[str]:
+    """Say where a quota was overdrawn, if the window that runs at the first of these sends is over at ``ends``."""
+    quota, window = float(config["quota"]), float(config.get("window", WINDOW))
+    spent: list[tuple[float, float]] = []
+    for at, amount in sends:
+        if not amount:
+            continue
+        if config.get("sliding"):
+            spent = [each for each in spent if each[0] + window > at + EPSILON]
+        elif at >= ends - EPSILON:
+            spent, ends = [], at + window  # a window begins with the first that costs
+        total = sum(each[1] for each in spent)
+        if total + amount > quota + EPSILON and (total > EPSILON or amount <= quota):
+            yield f"{scope}: {total + amount:g} of a quota of {quota:g} spent at {at:.3f}"
+        spent.append((at, amount))
+
+
+def _full_until(sends: Sequence[Send], cap: float, until: float, connect: float) -> float:
+    """The last instant, at most ``until``, at which ``cap`` of the sends may have been on their way."""
+    if cap == math.inf:
+        return 0.0
+    ends = sorted({min(send.finished, until) for send in sends if send.time - connect <= until})
+    for end in reversed(ends):
+        if sum(send.time - connect < end <= send.finished for send in sends) >= cap:
+            return end
+    return 0.0

@@ -1,0 +1,255 @@
+"""Runs a mixture on a virtual clock, through its kills, and keeps what went over the wire."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+import trawl
+from tests.mixtures.world import Mixture, Step
+from trawl.blocking import InlineBlocking
+from trawl.crawl import crawl_with
+from trawl.http import Fetch, Outcome, Replace, Request
+from trawl.settings import Layer, load
+from trawl.testing import Send
+from trawl.testing.clock import VirtualClock
+from trawl.testing.determinism import seeded_scheduling
+from trawl.testing.recording import Recording
+
+__all__ = ["Look", "Trace", "run_mixture"]
+
+START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
+LONGEST = 20_000.0
+"""Virtual seconds after which a mixture counts as stuck."""
+
+
+@attrs.frozen
+class Look:
+    """What the crawl told at one instant.
+
+    Attributes:
+        at: When, in seconds since the first run began.
+        scope: The scope that was asked about; "": it is a group of ``crawl.waiting()``.
+        count: How many requests wait, for a group.
+        reason: What is told.
+        until: When that is over, in seconds since the first run began.
+    """
+
+    at: float
+    scope: str
+    count: int
+    reason: Any
+    until: float
+
+
+@attrs.define
+class Trace:
+    """All runs of a mixture, on one scale of time: seconds since the first run began.
+
+    Attributes:
+        sends: What went over the wire, in order; what a kill cut off ends at the kill.
+        items: The items that were delivered.
+        looks: What was told while it ran.
+        kills: When it was killed.
+        began: When each run began.
+        reason: How the last run ended.
+    """
+
+    sends: list[Send] = attrs.Factory(list)
+    items: list[Mapping[str, Any]] = attrs.Factory(list)
+    looks: list[Look] = attrs.Factory(list)
+    kills: list[float] = attrs.Factory(list)
+    began: list[float] = attrs.Factory(list)
+    reason: str = ""
+
+
+class Killer(trio.abc.Instrument):
+    """Copies a folder at one step of Trio's tasks, as a SIGKILL would leave it, and cancels the run."""
+
+    def __init__(self, at: int, folder: Path, copy: Path) -> None:
+        self._at = at
+        self._folder = folder
+        self._copy = copy
+        self._steps = 0
+        self.scope: trio.CancelScope = trio.CancelScope()
+        self.killed_at: float | None = None
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Count, and kill when it is time."""
+        self._steps += 1
+        if self._steps == self._at:
+            self.killed_at = trio.current_time()
+            shutil.copytree(self._folder, self._copy)
+            self.scope.cancel()
+
+
+def spider_of(mixture: Mixture) -> type[trawl.Spider]:
+    """The spider that makes the mixture's requests."""
+
+    def request_of(spider: trawl.Spider, step: Step) -> Request:
+        meta: dict[str, Any] = {}
+        if step.scopes is not None:
+            meta["throttling_scopes"] = dict(step.scopes)
+        if step.session:
+            meta["session"] = step.session
+        if step.delay:
+            meta["delay"] = step.delay
+        return Request(step.url, spider.parse, priority=step.priority, meta=meta, cb_kwargs={"number": step.number})
+
+    class Mixed(trawl.Spider):
+        name = "mixed"
+
+        async def start(self) -> Any:
+            for step in mixture.steps:
+                if step.parent is None:
+                    yield request_of(self, step)
+
+        async def parse(self, response: Any, number: int) -> Any:
+            step = mixture.steps[number]
+            if step.kind == "direct":
+                await self.fetch(Request(f"http://{step.to}/end/{number}"))
+            yield {"number": number}
+            for child in mixture.steps:
+                if child.parent == number:
+                    yield request_of(self, child)
+
+    return Mixed
+
+
+def turns_elsewhere(mixture: Mixture) -> Callable[[Fetch], Fetch]:
+    """A middleware that answers with another host's page, before the send or after it."""
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            kind, _, number = request.url.partition("//")[2].partition("/")[2].partition("/")
+            if kind == "rewrite":
+                request = request.replace(url=mixture.steps[int(number)].target)
+            outcome = await fetch(request)
+            if (
+                kind == "replace"
+                and outcome.then is None
+                and outcome.response is not None
+                and outcome.response.status < 400
+            ):
+                step = mixture.steps[int(number)]
+                outcome.then = Replace(request.replace(url=step.target), reason="elsewhere")
+            return outcome
+
+        return send
+
+    return middleware
+
+
+def run_mixture(mixture: Mixture, folder: Path) -> Trace:
+    """Run it to its end, through its kills.
+
+    Raises:
+        trio.TooSlowError: It did not come to an end.
+    """
+    trace = Trace()
+    web, start = mixture.web(), 0.0
+    kills: Sequence[int | None] = [*mixture.kills, None]
+    live = folder / "live"
+    for run, kill in enumerate(kills):
+        live.mkdir(parents=True, exist_ok=True)
+        with seeded_scheduling(mixture.seed):
+            ended = trio.run(
+                _one_run, mixture, web, live, folder / f"kill{run}", kill, start, trace, clock=VirtualClock()
+            )
+        if ended is None:
+            break
+        shutil.rmtree(live)
+        shutil.copytree(folder / f"kill{run}", live)
+        trace.kills.append(start + ended)
+        start += ended + mixture.down
+    trace.items = [json.loads(line) for line in (live / "items.jsonl").read_text(encoding="utf-8").splitlines()]
+    return trace
+
+
+async def _one_run(
+    mixture: Mixture, web: Any, live: Path, copy: Path, kill: int | None, start: float, trace: Trace
+) -> float | None:
+    """One run; returns the seconds after which it was killed, or None."""
+    begun_at = trio.current_time()
+    trace.began.append(start)
+    settings: dict[str, Any] = {
+        **mixture.settings,
+        "THROTTLING_SCOPES": mixture.scope_settings,
+        "DOWNLOADER_MIDDLEWARES": {turns_elsewhere(mixture): 560},
+        "FEEDS": {str(live / "items.jsonl"): {}},
+        **({"JOB_DIR": str(live / "job")} if mixture.kills else {}),
+    }
+    values = load(Layer("test", settings))
+    transport = web.transport(seed=f"{mixture.seed}:{start}", begun_at=begun_at)
+    recording = Recording(transport.ledger, begun_at)
+    killer = Killer(kill or 0, live, copy)
+
+    async def change(crawl: Any) -> None:
+        for each in mixture.changes:
+            if each.at < start:  # a change is the program's, which makes it again when it starts again
+                crawl.throttling.set(each.scope, **each.limits)
+                continue
+            await trio.sleep_until(begun_at + each.at - start)
+            crawl.throttling.set(each.scope, **each.limits)
+
+    async def look(crawl: Any) -> None:
+        for at in mixture.looks:
+            if at < start:
+                continue
+            await trio.sleep_until(begun_at + at - start)
+            for group in crawl.waiting(100):
+                trace.looks.append(Look(at, "", group.count, group.reason, group.reason.until - begun_at + start))
+            for scope in [*mixture.sites, *mixture.named]:
+                reason = crawl.why(scope)
+                if reason is not None and reason.limit:
+                    trace.looks.append(Look(at, scope, 1, reason, reason.until - begun_at + start))
+
+    trio.lowlevel.add_instrument(killer)
+    result = None
+    try:
+        with trio.fail_after(LONGEST), killer.scope:
+            result = await crawl_with(
+                spider_of(mixture),
+                values,
+                transport=transport,
+                blocking=InlineBlocking(),
+                resolve=web.resolve,
+                seed=mixture.seed,
+                now_utc=START_UTC + timedelta(seconds=start),
+                watchers=[recording.watch, change, look],
+                recorder=recording.record,
+            )
+    finally:
+        trio.lowlevel.remove_instrument(killer)
+    end = trio.current_time() if killer.killed_at is None else killer.killed_at
+    for send in transport.ledger.sends(begun_at, end):
+        if send.time <= end - begun_at:
+            finished = min(send.finished, end - begun_at)
+            trace.sends.append(attrs_of(send, start, finished))
+    if killer.killed_at is None:
+        trace.reason = "" if result is None else result.reason
+        return None
+    return killer.killed_at - begun_at
+
+
+def attrs_of(send: Send, start: float, finished: float) -> Send:
+    """The same send on the scale of all runs."""
+    return Send(
+        time=send.time + start,
+        finished=finished + start,
+        url=send.url,
+        host=send.host,
+        slot=send.slot,
+        scopes=send.scopes,
+        status=send.status,
+        method=send.method,
+        slots=send.slots,
+        error=send.error,
+    )

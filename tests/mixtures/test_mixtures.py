@@ -1,0 +1,28 @@
+"""All limits at once, changed, redirected, refused and killed: what goes over the wire keeps every promise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.mixtures.checker import violations
+from tests.mixtures.running import run_mixture
+from tests.mixtures.world import Mixture
+
+FIRST = int(os.environ.get("MIXTURES_FIRST", "0"))
+COUNT = int(os.environ.get("MIXTURES", "2000"))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_mixture_keeps_every_promise(seed: int, tmp_path: Path) -> None:
+    mixture = Mixture(seed)
+    assert violations(mixture, run_mixture(mixture, tmp_path)) == []
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_each_of_many_mixtures_keeps_every_promise(seed: int, tmp_path: Path) -> None:
+    mixture = Mixture(seed)
+    assert violations(mixture, run_mixture(mixture, tmp_path)) == []
