@@ -70,11 +70,11 @@ class Page:
 
 
 def _written(item: object) -> str:
-    """The item as a feed writes it; what no feed can write is shown by its ``repr``."""
+    """The item as a feed writes it; a value that no feed can write is shown by its ``repr``."""
     try:
         return to_json(written_fields(item)).decode()
     except Exception:  # of the item's own library, or of a value's
-        return msgspec.json.encode({name: repr(value) for name, value in item_fields(item).items()}).decode()
+        return msgspec.json.encode(item_fields(item), enc_hook=repr).decode()
 
 
 class Pages:
