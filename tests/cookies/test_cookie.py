@@ -113,6 +113,21 @@ def test_a_name_that_promises_something_is_held_to_it(text: str, is_kept: bool) 
 
 
 @pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        ("__Host-a=b; Secure", False),  # that its default path is "/" is no promise
+        ("__HOST-a=b; Secure; Path=/", True),
+        ("=__Host-a=b; Secure; Path=/", False),  # it would be sent as "__Host-a=b"
+        ("__Secure-a; Secure", False),
+        ("=__secure-a; Secure", False),
+        ("=plain; Secure", True),
+    ],
+)
+def test_a_promise_is_made_in_words_and_under_a_name_6265bis_5_7(text: str, is_kept: bool) -> None:
+    assert (read(text, "https://a.example/") is not None) is is_kept
+
+
+@pytest.mark.parametrize(
     ("path", "url", "is_sent"),
     [
         ("/dir", "https://a.example/dir", True),

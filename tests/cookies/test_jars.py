@@ -49,6 +49,35 @@ def test_a_secure_cookie_never_goes_over_plain_http() -> None:
     assert header(jars_after("a=1; Secure; Path=/"), "http://www.a.example/") is None
 
 
+PLAIN = "http://www.a.example/dir/page"
+
+
+@pytest.mark.parametrize(
+    ("secure", "plain", "is_kept"),
+    [
+        ("a=1; Secure; Path=/", "a=2; Path=/", False),
+        ("a=1; Secure; Path=/", "a=2", False),
+        ("a=1; Secure; Path=/", "a=2; Domain=a.example; Path=/", False),
+        ("a=1; Secure; Domain=a.example; Path=/", "a=2; Path=/dir", False),
+        ("a=1; Secure; Path=/", "a=; Max-Age=0; Path=/", False),
+        ("a=1; Secure; Path=/dir/deep", "a=2; Path=/", True),
+        ("a=1; Secure; Path=/", "b=2; Path=/", True),
+        ("a=1; Path=/", "a=2; Path=/", True),
+    ],
+)
+def test_plain_http_leaves_secure_cookies_alone_6265bis_5_7(secure: str, plain: str, is_kept: bool) -> None:
+    jars = jars_after(secure)
+    before = sorted(jars.jar(), key=repr)
+    jars.store(Request(PLAIN), Response(PLAIN, headers={"Set-Cookie": plain}), now_utc)
+    assert (sorted(jars.jar(), key=repr) != before) is is_kept
+
+
+def test_https_replaces_a_secure_cookie() -> None:
+    jars = jars_after("a=1; Secure; Path=/")
+    jars.store(Request(URL), Response(URL, headers={"Set-Cookie": "a=2; Path=/"}), now_utc)
+    assert header(jars) == "a=2"
+
+
 def test_a_cookie_that_has_ended_is_not_sent() -> None:
     jars = jars_after("a=1; Max-Age=60")
     assert header(jars, at=59) == "a=1"

@@ -313,3 +313,33 @@ async def test_a_large_body_goes_to_the_sink_of_its_request(clock: MockClock) ->
             assert sink.content == (body if is_whole else b"")
         await wire.aclose()
         await server.all_gone()
+
+
+@pytest.mark.parametrize("name", ["x-a", "content-type"])
+@pytest.mark.parametrize("value", ["b\r\nset-cookie: evil=1", "b\nc", "b\0c"])
+async def test_a_field_that_holds_a_line_end_is_refused(clock: MockClock, name: str, value: str) -> None:
+    async def splits(exchange: Exchange) -> None:
+        exchange.connection.config.validate_outbound_headers = False
+        await exchange.answer(b"x", "200", (name, value))
+
+    authority = Authority()
+    async with serving_h2(splits, authority.server()) as server:
+        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        outcome = await ask(wire, Request(server.url))
+        assert isinstance(outcome.error, ResponseBroken)
+        assert "holds a line end" in str(outcome.error)
+        await wire.aclose()
+
+
+@pytest.mark.parametrize("status", ["000", "099"])
+async def test_a_status_that_is_none_is_refused(clock: MockClock, status: str) -> None:
+    async def answers(exchange: Exchange) -> None:
+        exchange.connection.config.validate_outbound_headers = False
+        await exchange.answer(b"x", status)
+
+    authority = Authority()
+    async with serving_h2(answers, authority.server()) as server:
+        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        outcome = await ask(wire, Request(server.url))
+        assert isinstance(outcome.error, ResponseBroken)
+        await wire.aclose()

@@ -11,7 +11,7 @@ import attrs
 
 from trawl.cookies.date import parse_cookie_date
 
-__all__ = ["Cookie", "Place", "domain_matches", "parse_set_cookie"]
+__all__ = ["Cookie", "Place", "domain_matches", "parse_set_cookie", "path_matches"]
 
 MOST_BYTES = 4096
 """Name and value together; a longer cookie is not kept (6265bis, 5.6)."""
@@ -92,14 +92,16 @@ class Cookie:
         """Whether the path and the scheme of ``place`` fit (RFC 6265, 5.4); its host is the jar's concern."""
         if self.is_secure and not place.is_secure:
             return False
-        path = self.path
-        return place.path == path or (
-            place.path.startswith(path) and (path.endswith("/") or place.path[len(path) : len(path) + 1] == "/")
-        )
+        return path_matches(place.path, self.path)
 
     def is_expired(self, now_utc: datetime) -> bool:
         """Whether it has ended."""
         return self.expires_utc is not None and self.expires_utc <= now_utc
+
+
+def path_matches(asked: str, path: str) -> bool:
+    """Whether ``asked`` is ``path`` or below it (RFC 6265, 5.1.4)."""
+    return asked == path or (asked.startswith(path) and (path.endswith("/") or asked[len(path) : len(path) + 1] == "/"))
 
 
 def domain_matches(host: str, domain: str) -> bool:
@@ -138,7 +140,7 @@ def parse_set_cookie(
         is_secure=is_secure,
         expires_utc=_expiry(attributes, now_utc),
     )
-    return cookie if _keeps_its_prefix(cookie) else None
+    return cookie if _keeps_its_prefix(cookie, attributes) else None
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
@@ -168,9 +170,14 @@ def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
     return None if moment is None else min(moment, latest)
 
 
-def _keeps_its_prefix(cookie: Cookie) -> bool:
-    """Whether a cookie whose name promises something is that (6265bis, 4.1.3)."""
-    name = cookie.name.lower()
-    if name.startswith("__host-"):
-        return cookie.is_secure and cookie.is_host_only and cookie.path == "/"
-    return cookie.is_secure or not name.startswith("__secure-")
+def _keeps_its_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
+    """Whether a cookie whose name promises something is that (6265bis, 4.1.3 and 5.7, 20 to 22).
+
+    One without a name promises what its value begins with: on the wire nobody can tell the two apart.
+    """
+    name = (cookie.name or cookie.value).lower()
+    if not name.startswith(("__host-", "__secure-")):
+        return True
+    if not cookie.name or not cookie.is_secure:
+        return False
+    return name.startswith("__secure-") or (cookie.is_host_only and attributes.get("path") == "/")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from trawl.cookies.cookie import Cookie, Place, parse_set_cookie
-from trawl.cookies.jar import Jar
+from trawl.cookies.jar import MOST_A_DOMAIN, Jar
 from trawl.cookies.suffixes import PublicSuffixes
 from trawl.http import Request, Response
 
@@ -76,9 +76,9 @@ class Jars:
         if not fields or not self._is_kept or request.meta_get("dont_merge_cookies"):
             return
         place, now, jar = Place.of(request.url), now_utc(), self._jar(request)
-        for field in fields:
+        for field in fields[:MOST_A_DOMAIN]:
             cookie = parse_set_cookie(field, place, now, self._is_public_suffix)
-            if cookie is not None:
+            if cookie is not None and (place.is_secure or not jar.protects(cookie)):
                 jar.store(cookie, now)
 
     def jar(self, name: Hashable = None) -> Jar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Coroutine, MutableMapping
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ from trawl.transport.settings import TransportSettings
 from trawl.transport.spilling import Spill, sink_for
 
 __all__ = ["Answer", "Reading", "Refusable"]
+
+_FORBIDDEN = re.compile(rb"[\r\n\0]")
 
 
 class Answer(Protocol):
@@ -39,6 +42,19 @@ class Refusable(Protocol):
         ...
 
 
+def _check(answer: Answer) -> None:
+    """Refuse what HTTP/2 can carry and httpcore lets pass (RFC 9113, 8.2.1; RFC 9110, 15).
+
+    Raises:
+        ResponseBroken: The sentence says what it is.
+    """
+    if not 200 <= answer.status <= 999:
+        raise ResponseBroken(f"the answer is broken: its status is {answer.status:03}")
+    for name, value in answer.headers:
+        if _FORBIDDEN.search(name) or _FORBIDDEN.search(value):
+            raise ResponseBroken(f"the answer is broken: the field {name[:50]!r} holds a line end")
+
+
 class Reading:
     """One response from its headers to its end.
 
@@ -48,6 +64,9 @@ class Reading:
         outcome: Tells how long it took.
         settings: Limits.
         broken: The errors that mean that the body did not come to its end.
+
+    Raises:
+        ResponseBroken: Its status or its fields are none.
     """
 
     def __init__(
@@ -62,6 +81,7 @@ class Reading:
         self._answer = answer
         self._broken = broken
         self._outcome = outcome
+        _check(answer)
         self._headers = Headers.from_wire(answer.headers)
         self._limits = Limits.of(settings).for_request(request)
         self._has_body = request.method != "HEAD" and answer.status not in {204, 304}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -130,6 +131,22 @@ REFUSED: list[Any] = [
     pytest.param(OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "is not known", id="a coding under chunks"),
     pytest.param(OK + b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n", "is not known", id="chunks twice"),
     pytest.param(OK + b"X-A : b\r\nContent-Length: 0\r\n\r\n", "Invalid header", id="a blank before the colon"),
+    *(
+        pytest.param(OK + name + b" : 5\r\n\r\nhello", "Invalid header", id=f"a blank behind {name.decode()}")
+        for name in (b"Content-Length", b"Transfer-Encoding", b"Connection", b"Upgrade", b"Proxy-Connection")
+    ),
+    pytest.param(OK + b"A: b\r\n c\r\nContent-Length : 5\r\n\r\n", "Invalid|broken", id="such a blank after a fold"),
+    *(
+        pytest.param(
+            b"HTTP/1.1 %b X\r\nContent-Length: 5\r\n\r\nhello" % status + HELLO, "broken", id=f"a body of {status!r}"
+        )
+        for status in (b"000", b"099", b"100", b"102", b"103", b"150", b"199")
+    ),
+    pytest.param(
+        b"HTTP/1.1 103 E\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + HELLO,
+        "broken",
+        id="a body of 103, in chunks",
+    ),
     pytest.param(OK + b"rubbish\r\nContent-Length: 0\r\n\r\n", "Invalid header", id="no colon"),
     pytest.param(OK + b": x\r\nContent-Length: 0\r\n\r\n", "Invalid header", id="no name"),
     pytest.param(OK + b"X-A: a\0b\r\nContent-Length: 0\r\n\r\n", "holds a NUL", id="a NUL"),
@@ -142,6 +159,20 @@ def test_what_is_no_response_is_refused_with_words(answer: bytes, words: str) ->
     for pieces in ways(answer):
         with pytest.raises(ResponseBroken, match=words):
             fed(pieces)
+
+
+def test_interim_responses_are_looked_at_once_however_the_rest_is_cut() -> None:
+    interim = b"HTTP/1.1 103 E\r\n\r\n" * 3_000
+    folded = OK + b"A: b\r\n c\r\n" + b"X-A: b\r\n" * 300 + b"Content-Length: 5\r\n\r\nhello"
+    parser = ResponseParser()
+    parser.begin()
+    begun = time.thread_time()
+    parser.feed(interim)
+    for at in range(len(folded)):
+        parser.feed(folded[at : at + 1])
+    assert time.thread_time() - begun < 0.5
+    assert parser.is_complete
+    assert b"".join(parser.take()) == b"hello"
 
 
 def test_a_body_without_a_length_ends_with_the_connection_and_not_before() -> None:

@@ -16,14 +16,20 @@ _INTERIM = re.compile(rb"[\r\n]*HTTP/\d\.\d +1\d\d\b")
 _FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
 
 
-def end_of_head(received: bytes) -> int | None:
-    """Return where the headers of the final response end, interim responses being passed over; None: not yet."""
-    start = 0
+def end_of_head(received: bytes, start: int = 0) -> tuple[int | None, int]:
+    """Return where the headers of the final response end, interim responses being passed over; None: not yet.
+
+    The second number is where the next look begins, when more has come: what was passed over is not looked at again.
+
+    Args:
+        received: All that has come.
+        start: Where a response begins in it, as the last look has told.
+    """
     while (blank := _BLANK_LINE.search(received, start)) is not None:
         if _INTERIM.match(received, start) is None:
-            return blank.end()
+            return blank.end(), start
         start = blank.end()
-    return None
+    return None, start
 
 
 def mended(head: bytes) -> Iterator[bytes]:

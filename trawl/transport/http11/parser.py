@@ -74,6 +74,7 @@ class ResponseParser:
         "_is_chunked",
         "_is_head",
         "_is_interim",
+        "_looked_at",
         "_parser",
         "_pieces",
         "_refusal",
@@ -117,6 +118,7 @@ class ResponseParser:
         self._is_interim = self._is_chunked = False
         self._idle_bytes = 0
         self._head: bytes | None = b""
+        self._looked_at = 0
         self._pieces: list[bytes] = []
         self.fields: list[tuple[bytes, bytes]] = []
         self.trailers: list[tuple[bytes, bytes]] = []
@@ -224,7 +226,7 @@ class ResponseParser:
 
     def _mend(self, head: bytes) -> None:
         """Parse what has come once more, mended, when the headers are all there."""
-        end = end_of_head(head)
+        end, self._looked_at = end_of_head(head, self._looked_at)
         if end is None:
             return
         refusal = self._refusal
@@ -250,6 +252,8 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field, or a trailer."""
+        if name.endswith(b" "):  # llhttp lets that pass where it knows the name, and then does not heed the field
+            raise ResponseBroken(f"the answer is broken: Invalid header token: a blank behind {name.rstrip()[:50]!r}")
         self._add((name, value.rstrip(b" \t")))  # llhttp has dropped what is before it only
 
     def on_headers_complete(self) -> None:
@@ -257,6 +261,8 @@ class ResponseParser:
         parser = self._parser
         status: int = parser.get_status_code()
         if status < 200:
+            if status < 100:
+                raise ResponseBroken(f"the answer is broken: its status is {status:03}")
             if status == 101:
                 raise ResponseBroken("the server changed to another protocol without being asked")
             self._is_interim = True
@@ -294,6 +300,8 @@ class ResponseParser:
 
     def on_body(self, piece: bytes) -> None:
         """Some of the body."""
+        if self._is_interim:  # it would stand before the page (RFC 9110, 15.2: there is none)
+            raise ResponseBroken("the answer is broken: an interim response has a body")
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
