@@ -65,6 +65,13 @@ def test_b20_an_outage_of_15_minutes_ends_nobody(status: int, slots: int, settin
     assert "refused" not in sim.stats
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_b20_jitter_leaves_no_gap_at_the_end_of_an_outage(seed: int) -> None:
+    web = web_of(latency=1.0, outages=[(10.5, 909.5)])
+    sim = crawl(web, pages(12), {"ROBOTSTXT_OBEY": False}, seed)
+    assert len(sim.items) == 12
+
+
 @pytest.mark.parametrize("latency", [0.0, 20.0])
 def test_b20_nor_does_one_that_is_noticed_late(latency: float) -> None:
     web = web_of(latency=0.5, outages=[Outage(10.0, 910.0, error=ReadTimeout, latency=latency)])

@@ -108,6 +108,7 @@ def _put_off(scope: Scope, policy: ScopePolicy, patience: Patience, standing: St
     """Hold the scope until the end of the patience, where that is the time of the last try (B20)."""
     strategy = policy.kind.backoff
     following = Backoff.slower(strategy, standing.delay, policy.base(scope).delay)  # a guess: nobody else's is asked
+    following *= max(1.0, strategy.jitter[1])
     until = patience.put_off(max(now, scope.held_until), following, policy.kind.give_up_after)
     source = f"backoff step {standing.steps}: {policy.trigger_source}; the last try before it is given up"
     scope.hold(until, Reason(scope.id, "backoff", until, source))

@@ -90,11 +90,11 @@ class Patience:
 
         Args:
             until: An instant.
-            following: Seconds between that try and the next one.
+            following: Seconds that its refusal would close it for, at the most.
             after: Seconds of patience in all.
         """
         last_at = self.since + after - min(self._lead, after * _MOST_LEAD)
-        if until > self.since + after or until + following <= last_at:
+        if until > self.since + after or until + self._lead + following <= last_at:
             return until
         self._try_at = max(until, last_at)
         self.is_awaited = True
