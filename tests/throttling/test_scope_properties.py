@@ -171,26 +171,3 @@ def _land(play: Play, flying: list[tuple[float, int, str, Flight]], latency: int
             heapq.heappush(flying, (play.now + latency * TICK, number, "end", flight))
         else:
             play.end(flight)
-
-
-@given(limits=LIMITS, steps=STEPS)
-def test_the_obstacle_after_a_place_is_given_back_is_the_reason_that_is_told_then(
-    limits: Limits, steps: History
-) -> None:
-    # I11
-    play = Play(limits)
-    for step in steps:
-        play.step(*step)
-    for flight in [flight for flight in play.model.flights if flight.sent_at is not None]:
-        was_full = play.scope.in_flight >= play.scope.concurrency
-        limit, until, is_spacing = play.scope.obstacle_after(play.now, flight.slot)
-        assert (limit, until, is_spacing) == play.scope.obstacle_after(play.now, flight.slot)  # asking changes nothing
-        play.end(flight)
-        reason = play.scope.reason(play.now)
-        if play.scope.delay and play.scope.unsent:  # when the next is sent is not known yet
-            assert limit
-        elif reason.limit:
-            assert (limit, until) == (reason.limit, reason.until)
-            assert is_spacing == (limit in {"delay", "delay_per_slot", "quota"})
-        else:  # it may go, and had to wait for the place, if for anything
-            assert limit == ("concurrency" if was_full else "")

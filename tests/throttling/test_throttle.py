@@ -763,10 +763,10 @@ def test_h_and_i11_the_report_tells_what_each_scope_did() -> None:
     [row] = throttle.report(5.25)
     assert (row.scope, row.requests, row.sends, row.triggers, row.steps, row.hints) == (A, 4, 4, 1, 1, 1)
     assert row.rate == pytest.approx(1.0)
-    assert row.allowed == 0.5
+    assert row.allowed == pytest.approx(1.0)  # as fast as it went: not what the step has left in force
     assert row.last_hint == "Retry-After: 9, 503 of http://a.example/"
-    assert row.limited["delay"] == pytest.approx(2.75)  # a second apart: also while the request before is on the wire
-    assert row.limited["hint"] == pytest.approx(2.0)
+    assert row.limited["delay"] == pytest.approx(3.0)  # a second apart: also while the request before is on the wire
+    assert row.limited["hint"] == pytest.approx(2.25)  # the next one waits since the last went
 
 
 def test_i11_the_report_names_the_delay_per_slot_where_that_is_the_longer_one() -> None:

@@ -25,6 +25,7 @@ from trawl.testing.compare import Verdict, groups_of, verdict_of
 from trawl.testing.guard import TouchedTheWorld
 from trawl.testing.simulation import Simulation
 from trawl.testing.watchdog import Stuck
+from trawl.throttling import limit_words
 
 __all__ = ["simulate_command"]
 
@@ -128,7 +129,7 @@ def _table(verdicts: Sequence[Verdict]) -> Table:
     table.add_column("limited by", overflow="fold")
     table.add_column("ended", overflow="fold")
     for verdict in verdicts:
-        limited = [f"{limit.replace('_', ' ')} {duration_words(seconds)}" for limit, seconds in verdict.limited[:2]]
+        limited = [f"{limit_words(limit)} {duration_words(seconds)}" for limit, seconds in verdict.limited[:2]]
         cells = (
             verdict.settings,
             duration_words(verdict.elapsed),

@@ -12,7 +12,7 @@ from rich.text import Text
 from trawl.cli.exits import OK, status_of
 from trawl.http import Times
 from trawl.observe import clipped, duration_words, number_words, rate_words, summary_rows, times_words
-from trawl.throttling import ScopeReport
+from trawl.throttling import ScopeReport, limit_words
 
 __all__ = ["MOST_SCOPES", "scopes_table", "summary_table"]
 
@@ -54,13 +54,13 @@ def summary_table(reason: str, elapsed: float, stats: Mapping[str, object]) -> T
 
 
 def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table | None:
-    """What each scope did and what limited it, the busiest first; None where nothing was sent.
+    """What each scope did and what limited it, the busiest first; None where nothing was sent or kept waiting.
 
     Args:
         reports: What the scopes tell.
         width: Columns of the terminal.
     """
-    sent = [report for report in reports if report.sends]
+    sent = [report for report in reports if report.sends or max(report.limited.values(), default=0.0) >= _FELT]
     if not sent:
         return None
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
@@ -80,7 +80,7 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
 
 def _cells(report: ScopeReport) -> tuple[str, ...]:
     longest = sorted(report.limited.items(), key=lambda limited: -limited[1])[:2]
-    felt = [(limit.replace("_", " "), seconds) for limit, seconds in longest if seconds >= _FELT]
+    felt = [(limit_words(limit), seconds) for limit, seconds in longest if seconds >= _FELT]
     limited = ", ".join(f"{limit} {duration_words(seconds)}" for limit, seconds in felt)
     hints = f"{report.hints}: {clipped(report.last_hint, _HINT_CHARACTERS)}" if report.hints else ""
     return (

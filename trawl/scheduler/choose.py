@@ -168,7 +168,7 @@ class Chooser:
         self._now = now
         lane = entry.lane
         assert lane is not None
-        lane.give_back(entry)
+        lane.give_back(entry, now)
         self._wake(lane, now)
 
     def withdraw(self, entry: Entry, now: float | None = None) -> bool:
@@ -272,8 +272,7 @@ class Chooser:
         if lane is None:
             scope_of = self._scope_of
             lane = self.lanes[lane_id] = Lane(lane_id, tuple([scope_of(id, now) for id in lane_id[0]]))
-            for scope in lane.scopes:
-                scope.lanes += 1
+            lane.begin(tuple([amount for _, amount in entry.scopes]) if lane.scopes else (), now)
             lane.add(entry, order)
             lane.take_turn(self._next_turn())
             if not self._is_stopped(lane, now):
@@ -416,11 +415,9 @@ class Chooser:
     def _retire(self, lane: Lane, now: float) -> None:
         """Forget an empty lane, and the rooms that nobody needs any more."""
         board = self.board
-        lane.version += 1
-        lane.where = None
+        lane.end(now)
         del self.lanes[lane.id]
         board.end_claim(lane, now)
         for scope in lane.scopes:
-            scope.lanes -= 1
             if not scope.lanes:
                 board.close_room(scope)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
+from trawl.scheduler.gates import OriginGate
+
 if TYPE_CHECKING:
-    from trawl.scheduler.gates import OriginGate
     from trawl.scheduler.room import Room
     from trawl.throttling.explain import Reason
     from trawl.throttling.scope import Scope
@@ -241,6 +242,7 @@ class Lane:
 
     Attributes:
         id: Its key.
+        asks: What its requests ask of each of its scopes; None where they name no amount.
         scopes: Its scopes, sorted by id: no policy iterates a set.
         queue: A heap of its entries.
         turn: When it last came to the end of the line: lanes of equal priority take turns.
@@ -256,6 +258,7 @@ class Lane:
     """
 
     __slots__ = (
+        "asks",
         "bases",
         "held",
         "id",
@@ -275,6 +278,7 @@ class Lane:
 
     def __init__(self, id: LaneId, scopes: tuple[Scope, ...]) -> None:
         self.id: LaneId = id
+        self.asks: Amounts = ()
         self.scopes: tuple[Scope, ...] = scopes
         self.origin: str = id[1]
         self.kind: int = id[2]
@@ -327,12 +331,32 @@ class Lane:
         self.version += 1
         self.where = where
         self.mark = where.closed_for(now)
+        if isinstance(where, OriginGate):
+            for scope in self.scopes:
+                scope.stop(now)
 
     def leave(self, now: float) -> None:
         """Count how long the place where it waited was closed, if it waited; to be called before it goes elsewhere."""
         where = self.where
         if where is not None and not isinstance(where, str):
             self.held += max(0.0, where.closed_for(now) - self.mark)
+            if isinstance(where, OriginGate):
+                for scope in self.scopes:
+                    scope.go_on(now)
+
+    def begin(self, asks: Amounts, now: float) -> None:
+        """Have its scopes count it: it has something pending, and its requests ask ``asks`` of them."""
+        self.asks = asks
+        for scope, amount in zip(self.scopes, asks, strict=True):
+            scope.need(amount, now)
+
+    def end(self, now: float) -> None:
+        """Have them count it no more: it is empty."""
+        self.leave(now)
+        self.version += 1
+        self.where = None
+        for scope, amount in zip(self.scopes, self.asks, strict=True):
+            scope.need_no_more(amount, now)
 
     def grant(self, entry: Entry, now: float) -> None:
         """Occupy a place in each of its scopes for ``entry``, which was its first."""
@@ -369,10 +393,12 @@ class Lane:
         for slot, scope in zip(entry.slots, self.scopes, strict=True):
             scope.written(slot, sent_at, now)
 
-    def give_back(self, entry: Entry) -> None:
+    def give_back(self, entry: Entry, now: float) -> None:
         """Free the places that ``entry`` has."""
         was_sent = entry.sent_at is not None
         for index, scope in enumerate(self.scopes):
+            if limit := scope.full:
+                scope.waits.opened(now, limit)
             scope.give(entry.slots[index], was_sent=was_sent, amount=entry.amount(index))
 
     def take_turn(self, turn: int) -> None:

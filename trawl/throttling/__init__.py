@@ -2,7 +2,7 @@
 
 from trawl.throttling.backoff import Backoff
 from trawl.throttling.charging import AddressOf
-from trawl.throttling.explain import Reason, ScopeReport
+from trawl.throttling.explain import Reason, ScopeReport, limit_words
 from trawl.throttling.limits import Limits
 from trawl.throttling.manager import (
     ThrottlingManager,
@@ -32,6 +32,7 @@ __all__ = [
     "ThrottlingSettings",
     "add_scope",
     "iter_scopes",
+    "limit_words",
     "scope_cache",
     "update_scope_backoff",
 ]

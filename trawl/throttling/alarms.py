@@ -67,6 +67,7 @@ class Watch:
         "peak",
         "pending",
         "sends",
+        "waited_elsewhere",
     )
 
     def __init__(self) -> None:
@@ -76,7 +77,7 @@ class Watch:
         self.items: int = 0
         self.held_by: Reason | None = None
 
-    def begin(self, policy: ScopePolicy, now: float) -> None:
+    def begin(self, scope: Scope, policy: ScopePolicy, now: float) -> None:
         """Start a period."""
         self.began_at: float = now
         self.looks: int = 0
@@ -88,26 +89,28 @@ class Watch:
         self.sends: int = policy.sends
         self.auto_min: float = math.inf
         self.auto_max: float = 0.0
-        self.limited: dict[str, float] = dict(policy.limited or {})
+        self.limited: dict[str, float] = dict(scope.waits.limited)
         self.elsewhere: dict[str, float] = {}
+        self.waited_elsewhere: float = scope.waits.elsewhere
 
-    def waited(self, seconds: float, left_by: Reason | None, held_by: Reason | None) -> None:
+    def waited(self, scope: Scope, left_by: Reason | None, held_by: Reason | None) -> None:
         """Note what the last request waited for, other than the scope, and what the next one waits for.
 
         Args:
-            seconds: How long.
+            scope: The scope.
             left_by: Why it was left though its scopes were open; None: it was not.
             held_by: What else than the scope the next one waits for; None: nothing.
         """
-        reason = left_by or self.held_by
+        reason, seconds = left_by or self.held_by, scope.waits.elsewhere - self.waited_elsewhere
+        self.waited_elsewhere += seconds
         if seconds > 0.0 and reason is not None:
             words = attrs.evolve(reason, until=math.inf).text(0.0)
             self.elsewhere[words] = self.elsewhere.get(words, 0.0) + seconds
         self.held_by = held_by
 
-    def reason(self, policy: ScopePolicy) -> str:
+    def reason(self, scope: Scope) -> str:
         """What the requests of the scope waited for most in this period, of its own limits and of all others."""
-        now = policy.limited or {}
+        now = scope.waits.limited
         spent = {limit: seconds - self.limited.get(limit, 0.0) for limit, seconds in now.items()} | self.elsewhere
         return max(sorted(spent), key=lambda limit: spent[limit], default=_OTHERS)
 
@@ -210,8 +213,6 @@ class Alarms:
         entry: Sent,
         outcome: Outcome,
         now: float,
-        *,
-        elsewhere: float,
         why_next: WhyNext,
     ) -> None:
         """Note an answer, and judge the period when it is over.
@@ -222,7 +223,6 @@ class Alarms:
             entry: What was answered.
             outcome: The answer.
             now: The instant.
-            elsewhere: Seconds that it waited for something else than this scope.
             why_next: Says why the next request waits that has the same scopes.
         """
         if policy.auto is None and not policy.kind.is_watched:
@@ -231,9 +231,9 @@ class Alarms:
         if watch is None:
             watch = policy.watch = Watch()
             self.has_watches = True
-            watch.begin(policy, now)
+            watch.begin(scope, policy, now)
         held_by = why_next(entry, now) if scope.lanes else None
-        watch.waited(elsewhere, entry.left_by, None if held_by is None or held_by.scope == scope.id else held_by)
+        watch.waited(scope, entry.left_by, None if held_by is None or held_by.scope == scope.id else held_by)
         watch.looks += 1
         watch.pending += bool(scope.lanes)
         watch.peak = max(watch.peak, scope.in_flight)
@@ -244,12 +244,12 @@ class Alarms:
             watch.auto_min, watch.auto_max = min(watch.auto_min, policy.auto), max(watch.auto_max, policy.auto)
         if now - watch.began_at >= PERIOD:
             self._judge(scope, policy, watch, now)
-            watch.begin(policy, now)
+            watch.begin(scope, policy, now)
 
     def _judge(self, scope: Scope, policy: ScopePolicy, watch: Watch, now: float) -> None:
         seconds = now - watch.began_at
         is_demanded = watch.looks > 0 and watch.pending >= _BUSY * watch.looks
-        reason = watch.reason(policy) if is_demanded else _TOO_FEW
+        reason = watch.reason(scope) if is_demanded else _TOO_FEW
         self._not_reached(scope, policy, watch, seconds, reason)
         if policy.auto is not None:
             self._blind_spots(scope, policy, watch, seconds, is_demanded=is_demanded)
@@ -287,7 +287,7 @@ class Alarms:
         if is_demanded and reached < rule.target_concurrency / 2.0:
             self._once(
                 watch, "target", "%s: AutoThrottle's target concurrency of %g is not reached (%.2g on average); "
-                "what holds it up: %s", scope.id, rule.target_concurrency, reached, watch.reason(policy),
+                "what holds it up: %s", scope.id, rule.target_concurrency, reached, watch.reason(scope),
             )  # fmt: skip
         self._soft_blocks(scope, watch)
 

@@ -14,7 +14,7 @@ import attrs
 
 from trawl.http import Times
 
-__all__ = ["LimitName", "Reason", "ScopeReport"]
+__all__ = ["LimitName", "Reason", "ScopeReport", "limit_words"]
 
 LimitName = Literal[
     "concurrency",
@@ -33,6 +33,8 @@ LimitName = Literal[
 ]
 """What can hold a request back."""
 
+_NAMES: Mapping[str, str] = {"robots": "Crawl-delay", "gate": "robots.txt"}
+
 _WORDS: Mapping[str, str] = {
     "concurrency": "all slots are busy",
     "delay_per_slot": "delay per slot",
@@ -44,6 +46,11 @@ _WORDS: Mapping[str, str] = {
     "callbacks": "CONCURRENT_CALLBACKS are running",
     "not_before": "the request's own delay",
 }
+
+
+def limit_words(limit: str) -> str:
+    """A limit as a table names it."""
+    return _NAMES.get(limit, limit.replace("_", " "))
 
 
 @attrs.frozen
@@ -86,11 +93,13 @@ class ScopeReport:
         requests: Requests charged to it that came to an end.
         sends: Times that one of them went to the wire.
         rate: Sends a second between its first and its last send; 0 with fewer than two.
-        allowed: Sends a second that its limits in force allow, ``inf`` where nothing bounds them.
+        allowed: Sends a second that its limits allowed in that time, with what was drawn, asked and backed off; never
+            less than ``rate``, ``inf`` where they kept nothing waiting. With fewer than two sends: what is in force.
         delay: The delay in force, in seconds.
         concurrency: The concurrency in force.
         times: Where the time of one of its requests went, on average; of those since the scope was made.
-        limited: Seconds that requests waited for it, by the limit that held them.
+        limited: Seconds that requests waited for it, by the limit that held them; ``"gate"`` where all of them waited
+            for robots.txt.
         triggers: Answers that said "slow down".
         steps: Backoff steps taken (one an incident).
         hints: Headers obeyed.

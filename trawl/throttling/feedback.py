@@ -47,7 +47,9 @@ def correct(scope: Scope, signal: Signal, now: float, *, expected: float | None,
         sent_at: The send.
     """
     if signal.consumed is not None:
-        scope.charge(signal.consumed - (expected or 0.0), now, sent_at)
+        difference = signal.consumed - (expected or 0.0)
+        scope.policy.used += difference
+        scope.charge(difference, now, sent_at)
     if signal.remaining is not None:
         scope.set_remaining(signal.remaining, now)
     return signal.consumed is not None or signal.remaining is not None

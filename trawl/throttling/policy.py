@@ -105,18 +105,13 @@ class ScopePolicy:
         made_at: When the scope was made.
         requests: Requests that came to an end.
         sends: Those that went to the wire.
+        used: What they used of the quota, all together.
         first_sent: The first send.
         triggers: Triggers heard.
         steps: Incidents counted.
         hints: Headers obeyed.
         last_hint: The last of them.
         times: Where the time of its requests went; None before the first.
-        limited: Seconds that pending requests waited, by limit; None before the first.
-        seen_at: When the limits were last looked at for ``limited``.
-        seen_grants: How often the scope had been taken then.
-        seen_lanes: How many lanes with something pending it had then.
-        seen_limit: Which limit held the scope then; "" for none.
-        seen_until: Until when it would.
         watch: What the alarms keep; None before the first period.
     """
 
@@ -130,7 +125,6 @@ class ScopePolicy:
         "kind",
         "last_hint",
         "last_latency",
-        "limited",
         "made_at",
         "manager",
         "passed_at",
@@ -139,11 +133,6 @@ class ScopePolicy:
         "refused",
         "requests",
         "robots",
-        "seen_at",
-        "seen_grants",
-        "seen_lanes",
-        "seen_limit",
-        "seen_until",
         "sends",
         "standing",
         "stepped_at",
@@ -152,6 +141,7 @@ class ScopePolicy:
         "trigger_source",
         "triggered_at",
         "triggers",
+        "used",
         "watch",
     )
 
@@ -162,18 +152,13 @@ class ScopePolicy:
         self.manager: Any = None
         self.requests: int = 0
         self.sends: int = 0
+        self.used: float = 0.0
         self.first_sent: float = math.inf
         self.triggers: int = 0
         self.steps: int = 0
         self.hints: int = 0
         self.last_hint: str = ""
         self.times: TimesTotal | None = None
-        self.limited: dict[str, float] | None = None
-        self.seen_at: float = math.inf
-        self.seen_grants: int = 0
-        self.seen_lanes: int = 0
-        self.seen_limit: str = ""
-        self.seen_until: float = math.inf
         self.watch: Any = None
         self.armed: float = math.inf
         self.has_answered: bool = False

@@ -29,6 +29,7 @@ from trawl.throttling.limits import EXACT, Limits
 from trawl.throttling.pages import Pages
 from trawl.throttling.quota import Quota
 from trawl.throttling.slots import Slots
+from trawl.throttling.waits import Asking, Waits
 
 __all__ = ["CONFIGURED", "Scope"]
 
@@ -70,14 +71,19 @@ class Scope:
         concurrency_source: Where the concurrency in force comes from.
         quota_source: Where the quota comes from, and whatever else is as configured, the page budget for one.
         lanes: Lanes with something pending that need it.
+        stopped: Those of them that wait for a robots.txt.
+        waits: What its requests waited for.
         policy: Whatever policy keeps for this scope.
         waiting: Whatever the chooser keeps for this scope.
     """
 
     __slots__ = (
+        "_asking",
         "_drawn",
         "_seed",
         "_slots",
+        "_stopped_at",
+        "_stopped_for",
         "_stream",
         "concurrency",
         "concurrency_source",
@@ -103,8 +109,10 @@ class Scope:
         "quota_source",
         "reserved",
         "step",
+        "stopped",
         "unsent",
         "waiting",
+        "waits",
     )
 
     def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
@@ -124,6 +132,8 @@ class Scope:
         self.concurrency_source: str = CONFIGURED
         self.quota_source: str = CONFIGURED
         self.lanes: int = 0
+        self.stopped: int = 0
+        self.waits: Waits = Waits()
         self.policy: Any = None
         self.waiting: Any = None
         self.quota: Quota | None = None
@@ -131,6 +141,9 @@ class Scope:
         self._seed = seed
         self._stream: Stream | None = None
         self._drawn: float | None = None
+        self._stopped_at = inf
+        self._stopped_for = 0.0
+        self._asking: Asking | None = None  # made when an amount is named: few scopes have a quota
         self._slots: Slots | None = None  # made when a second slot is needed: most hosts have one
         self.adopt(limits)
 
@@ -162,17 +175,13 @@ class Scope:
             return inf
         if self.pages is not None and self.pages.is_awaited:
             return inf
-        at = self.held_until
-        if self.delay > 0.0:
-            if self.unsent:
-                return inf
-            spaced = self.last_sent + self.interval()
-            at = max(at, spaced)
-        if self.delay_per_slot > 0.0:
-            rested = self._slot_ready_at()
-            at = max(at, rested)
+        if self.delay > 0.0 and self.unsent:
+            return inf
+        at = self._spaced_at()
         if self.quota is not None:
             refilled = self.quota.ready_at(now, amount)
+            if now < refilled < inf:
+                self.waits.refills[amount] = refilled
             at = max(at, refilled)
         return at
 
@@ -190,36 +199,17 @@ class Scope:
         if self.held_until == at and self.hold_reason is not None:
             return self.hold_reason
         if self.delay > 0.0 and (at == inf or self.last_sent + self.interval() == at):
-            if self.floor_source and self.delay * self._factor(self.jitter) < self.interval():
-                return Reason(self.id, "robots", at, self.floor_source)
-            return Reason(self.id, self.delay_limit, at, self.delay_source)
+            limit, source = self._spacing()
+            return Reason(self.id, limit, at, source)
         source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
         return Reason(self.id, "delay_per_slot", at, source)
 
-    def obstacle_after(self, now: float, slot: int) -> tuple[str, float, bool]:
-        """What keeps the next one from going once ``slot`` is given back (0: none is): which limit, and until when.
-
-        And whether it runs from the latest send or before, as spacing and quotas do. "" for nothing; slots that are all
-        busy are an obstacle only where nothing else is, because one of them may be free before time has passed.
-        """
-        if self.in_flight - (slot > 0) >= self.concurrency:
-            return "concurrency", inf, False
-        if self.pages is not None and self.pages.is_awaited:
-            return "pages", inf, False
-        limit, at, is_spacing = "", now, False
-        if self.held_until > at and self.hold_reason is not None:
-            limit, at = self.hold_reason.limit, self.held_until
-        if self.delay > 0.0:
-            since = now if self.unsent else self.last_sent  # who is connecting is sent now at the earliest
-            if (spaced := since + self.interval()) > at:
-                limit, at, is_spacing = self.delay_limit, spaced, True
-        if self.delay_per_slot > 0.0 and (rested := self._rested_after(slot)) > at:
-            limit, at, is_spacing = "delay_per_slot", rested, True
-        if self.quota is not None and (refilled := self.quota.ready_at(now, 1.0)) >= at and refilled > now:
-            limit, at, is_spacing = "quota", refilled, True
-        if not limit and self.in_flight >= self.concurrency:
-            return "concurrency", inf, False
-        return limit, at, is_spacing
+    @property
+    def full(self) -> str:
+        """The limit that lets nobody through until something is given back; "" for none."""
+        if self.in_flight >= self.concurrency:
+            return "concurrency"
+        return "pages" if self.pages is not None and self.pages.is_awaited else ""
 
     def is_tight(self) -> bool:
         """Whether one more could be in another's way: it has spacing or a quota, or one place is left."""
@@ -277,10 +267,61 @@ class Scope:
             and self.last_sent + self.longest <= now
         )
 
+    # -- who needs it
+
+    def need(self, amount: float | None, now: float) -> None:
+        """Count a lane that needs it from ``now`` on, with the amount that its requests name; None: none."""
+        if not self.lanes:
+            self.waits.needed_at = now
+        self.lanes += 1
+        if amount is not None:
+            if self._asking is None:
+                self._asking = Asking()
+            self._asking.add(amount)
+        self._count_stop(now)
+
+    def need_no_more(self, amount: float | None, now: float) -> None:
+        """Count such a lane no more."""
+        self.lanes -= 1
+        if amount is not None and self._asking is not None:
+            self._asking.remove(amount)
+        self._count_stop(now)
+
+    @property
+    def asked(self) -> float:
+        """The least amount that a pending request asks of it; 1.0 where one names none."""
+        if self._asking is None or not self._asking.count:
+            return 1.0
+        least = self._asking.least
+        return least if self._asking.count == self.lanes else min(least, 1.0)
+
+    def stop(self, now: float) -> None:
+        """Count a lane of its own that waits for a robots.txt from ``now`` on."""
+        self.stopped += 1
+        self._count_stop(now)
+
+    def go_on(self, now: float) -> None:
+        """Count such a lane no more."""
+        self.stopped -= 1
+        self._count_stop(now)
+
+    def stopped_for(self, now: float) -> float:
+        """Seconds, until ``now``, for which everything that was pending waited for a robots.txt."""
+        return self._stopped_for + max(0.0, now - self._stopped_at)
+
+    def _count_stop(self, now: float) -> None:
+        if 0 < self.lanes == self.stopped:
+            self._stopped_at = min(self._stopped_at, now)
+        elif self._stopped_at < inf:
+            self._stopped_for = self.stopped_for(now)
+            self._stopped_at = inf
+            self.waits.needed_at = now
+
     # -- the life of a request
 
     def take(self, now: float, amount: float = 1.0) -> int:
         """Occupy a place, which :meth:`gate` said is free; the number of the slot, from 1."""
+        self.waits.taken(now, *self._due(now, amount))
         self.grants += 1
         self.unsent += 1
         self.reserved += amount
@@ -309,6 +350,7 @@ class Scope:
         """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here."""
         self.unsent -= 1
         self.reserved = self.reserved - amount if self.unsent else 0.0
+        self.waits.sent(now, self.last_sent)
         self.last_sent = now
         self._drawn = None
         if self._slots is not None:
@@ -391,6 +433,36 @@ class Scope:
 
     # -- inside
 
+    def _spaced_at(self) -> float:
+        """The earliest instant for the next send by the holds and the delays."""
+        at = self.held_until
+        if self.delay > 0.0:
+            spaced = self.last_sent + self.interval()
+            at = max(at, spaced)
+        if self.delay_per_slot > 0.0:
+            rested = self._slot_ready_at()
+            at = max(at, rested)
+        return at
+
+    def _due(self, now: float, amount: float) -> tuple[str, float]:
+        """Of the holds, the delays and the quota, which one opened last for the request that goes now, and when."""
+        limit, at = "", self.held_until
+        if self.hold_reason is not None:
+            limit = self.hold_reason.limit
+        if self.delay > 0.0 and (spaced := self.last_sent + self.interval()) > at:
+            limit, at = self._spacing()[0], spaced
+        if self.delay_per_slot > 0.0 and (rested := self._slot_ready_at()) > at:
+            limit, at = "delay_per_slot", rested
+        if self.waits.refills and (refilled := self.waits.refilled(now, amount)) >= at:
+            limit, at = "quota", refilled
+        return limit, at
+
+    def _spacing(self) -> tuple[LimitName, str]:
+        """What keeps two sends apart, and where that comes from: a floor where the delay that was drawn is less."""
+        if self.floor_source and self.delay * self._factor(self.jitter) < self.interval():
+            return "robots", self.floor_source
+        return self.delay_limit, self.delay_source
+
     def _factor(self, jitter: tuple[float, float]) -> float:
         """What the interval before the next send is multiplied by: drawn when first asked for, kept until that send."""
         if jitter == EXACT:
@@ -403,13 +475,6 @@ class Scope:
 
     def _rest(self) -> float:
         return self.delay_per_slot * self._factor(self.jitter) if self.delay_per_slot > 0.0 else 0.0
-
-    def _rested_after(self, slot: int) -> float:
-        if self._slots is not None and slot:
-            return self._slots.ready_beside(slot, self.concurrency, self._rest())
-        if self._slots is None and self.concurrency <= 1:
-            return self.last_sent + self._rest()
-        return self._slot_ready_at()
 
     def _slot_ready_at(self) -> float:
         if self._slots is not None:

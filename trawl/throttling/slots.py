@@ -56,11 +56,6 @@ class Slots:
             return -inf
         return self._free[0][0] + rest if self._free else inf
 
-    def ready_beside(self, number: int, most: float, rest: float) -> float:
-        """The same, where the busy slot ``number`` is given back."""
-        others = self.ready_at(most, rest)
-        return min(others, self._sent_at[number - 1] + rest) if number <= most else others
-
     def take(self, now: float, most: float, rest: float) -> int:
         """Occupy a slot that has rested at ``now``, or a new one; its number."""
         self._arrange(most, rest)

@@ -252,9 +252,8 @@ class Throttle:
             scope = self.scope(id, now)
             signal = signals.pop(id, None) if signals else None
             step = entry.steps[index] if index < len(entry.steps) else None
-            slot = entry.slots[index] if index < len(entry.slots) else 0
             charged = (1.0 if amount is None else amount) if was_sent and not entry.is_exempt else None
-            self._take_in_one(scope, signal, entry, outcome, now, step=step, charged=charged, slot=slot)
+            self._take_in_one(scope, signal, entry, outcome, now, step=step, charged=charged)
         for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
             self._take_in_one(self.scope(id, now), signal, entry, outcome, now, step=None, charged=None, is_own=False)
         if outcome.is_trigger:
@@ -270,7 +269,6 @@ class Throttle:
         *,
         step: int | None,
         charged: float | None,
-        slot: int = 0,
         is_own: bool = True,
     ) -> None:
         policy: ScopePolicy = scope.policy
@@ -292,8 +290,8 @@ class Throttle:
             policy.has_answered |= outcome.response is not None
             if adjust(scope, policy, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug):
                 has_moved |= policy.apply(scope)
-            elsewhere = account(scope, policy, entry, now, slot)
-            self.alarms.look(scope, policy, entry, outcome, now, elsewhere=elsewhere, why_next=self._why_next)
+            account(policy, entry, charged)
+            self.alarms.look(scope, policy, entry, outcome, now, self._why_next)
         if has_moved:
             self._moved(scope, now)
         elif policy.standing is not None or policy.ramp is not None:
