@@ -19,6 +19,7 @@ import pytest
 
 import trawl
 from trawl.events import ItemFailed, ItemScraped
+from trawl.exceptions import ItemLost
 from trawl.testing import SimulatedWeb, simulate
 
 URL = "http://a.example/"
@@ -214,33 +215,23 @@ def test_what_can_not_be_written_is_lost_and_not_an_item(
         assert re.search(why, words), words
 
 
-def test_a_lost_item_is_told_as_a_failure_and_counts_for_its_feeds_only(tmp_path: Path) -> None:
+def test_a_lost_item_is_told_as_a_failure_and_counts_for_its_feeds_only(tmp_path: Path, job: dict[str, str]) -> None:
     seen: list[Any] = []
 
-    class Giver(trawl.Spider):
-        name = "giver"
-        start_urls = (URL,)
+    async def watch(crawl: Any) -> None:
+        with crawl.events(ItemScraped, ItemFailed) as events:
+            async for event in events:
+                seen.append(event.error if isinstance(event, ItemFailed) else event.item)
 
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"a": 1}
-            yield {"b": 2}
-            yield {"b": object()}
-
-    class Watch:
-        @classmethod
-        def from_crawler(cls, crawler: Any) -> Watch:
-            crawler.events.on(ItemScraped, seen.append)
-            crawler.events.on(ItemFailed, seen.append)
-            return cls()
-
-    web = SimulatedWeb()
-    web.add_host("a.example")
-    settings: dict[str, Any] = {"FEEDS": {str(tmp_path / "a.csv"): {}, str(tmp_path / "a.jsonl"): {}}}
-    result = simulate(Giver, web, settings=settings)
+    feeds: dict[Path, Any] = {tmp_path / "a.csv": {}, tmp_path / "a.jsonl": {}}
+    result = crawl([{"a": 1}, {"b": 2}, {"b": object()}], feeds, WATCHERS={watch: 1}, **job)
     assert lines(tmp_path / "a.jsonl") == [{"a": 1}, {"b": 2}]
     assert (tmp_path / "a.csv").read_bytes() == b"a\r\n1\r\n"
-    stats = result.stats
-    assert (stats["item_scraped_count"], stats["item_lost_count"], stats["feed_item_errors"]) == (2, 1, 3)
+    assert (result.stats["item_scraped_count"], result.stats["item_lost_count"]) == (2, 1)
+    assert result.stats["feed_item_errors"] == (2 if job else 3)  # with a job, an item is refused once for all feeds
+    assert seen[:2] == [{"a": 1}, {"b": 2}]
+    assert isinstance(seen[2], ItemLost)
+    assert len(seen) == 3
 
 
 def test_an_item_without_a_column_leaves_no_empty_row(
