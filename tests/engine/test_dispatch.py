@@ -20,6 +20,9 @@ class Heads:
         self.are_wanted = False
         self.begun = self.done = 0
 
+    def next_due(self) -> float:
+        return math.inf
+
     async def refill(self, now: float) -> None:
         self.begun += 1
         await trio.lowlevel.checkpoint()

@@ -21,6 +21,7 @@ SETTINGS = {
     "DOWNLOAD_DELAY": 0,
     "DOWNLOAD_DELAY_PER_SLOT": 0,
     "RETRY_DELAY": 0.1,
+    "RETRY_TIMES": 5,  # each run asks for a page that answers 500 once
     "BACKOFF_MIN_DELAY": 0.2,
     "SHUTDOWN_TIMEOUT": 1.0,
 }

@@ -51,7 +51,7 @@ class Lanes:
 
     async def send_one(self, now: float = 0.0) -> str | None:
         """Grant, finish and name the next request."""
-        if self.heads.are_wanted:
+        if self.heads.are_wanted or self.heads.next_due() <= now:
             await self.heads.refill(now)
         entry = self.chooser.grant(now)
         if not isinstance(entry, Entry):

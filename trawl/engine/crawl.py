@@ -173,6 +173,10 @@ class Crawl:
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """What pending requests wait on, the largest groups first, at most ``most`` groups."""
         groups = self._chooser.waiting(trio.current_time(), most, self._frontier.pending_in)
+        held = self._frontier.statistics().held
+        if held:
+            reason = Reason("", "not_before", self._frontier.next_due(), "the request's own delay")
+            groups = sorted([*groups, (held, reason)], key=lambda group: -group[0])[:most]
         return [Waiting(count, reason) for count, reason in groups]
 
     def why(self, subject: Request | str) -> Reason | None:
@@ -185,9 +189,12 @@ class Crawl:
         if isinstance(subject, str):
             return self._why_scope_or_host(normal_id(subject), now)
         reason = self._chooser.why(subject, now)
-        if reason is not None or (lane := self._frontier.lane_of(subject)) is None:
+        if reason is not None:
             return reason
-        return self._chooser.why(lane, now)
+        if (until := self._frontier.held_until(subject)) is not None:
+            return Reason("", "not_before", until, "the request's own delay")
+        lane = self._frontier.lane_of(subject)
+        return None if lane is None else self._chooser.why(lane, now)
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:
         """Of a host, its own scope first, then that of its address, then whatever scopes its requests have."""

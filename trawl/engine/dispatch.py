@@ -92,7 +92,7 @@ class Dispatcher:
         has_room = state.may_page and chooser.in_flight < chooser.places
         if state.is_reading and has_room and not chooser.has_ready():
             self._reading.allow(state.open - state.page_turns, chooser.places - chooser.in_flight)
-        return min(chooser.next_event(now), self._throttle.next_change(now))
+        return min(chooser.next_event(now), self._throttle.next_change(now), self._heads.next_due())
 
     async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:
         """Grant in the task that reads ``start()``; what fails is not the spider's failure."""
@@ -107,7 +107,7 @@ class Dispatcher:
         now = trio.current_time()
         self._throttle.tick(now)
         while not state.is_ending:
-            if heads.are_wanted:
+            if heads.are_wanted or heads.next_due() <= now:
                 await heads.refill(now)
                 now = trio.current_time()
             if self._hits is not None:

@@ -31,9 +31,7 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 class Intake:
     """Puts what is admitted into the frontier, and takes out what has ended."""
 
-    def __init__(
-        self, *, admission: Admission, frontier: Frontier, heads: Heads, stats: Stats, state: State
-    ) -> None:
+    def __init__(self, *, admission: Admission, frontier: Frontier, heads: Heads, stats: Stats, state: State) -> None:
         self._admission = admission
         self._frontier = frontier
         self._heads = heads
@@ -102,8 +100,8 @@ class Intake:
             return successor
         await self._frontier.replace(turn.lease, successor)
         self._count(then)
-        if turn.is_stopped:
-            # It cost no send, so nothing slows down how many there are: back to where memory is bounded.
+        if turn.is_stopped or successor.not_before > trio.current_time():
+            # It cost no send, or waits, so nothing slows down how many there are: back to where memory is bounded.
             await self._frontier.release([successor])
             self._stored([successor])
         else:
@@ -148,6 +146,9 @@ class Intake:
             await self._frontier.release(leases)
 
     def _stored(self, records: Sequence[Record]) -> bool:
+        for record in records:
+            if record.not_before:  # its origin's robots.txt is asked for now, so that it can go when its time has come
+                self._admission.leased(record)
         may_go = self._heads.pushed(records)
         if may_go:  # where the frontier waited for a disk, the dispatcher has looked before
             self._state.pulse.beat()

@@ -10,6 +10,9 @@ The life of a record::
         │                            │   └────► replace            a redirect or a retry took its place, still leased
         └─ disclaim                  └────────► release            given back, to its old place
 
+A record with a time of its own (``not_before``) is *held*: it is in no lane, and nobody can lease it, until that time
+has come and :meth:`Frontier.wake` lets it in. So those that wait need not be in memory, and hold up nobody behind them.
+
 A lease is not a promise that the request is sent: heads of lanes are leased ahead, so that a decision never awaits.
 Everything a crawl must not lose at a kill goes through one call, so that a backend can make it one transaction.
 
@@ -161,12 +164,14 @@ class FrontierStatistics:
         leased: Records that are leased and neither acknowledged nor given back.
         seen: Fingerprints ever claimed.
         lanes: Lanes with something pending.
+        held: Of those pending, how many wait for a time of their own.
     """
 
     pending: int
     leased: int
     seen: int
     lanes: int
+    held: int = 0
 
 
 class Frontier(Protocol):
@@ -233,7 +238,22 @@ class Frontier(Protocol):
         ...
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Give leases back; each keeps its old place in its lane."""
+        """Give leases back; each keeps its old place in its lane, or is held until its time has come."""
+        ...
+
+    def next_due(self) -> float:
+        """The instant on the run clock at which the first of those held may go; infinity for none. Costs no I/O."""
+        ...
+
+    async def wake(self, now: float) -> Sequence[LaneKey]:
+        """Let records whose time has come at the instant ``now`` into their lanes, and name these.
+
+        It may leave some to the next call, which :meth:`next_due` then tells.
+        """
+        ...
+
+    def held_until(self, request: Request) -> float | None:
+        """The instant until which this very request is held; None: it is not, or only the disk knows. May search."""
         ...
 
     def lanes(self) -> Sequence[LaneKey]:

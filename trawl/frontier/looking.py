@@ -18,9 +18,9 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl.frontier.exact import portable
+from trawl.frontier.held import HELD
 from trawl.frontier.lock import JobLock, last_words_of, owner_of
-from trawl.frontier.records import StoredRecord, pack, unpack
+from trawl.frontier.records import StoredRecord, repacked, unpack
 from trawl.frontier.schema import connect, connect_to_read
 from trawl.frontier.sections import damaged
 from trawl.frontier.sqlite import LEASES
@@ -226,9 +226,13 @@ def _leases(connection: sqlite3.Connection, told: bytes) -> tuple[int, OldestLea
 
 
 def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
-    """Counts by scope: the records of a lane have the same."""
+    """Counts by scope: the records of a lane have the same, but for those that wait for a time of their own."""
     counts: Counter[str] = Counter()
+    for (record,) in connection.execute("SELECT record FROM request WHERE lane = ?", (HELD,)):
+        counts.update(scope for scope, _ in unpack(record).scopes)
     for lane, count in lanes:
+        if lane == HELD:
+            continue
         (record,) = connection.execute("SELECT record FROM request WHERE lane = ? LIMIT 1", (lane,)).fetchone()
         for scope, _ in unpack(record).scopes:
             counts[scope] += count
@@ -238,15 +242,8 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
 def _afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
     """The row of a request that failed and is queued again, as if it had never been tried."""
     meta = {key: value for key, value in (stored.meta or {}).items() if key not in _HISTORY}
-    again = msgspec.structs.replace(
-        stored,
-        meta=portable(meta | {ADMITTED_AT: now}, "meta"),
-        cb_kwargs=portable(stored.cb_kwargs, "cb_kwargs"),
-        cookies=portable(stored.cookies, "cookies"),
-        until=None,
-        wait=0.0,
-    )
-    return order, lane, -stored.priority, -stored.share, pack(again)
+    again = repacked(stored, meta=meta | {ADMITTED_AT: now}, until=None, wait=0.0)
+    return order, lane, -stored.priority, -stored.share, again
 
 
 def _line(stored: StoredRecord) -> bytes:

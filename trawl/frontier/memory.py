@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
 from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey
 from trawl.frontier.line import Line
@@ -28,10 +30,11 @@ class MemoryFrontier:
         depth_first: The newest of equals goes first, in place of the oldest.
     """
 
-    __slots__ = ("_lanes", "_leased", "_next_order", "_pending", "_seen", "_sign")
+    __slots__ = ("_held", "_lanes", "_leased", "_next_order", "_pending", "_seen", "_sign")
 
     def __init__(self, *, depth_first: bool = False) -> None:
         self._lanes: dict[LaneKey, Line] = {}
+        self._held: list[tuple[float, int, Record]] = []
         self._seen: tuple[set[bytes], set[bytes]] = (set(), set())
         self._sign = -1 if depth_first else 1
         self._next_order = count(1).__next__
@@ -102,10 +105,25 @@ class MemoryFrontier:
         record.order = self._next_order()
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Give leases back; each keeps its old place in its lane."""
+        """Give leases back; each keeps its old place in its lane, or is held until its time has come."""
         for lease in leases:
             self._leased -= 1
             self._store(lease)
+
+    def next_due(self) -> float:
+        """The instant at which the first of those held may go; infinity for none."""
+        return self._held[0][0] if self._held else inf
+
+    async def wake(self, now: float) -> Sequence[LaneKey]:
+        """Let records whose time has come into their lanes, and name these."""
+        lanes: dict[LaneKey, None] = {}
+        while self._held and self._held[0][0] <= now:
+            lanes[self._line_up(heappop(self._held)[2])] = None
+        return list(lanes)
+
+    def held_until(self, request: Request) -> float | None:
+        """The instant until which this very request is held; None: it is not."""
+        return next((until for until, _, record in self._held if record.request is request), None)
 
     def lanes(self) -> Sequence[LaneKey]:
         """The lanes with something that is not leased."""
@@ -129,16 +147,24 @@ class MemoryFrontier:
 
     def statistics(self) -> FrontierStatistics:
         """How much is held now."""
-        return FrontierStatistics(self._pending, self._leased, sum(map(len, self._seen)), len(self._lanes))
+        seen = sum(map(len, self._seen))
+        return FrontierStatistics(self._pending, self._leased, seen, len(self._lanes), len(self._held))
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
     def _store(self, record: Record) -> None:
+        self._pending += 1
+        if record.not_before:
+            heappush(self._held, (record.not_before, record.order, record))
+        else:
+            self._line_up(record)
+
+    def _line_up(self, record: Record) -> LaneKey:
         lane = record.lane_key()
         line = self._lanes.get(lane)
         if line is None:
             self._lanes[lane] = Line(record, newest_first=self._sign < 0)
         else:
             line.add(record)
-        self._pending += 1
+        return lane

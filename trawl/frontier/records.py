@@ -20,7 +20,7 @@ from trawl.frontier.exact import portable, restored
 from trawl.frontier.naming import CallbackNames
 from trawl.http import Request
 
-__all__ = ["RecordCodec", "StoredRecord", "pack", "unpack"]
+__all__ = ["RecordCodec", "StoredRecord", "pack", "repacked", "unpack"]
 
 
 class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -82,6 +82,19 @@ _decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=restored)
 def pack(stored: StoredRecord) -> bytes:
     """The bytes of a stored record whose meta, cb_kwargs and cookies are portable."""
     return _encoder.encode(stored)
+
+
+def repacked(stored: StoredRecord, **changes: Any) -> bytes:
+    """The bytes of a stored record that was read, with some fields changed."""
+    changed = msgspec.structs.replace(stored, **changes)
+    return pack(
+        msgspec.structs.replace(
+            changed,
+            meta=portable(changed.meta, "meta"),
+            cb_kwargs=portable(changed.cb_kwargs, "cb_kwargs"),
+            cookies=portable(changed.cookies, "cookies"),
+        )
+    )
 
 
 def unpack(blob: bytes) -> StoredRecord:
@@ -188,5 +201,5 @@ class RecordCodec:
             is_diverted=stored.is_diverted,
         )
         if stored.found is not None:  # the time between two runs is nobody's
-            record.found_at = max(self._wall.from_epoch(stored.found), self._wall.anchor_at)
+            record.found_at = min(now, max(self._wall.from_epoch(stored.found), self._wall.anchor_at))
         return record

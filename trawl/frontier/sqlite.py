@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import count
+from math import inf
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -23,6 +25,7 @@ from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, OutboxItem, Record, SortKey
 from trawl.frontier.claims import Claims
+from trawl.frontier.held import HELD, bring_forward, due, hold, is_clock_set_back, let_in, wall_time
 from trawl.frontier.job import Job
 from trawl.frontier.lane_reader import LaneReader
 from trawl.frontier.records import RecordCodec
@@ -31,6 +34,8 @@ from trawl.frontier.tables import Found, Row, end, insert, replace, spill, surve
 from trawl.http import Request
 
 __all__ = ["LEASES", "SqliteFrontier", "open_frontier"]
+
+T = TypeVar("T")
 
 LEASES = "frontier.leases"
 """What is kept under this name: how many leases there are, the order of the oldest, and since when, in seconds since
@@ -60,7 +65,8 @@ class SqliteFrontier:
         self._leased: dict[int, tuple[Shelf, float]] = {}  # in the order of leasing
         self._spilled: dict[int, int] = {}
         self._reader = LaneReader(job.commits, self.shelves, self._leased)
-        self._pending = 0
+        self._pending = self._held = found.held
+        self._next_due = inf if found.due is None else self._instant(found.due)
         self._told: bytes | None = None
         job.before_commit(self._tell)
         self._restore(found)
@@ -95,7 +101,7 @@ class SqliteFrontier:
         rows, marks = self._written(records, self._sign)
 
         def applied(_: None) -> None:
-            self._stored(records, marks)
+            self._stored(records, rows, marks)
 
         await self._job.commits.do(partial(insert, rows=rows, marks=marks, tally=self._job.tally), applied)
 
@@ -146,7 +152,7 @@ class SqliteFrontier:
 
         def applied(_: None) -> None:
             self._ended(order)
-            self._stored(outputs, marks)
+            self._stored(outputs, rows, marks)
             for entries, last in told:
                 outbox.added(entries, last)
 
@@ -161,7 +167,7 @@ class SqliteFrontier:
         order = lease.order
         if order not in self._leased:
             raise ValueError(f"{lease!r} is not leased")
-        rows, marks = self._written([record], 1)
+        rows, marks = self._written([record], 1, is_leased=True)
 
         def applied(_: None) -> None:
             self._ended(order)
@@ -176,17 +182,62 @@ class SqliteFrontier:
         await self._job.commits.do(step, applied)
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Give leases back; each keeps its old place in its lane. One that has ended is passed over."""
+        """Give leases back; each keeps its old place in its lane. One that has ended is passed over.
+
+        Where one is to be held, this is a checkpoint.
+        """
+        now = trio.current_time()
+        later: dict[int, int] = {}
         for lease in leases:
-            known = self._leased.pop(lease.order, None)
+            known = self._leased.get(lease.order)
             if known is None:
                 continue
-            shelf = known[0]
-            shelf.leased -= 1
-            self.shelves.place(shelf, _key(lease), lease)
-            self._pending += 1
             if self._spilled.pop(lease.order, 0):
                 self._job.also(partial(unspill, order=lease.order))
+            if lease.not_before > now and self._job.commits.failure is None:
+                later[lease.order] = self._wall_time(lease)
+                continue
+            self._unleased(lease)
+            self.shelves.place(known[0], _key(lease), lease)
+            self._pending += 1
+        if later:
+
+            def applied(_: None) -> None:
+                for order, until in later.items():
+                    self._ended(order)
+                    self._hold(until)
+
+            await self._job.commits.do(partial(hold, rows=list(later.items())), applied)
+
+    def next_due(self) -> float:
+        """The instant at which the first of those held may go; infinity for none."""
+        return self._next_due
+
+    async def wake(self, now: float) -> Sequence[LaneKey]:
+        """Let some of the records whose time has come into their lanes, and name these. A checkpoint.
+
+        Raises:
+            JobError: The database can't be read, or a record in it can't be used.
+        """
+        commits = self._job.commits
+        found = await commits.do(partial(due, now=int(self._wall.to_epoch(now) * 1e6)), _same, is_writing=False)
+        records = [self._decoded(order, blob) for order, blob in found]
+        lanes = {record.lane_key(): None for record in records}
+        numbers = {lane: _number_of(lane) for lane in lanes}
+        rows = [(numbers[record.lane_key()], *_key(record)) for record in records]
+
+        def applied(first: int | None) -> None:
+            for record in records:
+                self.shelves.place(self._shelf(record.lane_key()), _key(record), record)
+            self._held -= len(records)
+            self._next_due = inf if first is None else self._instant(first)
+
+        await commits.do(partial(let_in, rows=rows), applied)
+        return list(lanes)
+
+    def held_until(self, request: Request) -> float | None:
+        """None: what is held is on the disk only."""
+        return None
 
     def lanes(self) -> Sequence[LaneKey]:
         """The lanes with something that is not leased."""
@@ -212,14 +263,16 @@ class SqliteFrontier:
     def statistics(self) -> FrontierStatistics:
         """How much is held now."""
         lanes = sum(shelf.pending > 0 for shelf in self.shelves.by_lane.values())
-        return FrontierStatistics(self._pending, len(self._leased), self._claims.count, lanes)
+        return FrontierStatistics(self._pending, len(self._leased), self._claims.count, lanes, self._held)
 
     async def aclose(self) -> None:
         """Have everything written; the job stays open. A checkpoint."""
         if self._job.commits.failure is None:
             await self._job.commit()
 
-    def _written(self, records: Sequence[Record], sign: int) -> tuple[list[Row], list[bytes]]:
+    def _written(
+        self, records: Sequence[Record], sign: int, *, is_leased: bool = False
+    ) -> tuple[list[Row], list[bytes]]:
         """The rows and marks to be stored for ``records``, which get their orders."""
         now = trio.current_time()
         blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
@@ -229,20 +282,43 @@ class SqliteFrontier:
             record.order = sign * self._next_order()
             if record.found_at is None:
                 record.found_at = now
+            if record.not_before > now and not is_leased:
+                rows.append((record.order, HELD, self._wall_time(record), 0.0, blob))
+                continue
             lane = record.lane_key()
             shelf = self.shelves.by_lane.get(lane)
             number = _number_of(lane) if shelf is None else shelf.number
             rows.append((record.order, number, -record.request.priority, -record.share, blob))
         return rows, [record.fingerprint for record in records if record.fingerprint is not None]
 
-    def _stored(self, records: Sequence[Record], marks: Sequence[bytes]) -> None:
+    def _stored(self, records: Sequence[Record], rows: Sequence[Row], marks: Sequence[bytes]) -> None:
         """Records are in the database, and pending."""
         for mark in marks:
             self._claims.stored(mark)
-        for record in records:
+        for record, row in zip(records, rows, strict=True):
             record.stored = None
-            self.shelves.place(self._shelf(record.lane_key()), _key(record), record)
-        self._pending += len(records)
+            if row[1] == HELD:
+                self._hold(row[2])
+            else:
+                self.shelves.place(self._shelf(record.lane_key()), _key(record), record)
+                self._pending += 1
+
+    def _hold(self, until: int) -> None:
+        """One more is held."""
+        self._held += 1
+        self._pending += 1
+        self._next_due = min(self._next_due, self._instant(until))
+
+    def _wall_time(self, record: Record) -> int:
+        return wall_time(self._wall.to_epoch(record.not_before))
+
+    def _instant(self, until: int) -> float:
+        """When one that is held until a wall time is surely found to be due."""
+        return self._wall.from_epoch((until + 1) / 1e6)
+
+    def _unleased(self, lease: Record) -> None:
+        shelf, _ = self._leased.pop(lease.order)
+        shelf.leased -= 1
 
     def _ended(self, order: int) -> None:
         """A leased record is gone from the database."""
@@ -347,6 +423,9 @@ async def open_frontier(
         JobError: The database can't be read; or what is stored can't be used: the spider has a callback no more.
     """
     bounds = bounds or Bounds()
+    now = wall.to_epoch(trio.current_time())
+    if await job.commits.do(partial(is_clock_set_back, now=now), _same, is_writing=False):
+        await job.commits.do(partial(bring_forward, now=now), _nothing)
     step = partial(survey, most_marks=bounds.marks, tally=job.tally)
     found = await job.commits.do(step, _same, is_writing=False)
     return SqliteFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
@@ -366,7 +445,7 @@ def _text(reason: str) -> str:
     return reason.encode(errors="backslashreplace").decode()
 
 
-def _same(found: Found) -> Found:
+def _same(found: T) -> T:
     return found
 
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import attrs
 
+from trawl.frontier.held import HELD, first_due
 from trawl.frontier.trouble import malformed
 
 __all__ = [
@@ -56,12 +57,16 @@ class Found:
         last_order: The largest order of coming, without its sign.
         seen: How many fingerprints were seen.
         marks: These fingerprints, or None where they are many.
+        held: How many requests wait for a time of their own, in no lane.
+        due: The time of the first of these, as :func:`trawl.frontier.held.wall_time` has it; None: there is none.
     """
 
     lanes: Sequence[tuple[int, LaneRow]]
     last_order: int
     seen: int
     marks: Sequence[bytes] | None
+    held: int = 0
+    due: int | None = None
 
 
 class Tally:
@@ -140,6 +145,8 @@ def survey(connection: sqlite3.Connection, most_marks: int, tally: Tally) -> Fou
         sqlite3.DatabaseError: It is not as the last transaction left it.
     """
     counts = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
+    held = sum(pending for lane, pending in counts if lane == HELD)
+    counts = [(lane, pending) for lane, pending in counts if lane != HELD]
     lanes = [(pending, (lane, *_heads(connection, lane, 1)[0])) for lane, pending in counts]
     lanes.sort(key=lambda lane: abs(lane[1][3]))
     edges = [
@@ -150,13 +157,13 @@ def survey(connection: sqlite3.Connection, most_marks: int, tally: Tally) -> Fou
     if max(edges) >= LAST_ORDER:
         raise malformed(f"one of its requests has the order {max(edges)}")
     seen: int = connection.execute("SELECT count(*) FROM seen").fetchone()[0]
-    tally.compare(connection, sum(pending for pending, _ in lanes), seen)
+    tally.compare(connection, held + sum(pending for pending, _ in lanes), seen)
     marks = None
     if seen <= most_marks:
         marks = [row[0] for row in connection.execute("SELECT fingerprint FROM seen")]
         if not all(type(mark) is bytes for mark in marks):
             raise malformed("what it has seen are no fingerprints")
-    return Found(lanes, max(edges), seen, marks)
+    return Found(lanes, max(edges), seen, marks, held, first_due(connection))
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes], tally: Tally) -> None:

@@ -67,6 +67,10 @@ class Heads:
         """Whether some lane has to be looked at before the next decision."""
         return bool(self._hungry)
 
+    def next_due(self) -> float:
+        """The instant at which :meth:`refill` is to be called: the first request with a time of its own may go then."""
+        return self._frontier.next_due()
+
     def pushed(self, records: Iterable[Record]) -> bool:
         """Note that the frontier has got ``records``; whether one of them may be better than its lane's head.
 
@@ -94,6 +98,9 @@ class Heads:
     async def refill(self, now: float) -> None:
         """Lease what the noted lanes need. With a frontier in memory and no :attr:`aside` it waits for nothing."""
         hungry = self._hungry
+        if self._frontier.next_due() <= now:
+            for lane in await self._frontier.wake(now):
+                hungry[lane] = None
         while hungry:
             if self.aside is not None and self.aside.is_full:
                 return
@@ -104,12 +111,14 @@ class Heads:
                 records = await self._frontier.lease_many(lane, most)
                 if self.aside is not None:
                     records = await self.aside.aside(records)
-                are_heads = len(records) == most
+                early = [record for record in records if record.not_before > now]
+                if early:  # of a process that was killed before it had given them back
+                    await self._frontier.release(early)
+                    records = [record for record in records if record.not_before <= now]
                 for record in records:
                     self._chooser.push(self._entry_of(record), now, record.not_before)
-                    are_heads = are_heads and record.not_before <= now
-                if not are_heads and self._frontier.best(lane) is not None:
-                    hungry[lane] = None  # those that wait for a time of their own are no heads: look again
+                if len(records) < most and self._frontier.best(lane) is not None:
+                    hungry[lane] = None  # look again
 
     def _wanted(self, lane: LaneKey) -> int:
         best = self._frontier.best(lane)

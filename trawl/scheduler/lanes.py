@@ -362,8 +362,9 @@ class Lane:
         """Occupy a place in each of its scopes for ``entry``, which was its first."""
         entry.granted_at = now
         held = self.held
-        if entry.not_before > entry.pushed_at:
-            held += entry.not_before - entry.pushed_at
+        if entry.not_before:
+            began_at = entry.pushed_at if entry.found_at is None else entry.found_at
+            held += max(0.0, entry.not_before - began_at)
         if held:
             self.held = 0.0
             waited = now if entry.found_at is None else now - entry.found_at

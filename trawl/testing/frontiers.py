@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
+from math import inf
 from typing import TypeAlias
 
 import trio
@@ -271,6 +272,46 @@ class FrontierContract:
             assert frontier.statistics().leased == (1 if was_done else 2)
             await frontier.release([second] if was_done else [first, second])
             assert paths(await frontier.lease_many(lane_of(), 9)) == (["2", "child"] if was_done else ["1", "2"])
+
+        self.on(body)
+
+    def test_a_record_with_a_time_of_its_own_is_in_no_lane_before_it_is_due(self) -> None:
+        """It is held meanwhile, and is stored and pending all the same."""
+
+        async def body(frontier: Frontier) -> None:
+            now = trio.current_time()
+            late, later, soon = record_of("late"), record_of("later"), record_of("soon")
+            late.not_before, later.not_before = now + 1000.0, now + 2000.0
+            await frontier.push_many([later, late, soon])
+            assert frontier.pending_in(lane_of()) == 1
+            assert frontier.statistics().pending == 3
+            assert frontier.statistics().held == 2
+            assert now + 999.9 < frontier.next_due() < now + 1000.1
+            assert await frontier.wake(now) == []
+            assert paths(await frontier.lease_many(lane_of(), 9)) == ["soon"]
+            assert await frontier.wake(now + 1001.0) == [lane_of()]
+            assert paths(await frontier.lease_many(lane_of(), 9)) == ["late"]
+            assert now + 1999.9 < frontier.next_due() < now + 2000.1
+            assert frontier.statistics().held == 1
+
+        self.on(body)
+
+    def test_a_lease_that_is_given_back_before_its_time_is_held(self) -> None:
+        """So waits a retry that has a delay."""
+
+        async def body(frontier: Frontier) -> None:
+            await frontier.push_many([record_of("1")])
+            (lease,) = await frontier.lease_many(lane_of(), 1)
+            again = record_of("again")
+            again.not_before = trio.current_time() + 1000.0
+            await frontier.replace(lease, again)
+            await frontier.release([again])
+            assert frontier.best(lane_of()) is None
+            assert frontier.statistics().leased == 0
+            assert frontier.statistics().held == 1
+            await frontier.wake(trio.current_time() + 1001.0)
+            assert paths(await frontier.lease_many(lane_of(), 9)) == ["again"]
+            assert frontier.next_due() == inf
 
         self.on(body)
 
