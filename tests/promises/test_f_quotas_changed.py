@@ -37,7 +37,9 @@ def changed(
             elif response.url.startswith("http://start.example/"):
                 self.crawl.throttling.set("api", **steps[float(response.url.rpartition("/")[2])])
 
-    return simulate(Changing, web, settings={**FREE, **settings})
+    sim = simulate(Changing, web, settings={**FREE, **settings})
+    assert "spider_exceptions" not in sim.stats
+    return sim
 
 
 def numbered(count: int, **options: Any) -> Callable[[], Iterable[trawl.Request]]:
@@ -69,9 +71,9 @@ def test_a_quota_lowered_while_requests_connect_holds_those_that_do_not_fit_any_
     assert times(sim) == [2.0, 2.0, 64.0, 64.0, 126.0, 126.0]  # each after its window, and 2 s for connecting
 
 
-def test_a_quota_that_is_taken_away_and_set_again_while_requests_connect_still_counts_them() -> None:
+def test_a_quota_that_is_raised_beyond_use_and_lowered_again_while_requests_connect_still_counts_them() -> None:
     web = a_web("a.example", latency=0.1, connect=3.0, keep_alive=0.0)
-    steps: Steps = {1.0: {"quota": None}, 2.0: {"quota": 3}}
+    steps: Steps = {1.0: {"quota": 1_000_000}, 2.0: {"quota": 3}}
     scopes = {"api": {"quota": 2, "window": 60.0, "concurrency": 2}}
     sim = changed(numbered(4), steps, web, THROTTLING_SCOPES=scopes)
     assert times(sim)[:2] == [3.0, 3.0]

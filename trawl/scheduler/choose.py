@@ -344,8 +344,9 @@ class Chooser:
                 if until > worst:
                     worst = until
                     at = self.board.room(scope)
-            elif at is None and scope.waiting is not None and scope.waiting.keeps_off(lane, now):
-                at = scope.waiting
+            elif (room := scope.waiting) is not None and room.keeps_off(lane, now):
+                is_contention = is_contention and not room.saves(lane, now)
+                at = at or room
         if at is not None and may_claim:
             if not is_contention:
                 self.board.end_claim(lane, now)
@@ -373,6 +374,9 @@ class Chooser:
             board.end_claim(lane, now)
         elif rank is not None:
             board.yield_claim(lane, rank, now)
+        for scope in lane.scopes:
+            if scope.waiting is not None and scope.waiting.baton is lane:
+                scope.waiting.baton = None  # it will have a new turn, others may be before it then
         if lane.queue:
             lane.take_turn(self._next_turn())
             board.enter(lane, now)
@@ -381,8 +385,6 @@ class Chooser:
         for scope in lane.scopes:
             room = scope.waiting
             if room is not None:
-                if room.baton is lane:  # it has a new turn, others may be before it now
-                    room.baton = None
                 board.wake(room, now)
             board.look_again(scope, now)
         return entry

@@ -126,7 +126,7 @@ class Room:
     def saves(self, lane: Lane, now: float) -> bool:
         """Whether the quota is kept for another one, which would have to wait longer if ``lane`` went."""
         other, quota = self.kept_for, self.scope.quota
-        if other is None or other is lane or quota is None or lane.rank() < other.rank():
+        if other is None or other is lane or quota is None or not quota.sliding or lane.rank() < other.rank():
             return False
         wanted, until = other.amount_in(self.scope), now
         for index, scope in enumerate(other.scopes):
@@ -158,7 +158,9 @@ class Room:
 
     def keep(self) -> None:
         """Keep the quota for the first of those it did not do for, if that was passed often enough."""
-        passed = self.passed
+        passed, quota = self.passed, self.scope.quota
+        if quota is None or not quota.sliding:
+            return  # all of it comes back at once, and the largest is first then
         while passed and passed[0][4] != passed[0][5].version:
             heappop(passed)
         if self.kept_for is None and passed and passed[0][5].passes(self.scope) >= PASSES:

@@ -17,11 +17,12 @@ So the best lane that could go is ready, or behind a baton that will be looked a
   who share a quota have as many turns together as they would have had, and use them by share.
   A lane of several scopes that was passed too often goes before larger shares of those who need the quota alone.
 - On a claimed scope, lanes that rank behind the claimant are not woken.
-- A quota is *kept* for the first of those set aside, once that was passed :data:`~trawl.scheduler.claims.PASSES` times:
-  from then on a lane behind it goes only where that does not put off the instant at which the amount will fit. So it
-  goes one window later at the latest, though small amounts use all that a sliding window gives back. Unlike a claim
-  this is for each quota by itself, because it lasts for a window, which may be a day; and like a claim it keeps off
-  none that is ahead, so that two of them can't wait for each other.
+- A quota that slides is *kept* for the first of those set aside, once that was passed
+  :data:`~trawl.scheduler.claims.PASSES` times: from then on a lane behind it goes only where that does not put off the
+  instant at which the amount will fit. So it goes one window later at the latest, though small amounts use all that
+  comes back. Unlike a claim this is for each quota by itself, because it lasts for a window, which may be a day; and
+  like a claim it keeps off none that is ahead, so that two of them can't wait for each other. A quota that does not
+  slide comes back at once, and the largest is first then: there is nothing to keep.
 
 Heaps are cleaned lazily: a record whose version is not its lane's is stale.
 """
@@ -336,7 +337,9 @@ class Board:
         if (
             claimant is not None
             and claimant.where is not READY
-            and room.scope.is_shut(now, claimant.amount_in(room.scope), BACKOFF_PATIENCE)
+            and (
+                room.scope.is_shut(now, claimant.amount_in(room.scope), BACKOFF_PATIENCE) or room.saves(claimant, now)
+            )
         ):
             self.end_claim(claimant, now)
 
