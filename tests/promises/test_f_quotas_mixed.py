@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import trawl
 from tests.promises.crawling import FREE, a_web, page
-from trawl.testing import Simulation, simulate
+from trawl.testing import Send, Simulation, simulate
 
 QUOTAS = ("a", "b", "c")
 AMOUNTS: Sequence[float | None] = (None, 0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 9.0)
@@ -40,10 +40,13 @@ class Wanted:
         return 1.0 if amount is None else amount
 
 
+NOBODY = Wanted(-1, 0.0, 0, {})
+
+
 class Mixture:
     """A crawl made of one seed: what is configured, what is found when, and what is changed when.
 
-    A calm one has no change, no slow connection, and nobody of several scopes.
+    A calm one has nothing that may come before a larger share: no change, no slow connection, nobody of several scopes.
     """
 
     def __init__(self, seed: int, *, is_calm: bool) -> None:
@@ -60,9 +63,10 @@ class Mixture:
         most = 1 if is_calm else 3
         self.wanted = [self._request(rng, number, most_scopes=most) for number in range(rng.randint(5, 60))]
         self.changes: list[tuple[float, str, float]] = []
-        for _ in range(0 if is_calm else rng.randint(0, 4)):
-            # Never at an instant at which something is sent: those are eighths of a second.
-            self.changes.append((rng.randint(1, 80) / 4 + 0.06, rng.choice(QUOTAS), rng.choice([1, 2, 3, 7, 12, 1000])))
+        for number in range(0 if is_calm else rng.randint(0, 4)):
+            # Never at an instant at which something is sent, nor two at once: those are eighths of a second.
+            at = rng.randint(1, 80) / 4 + 0.06 + number / 1000
+            self.changes.append((at, rng.choice(QUOTAS), rng.choice([1, 2, 3, 7, 12, 1000])))
         self.changes.sort(key=lambda change: change[0])
 
     def _request(self, rng: random.Random, number: int, *, most_scopes: int) -> Wanted:
@@ -101,7 +105,7 @@ class Mixture:
         quota: float = self.scopes[scope].get("quota", inf)
         since = 0.0
         for changed_at, name, changed in self.changes:
-            if name == scope and changed_at <= at:
+            if name == scope and changed_at <= at + SLACK:
                 since = changed_at if quota == inf else since
                 quota = changed
         return quota, since
@@ -142,6 +146,25 @@ def check_quota(mixture: Mixture, name: str, charges: Sequence[tuple[float, floa
         assert before + amount <= quota + SLACK or not before, f"{name} at {at}: {before} and {amount} of {quota}"
 
 
+def check_shares(mixture: Mixture, sends: Sequence[Send]) -> None:
+    """Of two that need one quota alone, which does not slide, the larger goes first wherever it fits (F07, F11)."""
+    by_url = {f"http://a.example/{wanted.number}": wanted for wanted in mixture.wanted}
+    for name in QUOTAS:
+        if mixture.scopes[name]["sliding"]:
+            continue
+        mine = [(send.time, by_url[send.url]) for send in sends if name in by_url.get(send.url, NOBODY).scopes]
+        ends_at = spent = 0.0
+        for index, (at, wanted) in enumerate(mine):
+            if at + SLACK >= ends_at and wanted.amount(name):
+                ends_at, spent = at + mixture.scopes[name]["window"], 0.0
+            left = mixture.scopes[name]["quota"] - (spent if at + SLACK < ends_at else 0.0) + SLACK
+            for _, other in mine[index + 1 :] if len(wanted.scopes) == 1 and wanted.scopes[name] is not None else ():
+                is_alike = (other.scopes.keys(), other.priority) == (wanted.scopes.keys(), wanted.priority)
+                if is_alike and other.at < at and (other.scopes[name] or 0.0) > wanted.amount(name):
+                    assert other.amount(name) > left, f"{wanted} at {at} before {other}, and {left} was left"
+            spent += wanted.amount(name)
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 100_000))
 def test_mixed_quotas_are_kept_while_they_change_and_connections_are_slow(seed: int) -> None:
@@ -151,9 +174,11 @@ def test_mixed_quotas_are_kept_while_they_change_and_connections_are_slow(seed: 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 100_000))
-def test_mixed_quotas_are_kept(seed: int) -> None:
+def test_mixed_quotas_are_kept_and_spent_by_share(seed: int) -> None:
     mixture = Mixture(seed, is_calm=True)
-    check(mixture, mixture.run())
+    sim = mixture.run()
+    check(mixture, sim)
+    check_shares(mixture, sim.sends)
 
 
 @pytest.mark.sweep

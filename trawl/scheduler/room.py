@@ -193,12 +193,6 @@ class Room:
         """Whether ``lane`` has to wait here although the scope is open."""
         return self.withholds(lane) or self.saves(lane, now) or self.prefers_baton(lane)
 
-    def trim(self) -> None:
-        """Drop stale tickets off the top."""
-        waiters = self.waiters
-        while waiters and waiters[0][4] != waiters[0][5].version:
-            heappop(waiters)
-
     def lanes(self) -> list[Lane]:
         """The lanes that wait here, in no order."""
         tickets = [*self.waiters, *(ticket for _, ticket in self.aside)]

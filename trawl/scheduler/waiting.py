@@ -179,13 +179,11 @@ class Board:
             self._keep(room, now)
         if room.aside:
             self._bring_back(room, now)
-        baton = room.baton
-        if baton is not None and baton.where is READY:
-            room.trim()
-            if not room.waiters or room.ticket(baton) <= room.waiters[0]:
-                self._arm(room, room.aside[0][0] if room.aside else inf)
-                return
-        room.baton = self._best(room, now)
+        before = room.baton
+        room.baton = best = self._best(room, now)
+        if scope.quota is not None and before is not None and best not in {None, before} and before.where is READY:
+            self._wait(before, room, now)  # a larger share has come: it waits behind that
+            self.pass_on(before, now)
         self._arm(room, room.aside[0][0] if room.aside else inf)
 
     def let_time_pass(self, now: float) -> None:
@@ -259,14 +257,20 @@ class Board:
         room.add(lane)
 
     def _best(self, room: Room, now: float) -> Lane | None:
-        """Make the best lane ready that the open scope lets through; who it is, or None when nobody may go."""
+        """Make the best lane ready that the open scope lets through; who it is, or None when nobody may go.
+
+        It is the one that has the baton where that is ready and none of those who fit is better.
+        """
         waiters, scope = room.waiters, room.scope
+        ready = room.baton if room.baton is not None and room.baton.where is READY else None
         while waiters:
             ticket = waiters[0]
             lane = ticket[5]
             if ticket[4] != lane.version:
                 heappop(waiters)
                 continue
+            if ready is not None and room.ticket(ready) <= ticket:
+                return ready
             if room.claim is not None and room.withholds(lane):
                 if room.claim.where is room:
                     self.make_ready(room.claim, now)
@@ -287,7 +291,7 @@ class Board:
             self.enter(lane, now, scope)
             if lane.where is READY:
                 return lane
-        return None
+        return ready
 
     def _of_largest_share(self, room: Room, lane: Lane, now: float) -> Lane:
         """Who goes at the turn of ``lane`` in a room without a quota: the largest of those that share one (F07)."""
