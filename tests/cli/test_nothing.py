@@ -46,6 +46,8 @@ NOTHING = [
     ("    def parse_page(self, response):\n        yield {}\n    strat_urls = []\n", "idle.py:7: a crawl reads no attribute strat_urls; did you mean start_urls?"),
 ]  # fmt: skip
 
+UNSET = ("    async def start(self):\n        for url in self.start_urls:\n            yield trawl.Request(url)\n", "idle.py:5: start() reads start_urls, which nothing sets: nothing will be sent")
+
 LOST = [
     (URLS, "idle.py:3: Idle has no parse(), which gets the pages of start_urls"),
     (URLS + PARSE.replace("parse", "prase"), "idle.py:6: Idle has no parse(), which gets the pages of start_urls; did you mean parse() by prase()?"),
@@ -60,6 +62,7 @@ LOST = [
 
 WRONG = [
     *NOTHING,
+    UNSET,
     *LOST,
     (method("trio.sleep(1)", "async def parse(self, response):"), "idle.py:7: nothing is done, an `await` is missing: write `await trio.sleep(...)`"),
     (method("x = self.fetch(trawl.Request('http://a.example/1')); yield {'x': x.status}", "async def parse(self, response):"), "idle.py:7: self.fetch() is used before it is awaited: write `await self.fetch(...)`"),

@@ -433,3 +433,9 @@ def test_with_wait_a_page_is_sent_again_as_a_crawl_does(capfdbinary: pytest.Capt
     words = ["fetch", "https://busy.example/", "--wait", *settings, "--log-level", "ERROR"]
     assert main(words, crawl_with=crawl_on(web)) == 0
     assert capfdbinary.readouterr() == (b"at last", b"")
+
+
+def test_the_status_of_robots_txt_is_not_the_pages(capfd: pytest.CaptureFixture[str]) -> None:
+    command = ["parse", "https://busy.example/", "--spider", "quotes.py", "--log-level", "ERROR"]
+    assert main([*command, "-s", "DOWNLOAD_DELAY=0"], crawl_with=crawl_on(a_refusing_web())) == 1
+    assert capfd.readouterr().err.startswith("trawl: answered 503, which is not in handle_httpstatus_list")

@@ -18,7 +18,7 @@ from trawl.cli.view import CrawlResult, CrawlWith
 from trawl.cli.visiting import Prepared, Visit, begun_by, prepared
 from trawl.errors import UsageError
 from trawl.feeds import to_json, written_fields
-from trawl.http import Request, Response
+from trawl.http import Fetch, Outcome, Request, Response
 from trawl.items import item_fields
 from trawl.observe import printable
 from trawl.settings.check import nearest
@@ -27,6 +27,7 @@ from trawl.spiders import CrawlSpider, Spider
 __all__ = ["Page", "Pages", "parse_command"]
 
 HOOKS = "SPIDER_MIDDLEWARES"
+MIDDLEWARE = "DOWNLOADER_MIDDLEWARES"
 TROUBLE: Mapping[str, str] = {
     "spider_exceptions": "a callback failed: the log above tells where",
     "httperror_ignored_count": "answered {status}, which is not in handle_httpstatus_list: no callback was called",
@@ -108,6 +109,34 @@ class Pages:
             yield output  # noqa: ASYNC119 - the engine reads hooks with aclosing
 
 
+class Answers:
+    """Middleware that keeps the statuses outside 2xx with which pages are answered.
+
+    Args:
+        url: What was asked for; robots.txt is a page only if it is this.
+
+    Attributes:
+        refusals: The statuses, each once.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.refusals: dict[str, None] = {}
+
+    def __call__(self, fetch: Fetch) -> Fetch:
+        """``fetch``, listened to."""
+
+        async def send(request: Request) -> Outcome:
+            outcome = await fetch(request)
+            response = outcome.response if outcome.then is None else None
+            is_page = request.url == self._url or not request.url.endswith("/robots.txt")
+            if is_page and response is not None and not 200 <= response.status < 300:
+                self.refusals[str(response.status)] = None
+            return outcome
+
+        return send
+
+
 def parse_command(
     url: str,
     visit: Visit,
@@ -141,11 +170,13 @@ def parse_command(
         except ValueError as error:
             raise UsageError(str(error)) from error
         pages = Pages(depth)
-        result = _parsed(ready, request, method, pages, crawl_with)
+        answers = Answers(request.url)
+        result = _parsed(ready, request, method, pages, answers, crawl_with)
         for page in pages.pages:
             for line in page.told():
                 print(printable(line))
-        found = [words.format(status=_statuses(result)) for key, words in TROUBLE.items() if result.stats.get(key)]
+        statuses = ", ".join(answers.refusals)
+        found = [words.format(status=statuses) for key, words in TROUBLE.items() if result.stats.get(key)]
         for words in found:
             console.print(f"trawl: {words}", style="red", soft_wrap=True)
         has_failed = not pages.pages or result.stats.get("spider_exceptions")
@@ -155,10 +186,10 @@ def parse_command(
 
 
 def _parsed(
-    ready: Prepared, request: Request, method: str | None, pages: Pages, crawl_with: CrawlWith
+    ready: Prepared, request: Request, method: str | None, pages: Pages, answers: Answers, crawl_with: CrawlWith
 ) -> CrawlResult:
-    hooks = {**ready.settings[HOOKS], pages: -1}
-    ready = ready.with_settings("parse", {HOOKS: hooks})
+    added = {HOOKS: {**ready.settings[HOOKS], pages: -1}, MIDDLEWARE: {**ready.settings[MIDDLEWARE], answers: -1}}
+    ready = ready.with_settings("parse", added)
 
     async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
         yield request if method is None else request.replace(callback=getattr(self, method))
@@ -169,12 +200,6 @@ def _parsed(
         return await crawl_with(spider, ready.settings, spider_args=ready.arguments, handle_signals=True)
 
     return trio.run(main)
-
-
-def _statuses(result: CrawlResult) -> str:
-    """The statuses outside 2xx that came, in words."""
-    given = [key.partition("/")[2] for key in sorted(result.stats) if key.startswith("response_status_count/")]
-    return ", ".join(status for status in given if not status.startswith("2"))
 
 
 def _checked(spider: type[Spider], callback: str | None) -> str | None:

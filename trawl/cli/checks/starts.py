@@ -35,6 +35,9 @@ def check_starts(spider: type[Spider], source: SpiderSource) -> Iterator[Finding
         if _is_forgotten(spider, source, used):
             words = f"{spider.__name__} has neither {_urls_of(spider)} nor start(): nothing will be sent"
             yield Finding(*source.home(), words)
+    elif _reads_nothing(spider, source):
+        words = "start() reads start_urls, which nothing sets: nothing will be sent"
+        yield Finding(*source.place("start"), words)
     elif spider.start is Spider.start and spider.start_requests is Spider.start_requests:
         yield from _parse(spider, source, used)
 
@@ -54,6 +57,18 @@ def _is_forgotten(spider: type[Spider], source: SpiderSource, used: set[str]) ->
     """Whether nobody speaks of where to begin: a list that is empty is meant; a method may fill it, or a signal."""
     urls = _urls_of(spider)
     return not source.is_own(urls) and not used & {urls, "spider_idle", "setattr", "__dict__"}
+
+
+def _reads_nothing(spider: type[Spider], source: SpiderSource) -> bool:
+    """Whether the spider's own ``start()`` goes by start URLs that there are not."""
+    nodes = {method.node.name: [*ast.walk(method.node)] for method in source.methods()}
+    is_set = any(
+        isinstance(node, ast.Attribute) and node.attr == "start_urls" and isinstance(node.ctx, ast.Store)
+        for each in nodes.values()
+        for node in each
+    )
+    is_read = any(isinstance(node, ast.Attribute) and node.attr == "start_urls" for node in nodes.get("start", ()))
+    return is_read and not is_set and not spider.start_urls and not source.is_own("start_urls")
 
 
 def _parse(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[Finding]:
