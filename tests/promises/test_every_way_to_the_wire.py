@@ -440,3 +440,23 @@ def test_a_proxy_that_is_chosen_once_is_charged_when_its_request_is_sent_again_s
         sim = simulate(Pages, web, {**FREE, **limits, "DOWNLOADER_MIDDLEWARES": {Once: 545}})
         assert len(sim.of("proxy:a")) == len(sim.sends) == 8
         assert min(sim.gaps("proxy:a")) >= 10.0
+
+
+@pytest.mark.parametrize("spider", [Pages, Fetches])
+def test_what_is_sent_to_a_new_host_at_each_turn_ends_with_an_error_that_says_so(spider: type[trawl.Spider]) -> None:
+    numbers = iter(range(100_000))
+
+    def anew(request: Request) -> Request:
+        return request.replace(url=request.url.replace(FAST, f"n{next(numbers)}.example"))
+
+    web = SimulatedWeb()
+    web.add_host(FAST)
+    web.add_host("start.example")
+    settings = {**FREE, "DOWNLOADER_MIDDLEWARES": {handing(anew): 545}}
+    sim = simulate(spider, web, settings)
+    said = [str(item) for item in sim.items]
+    assert sim.reason == "finished"
+    assert len(said) == 4
+    assert all("to another place at each turn: choose once" in words for words in said)
+    assert not [send for send in sim.sends if send.host != "start.example"]
+    assert next(numbers) < 200

@@ -13,7 +13,8 @@ proxy that a manager has a scope for. So what is about to be sent is compared wi
 (:meth:`Admission.objection`). Where it needs other scopes, or an origin whose robots.txt is not read, it is not sent:
 the request goes back, charged to what it turned out to need, and its middleware sees it again when that allows. One
 that is sent elsewhere each time (a mirror drawn by lot) would never meet its grant; so from the second time on it is
-charged to all that it has needed so far, and goes when each of them allows.
+charged to all that it has needed so far, and goes when each of them allows. One for which that never ends (a new
+subdomain each time) ends with an error.
 
 The claim comes before the scopes are asked for, because a manager's ``get_scopes`` may await: two tasks that found the
 same link at once must not both push it. A claim whose request is not stored after all is given back.
@@ -32,6 +33,7 @@ from trawl.engine.hits import Hits
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import State
 from trawl.engine.turn import Turn, Waiter
+from trawl.errors import IgnoreRequest
 from trawl.events import Events, RequestDropped, RequestScheduled
 from trawl.frontier import Frontier, MemoryFrontier, Record, Scopes
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
@@ -47,6 +49,9 @@ logger: logging.Logger = logging.getLogger("trawl.admission")
 
 FOUND_TO = 0.001
 """Seconds: requests that are found within so many share one instant, and its memory."""
+
+MOST_NEEDED = 32
+"""Scopes that a request is charged to that its middleware sends elsewhere at each turn; with more of them it ends."""
 
 Prepare = Callable[[Request, Response | None], None]
 """What is done to a request when it is let in, given the page that it was found on, if there is one."""
@@ -328,6 +333,8 @@ class Admission:
             turn.is_stopped = True
             if is_changed or entry.is_diverted:
                 scopes = _united(entry.scopes, needs.scopes) if entry.is_diverted else needs.scopes
+                if len(scopes) > max(MOST_NEEDED, len(needs.scopes)):
+                    return Outcome(request, error=_never_the_same(entry.request))
                 turn.diverted = Needs(scopes, needs.origin, is_exempt=False)
             return Outcome(request, then=Replace(entry.request, reason="diverted"))
         is_judged = request.url == before.url and needs.origin == entry.origin and not entry.is_diverted
@@ -444,6 +451,13 @@ def not_before(request: Request) -> float:
 def _in_chain(mark: bytes, request: Request) -> bool:
     """Whether ``mark`` is the fingerprint of a URL that redirected, step by step, to ``request``."""
     return any(fingerprint(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))
+
+
+def _never_the_same(request: Request) -> IgnoreRequest:
+    return IgnoreRequest(
+        f"{request!r}: its middleware sends it to another place at each turn: choose once, and keep the choice in"
+        " request.meta"
+    )
 
 
 def _counted(amount: float | None) -> float:
