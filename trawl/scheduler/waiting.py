@@ -272,7 +272,8 @@ class Board:
             if ready is not None and room.ticket(ready) <= ticket:
                 return ready
             if room.claim is not None and room.withholds(lane):
-                if room.claim.where is room:
+                # One that a quota is kept from would come back at once, and be made ready again, for ever.
+                if room.claim.where is room and (scope.quota is None or room.fits_at(room.claim, now) <= now):
                     self.make_ready(room.claim, now)
                     return room.claim
                 if scope.quota is None:
