@@ -179,14 +179,12 @@ class _Checker:
                     continue
                 inside = [(s.time, amount) for s, amount in sends if since + EPSILON < s.time < until - EPSILON]
                 window = float(config.get("window", WINDOW))
-                # a window that ran when the quota was changed goes on: any send before may have begun it
-                ends = [
-                    -math.inf,
-                    since + window,
-                    *(s.time + window for s, _ in sends if since - window < s.time <= since),
-                ]
-                found = [list(_overdrawn(scope, inside, config, end)) for end in (ends if since > 0 else [-math.inf])]
-                yield from min(found, key=len)
+                # a window that ran when the quota was changed goes on: any send before may have begun it; what may have
+                # been sent at a kill begins one, too
+                ends = [-math.inf, *(began + window for began in self.trace.began[1:])]
+                if since > 0:
+                    ends += [since + window, *(s.time + window for s, _ in sends if since - window < s.time <= since)]
+                yield from min([list(_overdrawn(scope, inside, config, end)) for end in ends], key=len)
 
     def held(self) -> Iterator[str]:
         """After an answer that says "slow down": no send for the first step's delay, nor for what the answer asks."""
