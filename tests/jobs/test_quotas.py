@@ -14,6 +14,7 @@ from trio.testing import MockClock
 import trawl
 from tests.jobs.killing import Photographer, put_back
 from tests.jobs.site import Linked, Runs, site
+from trawl.engine import Crawl
 from trawl.testing import SimulatedWeb
 
 EXACT = {
@@ -214,3 +215,39 @@ async def test_a_quota_that_is_set_while_the_crawl_runs_survives_a_kill(
     runs.settings = {**EXACT, "THROTTLING_SCOPES": {"a.example": {"quota": 4, "window": 1000.0}}}
     await runs.run(stop_after=500.0)
     assert runs.times == []
+
+
+async def test_a_quota_that_the_program_sets_anew_in_each_run_survives_a_kill(
+    tmp_path: Path, folder: Path, autojump_clock: MockClock
+) -> None:
+    async def limit(crawl: Crawl) -> None:
+        crawl.throttling.set("a.example", quota=4, window=1000.0)
+
+    runs = Runs(folder, site(30), settings=EXACT)
+    async with trio.open_nursery() as nursery:
+
+        async def kill() -> None:
+            await trio.sleep(0.25)
+            shutil.copytree(folder, tmp_path / "album")
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(kill)
+        await runs.run([limit])
+    put_back(tmp_path / "album", folder)
+    spent = len(runs.times)
+    assert spent == 4
+    runs.down(1.0)
+    await runs.run([limit], stop_after=500.0)
+    assert runs.times == []
+
+
+@pytest.mark.parametrize("quota", [{}, {"quota": 50, "window": 100.0}])
+async def test_r16_a_slot_rests_over_a_kill_whatever_quota_there_is(
+    tmp_path: Path, folder: Path, quota: Mapping[str, Any], autojump_clock: MockClock
+) -> None:
+    limits = {"delay_per_slot": 1.5, "delay": 0.1, **quota}
+    runs = Runs(folder, site(9), settings={**EXACT, "THROTTLING_SCOPES": {"a.example": limits}})
+    await killed_after(runs, 0.35, tmp_path / "album")
+    assert [at for at, _ in runs.times] == [0.0]
+    await runs.run()
+    assert 0.35 + runs.times[0][0] >= 1.5

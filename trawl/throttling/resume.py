@@ -65,7 +65,8 @@ def state_of(
         if state == _ANSWERED:
             answered.append(scope.id)
         elif state != _NOTHING:
-            states[scope.id] = state
+            known = states.get(scope.id)
+            states[scope.id] = msgspec.structs.replace(state, quota=known.quota) if known and not state.quota else state
     return ThrottleState(
         at=wall.to_epoch(now),
         unknown_until=-math.inf if next_in is None else wall.to_epoch(now + next_in),
@@ -156,19 +157,26 @@ class Restored:
         most: Scopes remembered; of more, those go first that were not made again for the most runs, or else first.
     """
 
-    __slots__ = ("_answered", "_from_epoch", "_scopes", "_stored_at", "_unknown_until")
+    __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_stored_at", "_unknown_until")
 
     def __init__(self, state: ThrottleState, now: float, from_epoch: Clock, pages: Ledger, most: int) -> None:
         pages.take_up(state.pages)
         self._scopes = dict(list(state.scopes.items())[-most:])
         self._answered = dict.fromkeys(state.answered[-most:])
+        self._quotas: dict[str, QuotaState] = {}  # of scopes whose quota is not set again yet
         self._stored_at = min(from_epoch(state.at), now)
         self._unknown_until = min(from_epoch(state.unknown_until), now)
         self._from_epoch = from_epoch
 
     def left(self) -> tuple[Mapping[str, ScopeState], tuple[str, ...]]:
         """What no scope has taken up: the states, and the scopes that once answered."""
-        return self._scopes, tuple(self._answered)
+        quotas = {id: ScopeState(quota=quota) for id, quota in self._quotas.items()}
+        return self._scopes | quotas, tuple(self._answered)
+
+    def take_up_quota(self, scope: Scope, now: float) -> None:
+        """Count what an earlier run spent of a quota that was just set for a scope: one of run time is set late."""
+        if scope.quota is not None and (state := self._quotas.pop(scope.id, None)) is not None:
+            scope.quota.take_up(_moved(state, self._from_epoch), now)
 
     def take_up(self, scope: Scope, now: float) -> bool:
         """Let a scope that was made just now go on from its state; whether there was anything to take up."""
@@ -179,12 +187,14 @@ class Restored:
             policy.has_answered = True
         if state is not None:
             self._pace(scope, state.pace or PaceState(), now)
-            if state.quota is not None and scope.quota is not None:
-                scope.quota.take_up(_moved(state.quota, self._from_epoch), now)
+            if state.quota is not None:
+                self._quotas[scope.id] = state.quota
+                self.take_up_quota(scope, now)
             self._learned(scope, policy, state)
             self._trouble(scope, policy, state, now)
             policy.apply(scope)
-        if self._unknown_until > -math.inf and scope.gate(self._stored_at) <= self._unknown_until:
+        opens_at = max(scope.held_until, scope.last_sent + scope.interval())  # whatever its quota: that is known better
+        if self._unknown_until > -math.inf and opens_at <= self._unknown_until:
             self._take_for_sent(scope)
         if state is not None and (until := scope.last_sent + state.robots) > now:
             scope.hold(until, Reason(scope.id, "robots", until, f"Crawl-delay {state.robots:g} of robots.txt"))

@@ -436,6 +436,8 @@ class Throttle:
         policy.manager = manager
         policy.adopt(kind)
         self._table.adopt(scope, kind.limits, now)
+        if self._restored is not None:
+            self._restored.take_up_quota(scope, now)
         self._slow_down(scope, now)
         policy.apply(scope)
         self._moved(scope, now)
