@@ -167,10 +167,10 @@ class Sending:
             self._recorder(entry, outcome, now)
         self._places.give_back(entry)
         self._chooser.give_back(entry, now)
-        if self._chooser.has_ready() or self._state.is_reading:
+        if self._state.is_reading:
             self._state.pulse.beat()
         else:
-            self._state.pulse.beat_before(self._chooser.next_event(now))
+            self._look_later(now)
 
     def _sent(self, turn: Turn, now: float) -> bool:
         """Note that a request goes to the wire; True: it must not, a scope of it was closed since its grant."""
@@ -183,8 +183,15 @@ class Sending:
         self._count_sent(entry)
         if self._recorder is not None:
             self._recorder(entry, None, now)
-        self._state.pulse.beat_before(self._chooser.next_event(now))  # from a send, spacing counts
+        self._look_later(now)  # from a send, spacing counts
         return False
+
+    def _look_later(self, now: float) -> None:
+        """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
+        if self._chooser.has_ready() and self._chooser.in_flight < self._chooser.places:
+            self._state.pulse.beat()
+        else:
+            self._state.pulse.beat_before(self._chooser.next_event(now))
 
     def _sent_again(self, entry: Entry, now: float) -> bool:
         """Note that it goes again, in place of a send that met a dead connection; True: it must wait for another turn.
