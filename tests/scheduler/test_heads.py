@@ -141,3 +141,16 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
         chooser.sent(entry, 0.0)
         chooser.give_back(entry, 0.0)
     assert sent == 6 * lanes
+
+
+async def test_c3_where_each_request_is_better_than_the_last_no_more_are_leased_than_otherwise() -> None:
+    lanes = Lanes()
+    most = 0
+    for priority in range(4 * MOST):
+        await lanes.push((str(priority), priority, 0.0))
+        await lanes.heads.refill(0.0)
+        most = max(most, lanes.chooser.buffered(LANE))
+    assert most == MOST
+    assert lanes.chooser.pending == MOST
+    assert lanes.frontier.statistics().leased == MOST
+    assert await drained(lanes) == [str(priority) for priority in reversed(range(4 * MOST))]

@@ -21,7 +21,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.limits import ItemLimit
-from trawl.engine.outlet import Outlet
+from trawl.engine.outlet import Counts, Outlet
 from trawl.errors import FeedError, ItemLost
 from trawl.frontier import Frontier, JobStore, Record
 from trawl.frontier.facts import START_ITEMS
@@ -51,8 +51,8 @@ class ItemStore(Protocol):
         """Whether so much waits for the feeds that :meth:`room` would wait."""
         ...
 
-    def encode(self, item: object, page: str = "") -> bytes:
-        """An item of ``page`` as it is stored.
+    def encode(self, item: object, page: str, counts: Counts) -> bytes:
+        """An item of ``page`` as it is stored; that feeds refuse it is counted in ``counts``.
 
         Raises:
             ItemLost: It can't be written; that is logged.
@@ -85,7 +85,7 @@ class Holder:
         store: Encodes items.
         frontier: Spills items.
         job: Whose outbox it is.
-        stats: Counts ``item_scraped_count`` and ``item_lost_count`` with the acknowledgement.
+        stats: Counts what became of the items with the acknowledgement.
         collected: Keeps acknowledged items too, if given.
         limit: Says how many items of a page are delivered when it is acknowledged; None: all.
     """
@@ -129,7 +129,7 @@ class Holding:
         position: Of ``start()``: how many items it gave, those included that an earlier run has stored.
     """
 
-    __slots__ = ("_bytes", "_count", "_finished", "_holder", "_items", "_lease", "_lost", "_spilled", "position")
+    __slots__ = ("_bytes", "_count", "_counts", "_finished", "_holder", "_items", "_lease", "_spilled", "position")
 
     def __init__(self, holder: Holder, lease: Record | None) -> None:
         self._holder = holder
@@ -138,7 +138,7 @@ class Holding:
         self._finished: list[object] = []
         self._bytes = 0
         self._count = 0
-        self._lost = 0
+        self._counts: dict[str, float] = {}  # a page that comes again after a kill is counted once
         self._spilled = 0
         self.position: int = 0 if lease is not None else START_ITEMS.read(holder.job) or 0
 
@@ -178,7 +178,7 @@ class Holding:
             await holder.store.room()
         except FeedError:
             await trio.sleep_forever()  # noqa: ASYNC120 - the writer has failed, and that is about to cancel the crawl
-        finished = await holder.outlet.put(item, page)
+        finished = await holder.outlet.put(item, page, self)
         self.position += 1
         if finished is None:
             return None
@@ -195,8 +195,8 @@ class Holding:
         Those beyond the limit go too, and are counted by the run that delivers them.
         """
         holder = self._holder
-        if self._lost:
-            holder.stats.inc("item_lost_count", self._lost)
+        for key, n in self._counts.items():
+            holder.stats.inc(key, n)
         if self._count:
             limit = holder.limit
             count = self._count if limit is None else limit.take_some(self._count)
@@ -208,6 +208,10 @@ class Holding:
             holder.store.acknowledged(stored, max(0, stored - count))
         return self._items
 
+    def inc(self, key: str, n: float = 1) -> None:
+        """Count ``n`` under ``key`` with the acknowledgement."""
+        self._counts[key] = self._counts.get(key, 0) + n
+
     @property
     def _is_full(self) -> bool:
         return len(self._items) >= MOST_ITEMS or self._bytes >= MOST_BYTES
@@ -216,9 +220,9 @@ class Holding:
         holder = self._holder
         if not holder.store.is_empty or holder.limit is not None:
             try:
-                encoded = holder.store.encode(item, page)
+                encoded = holder.store.encode(item, page, self)
             except ItemLost as error:
-                self._lost += 1
+                self.inc("item_lost_count")
                 holder.outlet.tell_lost(item, error)
                 raise
             self._items.append(encoded)
@@ -237,4 +241,4 @@ class Holding:
         self._items = items
         START_ITEMS.keep(self._holder.job, self.position)
         await self._holder.job.give(self.given())
-        self._items, self._finished, self._count, self._lost = [], [], 0, 0
+        self._items, self._finished, self._count, self._counts = [], [], 0, {}

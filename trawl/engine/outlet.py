@@ -15,7 +15,7 @@ from trawl.errors import DropItem, FeedError, ItemLost
 from trawl.events import Events, ItemDropped, ItemFailed
 from trawl.observe import Stats
 
-__all__ = ["ItemSink", "Outlet", "Processor", "Writer"]
+__all__ = ["Counts", "ItemSink", "Outlet", "Processor", "Writer"]
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
@@ -50,6 +50,14 @@ class ItemSink(Writer, Protocol):
         Raises:
             ItemLost: It can't be written.
         """
+        ...
+
+
+class Counts(Protocol):
+    """Where it is counted what became of items."""
+
+    def inc(self, key: str, n: float = 1) -> None:
+        """Add ``n`` under ``key``."""
         ...
 
 
@@ -163,14 +171,20 @@ class Outlet:
         self._taken(item)
         return True
 
-    async def put(self, item: object, page: str = "") -> object | None:
+    async def put(self, item: object, page: str = "", counts: Counts | None = None) -> object | None:
         """Take an item, waiting for the pipelines and for room in the sinks; the item as it went on. A checkpoint.
+
+        Args:
+            item: Of any kind.
+            page: The URL of the page it was found on; "" for one of ``start()``.
+            counts: Where it is counted that an item does not go on; None: in the statistics, at once.
 
         Raises:
             ItemLost: It can't be written; it is counted as that.
             Full: It is one more than the crawl is to deliver.
         """
         limit = self._limit
+        counts = self._stats if counts is None else counts
         if limit is not None:
             limit.check()  # the pipelines need not see what will not be delivered
         if not self._processor.is_empty:
@@ -179,12 +193,12 @@ class Outlet:
                 item = await self._processor.process(item, self._spider)
             except DropItem as drop:
                 logger.log(_level(drop), "item dropped: %s", drop)
-                self._stats.inc("item_dropped_count")
+                counts.inc("item_dropped_count")
                 self._events.tell(ItemDropped(item, str(drop)))
                 return None
             except Exception as error:
                 logger.exception("a pipeline failed on an item")
-                self._stats.inc("item_error_count")
+                counts.inc("item_error_count")
                 self._events.tell(ItemFailed(item, error))
                 return None
             finally:

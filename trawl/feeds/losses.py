@@ -63,14 +63,25 @@ class Losses:
         self._stats = stats
         self._told: dict[str, int] = {}
 
-    def refused(self, uri: str, origin: ItemOrigin, error: Exception) -> None:
-        """Log and count that the feed at ``uri`` refuses an item."""
-        self._inc("feed_item_errors")
+    def refused(self, uri: str, origin: ItemOrigin, error: Exception, counts: Counts | None = None) -> None:
+        """Log and count that the feed at ``uri`` refuses an item, in ``counts`` where they are given."""
+        if counts is None:
+            self._inc("feed_item_errors")
+        else:
+            counts.inc("feed_item_errors")
         told = self._told[uri] = self._told.get(uri, 0) + 1
         if told <= MAX_TOLD:
             logger.error("feed %s: %s is left out: %s", uri, origin, reason_of(error))
         if told == MAX_TOLD:
             logger.error("feed %s: further items that it can't take are only counted, as feed_item_errors", uri)
+
+    def refused_late(self, uri: str, refusals: Iterable[tuple[ItemOrigin, Exception]]) -> None:
+        """Log and count items that the feed at ``uri`` has taken and could not write after all."""
+        for origin, error in refusals:
+            self.refused(uri, origin, error)
+            origin.feeds -= 1
+            if not origin.feeds:
+                self.counted_back()
 
     def counted_back(self) -> None:
         """Count an item as lost that was counted as scraped before."""

@@ -146,25 +146,26 @@ class Outbox:
         """Whether there is no feed at all, so that nothing need be stored."""
         return self._feeds.is_empty
 
-    def encode(self, item: object, page: str = "") -> bytes:
+    def encode(self, item: object, page: str = "", counts: Counts | None = None) -> bytes:
         """An item as it is stored.
 
         Args:
             item: Of any kind.
             page: The URL of the page it was found on; "" for one of ``start()``.
+            counts: Where refusals are counted; None: in the statistics, at once.
 
         Raises:
             ItemLost: It can't be written, or the filters of all feeds that may want it failed; logged and counted.
         """
         origin = ItemOrigin(page, type(item).__name__)
-        answers = self._answers(item, origin) if self._filtered else None
+        answers = self._answers(item, origin, counts) if self._filtered else None
         try:
             return to_stored(item, self._classes, answers, page)
         except Exception as error:  # of the item's own library, or of a value's
-            self._losses.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error)
+            self._losses.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error, counts)
             raise ItemLost(f"{origin} is left out: {reason_of(error)}") from error
 
-    def _answers(self, item: object, origin: ItemOrigin) -> dict[str, bool]:
+    def _answers(self, item: object, origin: ItemOrigin, counts: Counts | None) -> dict[str, bool]:
         """What the filters of the feeds say of an item: they see the item itself, not what is stored."""
         answers: dict[str, bool] = {}
         failures: list[str] = []
@@ -173,7 +174,7 @@ class Outbox:
             try:
                 answer = picker.answer(item)
             except ValueError as error:
-                self._losses.refused(feed.uri, origin, error)
+                self._losses.refused(feed.uri, origin, error, counts)
                 failures.append(f"feed {feed.uri}: {error}")
                 answer = False
             if answer is not None:
@@ -329,7 +330,7 @@ class Outbox:
         for _ in lost:
             self._losses.counted_back()
         for feed in self._feeds.all:
-            self._feeds.tell_refused(feed)
+            self._losses.refused_late(feed.uri, feed.take_refused())
 
     def _record(self) -> None:
         for feed in self._feeds.all:
@@ -368,12 +369,11 @@ async def open_outbox(
         raise damaged(job.directory, "what it recorded of its feeds can't be read")
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
     marks = await blocking.run(_located, marks or {}, [one.place for one in options], job.directory)
-    feeds = await open_feeds(
+    feeds = await open_feeds(  # they count nothing: what they do at a bad end is not recorded, and is done again
         settings,
         blocking,
         spider_name=spider_name,
         started_utc=started_utc,
-        stats=stats,
         positions={place: mark.position for place, mark in marks.items()},
         columns={place: mark.columns for place, mark in marks.items() if mark.columns},
         batches={place: mark.batch for place, mark in marks.items() if mark.batch},

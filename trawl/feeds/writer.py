@@ -241,15 +241,7 @@ class Feeds:
             self._unfinished.remove(feed)
             await self._blocking.run(feed.close)  # noqa: ASYNC120 - a cancel then says more than the error
             raise
-        self.tell_refused(feed)
-
-    def tell_refused(self, feed: OneFeed) -> None:
-        """Log and count the items that a feed has taken and could not write after all."""
-        for origin, error in feed.take_refused():
-            self._losses.refused(feed.uri, origin, error)
-            origin.feeds -= 1
-            if not origin.feeds:
-                self._losses.counted_back()
+        self._losses.refused_late(feed.uri, feed.take_refused())
 
     async def _finish_one(self) -> None:
         feed = self._unfinished[0]
@@ -259,7 +251,7 @@ class Feeds:
             self._unfinished.remove(feed)
             raise
         self._unfinished.remove(feed)
-        self.tell_refused(feed)
+        self._losses.refused_late(feed.uri, feed.take_refused())
         report = feed.report
         logger.info("feed %s: %d items written as %s", report.uri, report.records, report.format)
 

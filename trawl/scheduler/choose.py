@@ -183,6 +183,16 @@ class Chooser:
             self._settle(lane, now)
         return True
 
+    def withdraw_worst(self, lane: PageLane, most: int) -> list[Entry]:
+        """Take up to ``most`` of the worst pages of a lane out again, its best excepted."""
+        found = self.lanes.get(page_lane_id(lane))
+        if found is None:
+            return []
+        entries = found.drop_worst(most)
+        for entry in entries:
+            self._leave(entry)
+        return entries
+
     # -- what else changes
 
     def changed(self, scope: Scope, now: float) -> None:

@@ -2,8 +2,8 @@
 
 A lane of the core holds a few leased requests, the rest is in the frontier. Two rules keep the order exact: the head
 of a lane is never worse than the best that its lane has in the frontier, and a lane that has something in the frontier
-is never empty. Both are restored by :meth:`Heads.refill` before the next decision; whoever pushes or grants only notes
-the lane.
+is never empty. A better one that comes takes the place of the worst where there are enough. Both rules are restored by
+:meth:`Heads.refill` before the next decision; whoever pushes or grants only notes the lane.
 """
 
 from __future__ import annotations
@@ -117,6 +117,7 @@ class Heads:
                     records = [record for record in records if record.not_before <= now]
                 for record in records:
                     self._chooser.push(self._entry_of(record), now, record.not_before)
+                await self._give_back(lane, now)
                 if len(records) < most and self._frontier.best(lane) is not None:
                     hungry[lane] = None  # look again
 
@@ -126,9 +127,19 @@ class Heads:
             return 0
         buffered = self._chooser.buffered(lane)
         if buffered < LOW:
-            lanes = len(self._chooser.lanes) + len(self._hungry)
-            most = MOST if lanes * MOST <= IN_ALL else max(1, IN_ALL // lanes)
+            most = self._most()
             if most == MOST or buffered < (most + 3) // 4:
                 return most - buffered
         head = self._chooser.head(lane)
         return 1 if head is None or best < head else 0
+
+    def _most(self) -> int:
+        """How many may be leased ahead for one lane."""
+        lanes = len(self._chooser.lanes) + len(self._hungry)
+        return MOST if lanes * MOST <= IN_ALL else max(1, IN_ALL // lanes)
+
+    async def _give_back(self, lane: LaneKey, now: float) -> None:
+        """Give the worst of a lane back that has too many: better ones have come one by one."""
+        excess = self._chooser.buffered(lane) - self._most()
+        if excess > 0:
+            await self._frontier.release([entry.lease for entry in self._chooser.withdraw_worst(lane, excess)])

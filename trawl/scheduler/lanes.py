@@ -326,6 +326,13 @@ class Lane:
         while queue and not queue[0][3].is_pending:
             heappop(queue)
 
+    def drop_worst(self, most: int) -> list[Entry]:
+        """Remove up to ``most`` of the worst pending entries, its best excepted; those that were withdrawn go too."""
+        line = sorted([place for place in self.queue if place[3].is_pending])
+        keep = max(1, len(line) - most)
+        self.queue[:] = line[:keep]  # sorted, it is a heap
+        return [place[3] for place in line[keep:]]
+
     def wait_at(self, where: Room | OriginGate, now: float) -> None:
         """Note that it waits there from ``now`` on."""
         self.version += 1
