@@ -108,6 +108,7 @@ async def test_a_file_that_gzip_itself_made_is_continued_where_its_lines_end(
         (b"no gzip at all", "it is not compressed as gz"),
         (gzip.compress(b'{"a":1}\n{"a":', mtime=0), "in pieces that do not end where records end"),
     ],
+    ids=["not packed", "half a record"],
 )
 async def test_a_file_that_can_not_be_continued_is_told_and_left_alone(
     tmp_path: Path, content: bytes, why: str

@@ -79,7 +79,7 @@ async def test_a_server_that_misbehaves_is_told_in_one_line(
     loud = [line for line in told if " WARNING: " in line or " ERROR: " in line]
     assert status == 0
     assert len(loud) == 1, err
-    assert told[0] == loud[0], "what comes after the first backs off further, quietly"
+    assert " ERROR: " in loud[0], "the page is lost: that its host is asked more slowly now is said quietly"
     assert "Traceback" not in err
     assert is_empty(tmp_path / "out.jsonl")
 

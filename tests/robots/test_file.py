@@ -181,9 +181,8 @@ def test_a_hostile_file_costs_little_to_read_and_little_a_url(rule: str) -> None
 
 def test_a_file_of_more_rules_than_are_matched_never_allows_what_the_whole_forbids() -> None:
     some = "".join(f"Allow: /open/{number}\n" for number in range(MOST_RULES))
-    robots = read(f"User-agent: *\n{some}Disallow: /private\nAllow: /late\n")
-    assert robots.allows(f"{BASE}/open/7")
-    assert not robots.allows(f"{BASE}/private/x")
+    robots = read(f"User-agent: *\n{some}Disallow: /open/7/private\nAllow: /late\n")
+    assert not robots.allows(f"{BASE}/open/7/private")
     assert not robots.allows(f"{BASE}/late")
 
 
@@ -195,6 +194,23 @@ def test_of_more_patterns_than_are_matched_the_rest_forbids_more_and_allows_noth
     assert not robots.allows(f"{BASE}/late/x.txt")
     assert not robots.allows(f"{BASE}/plain")
     assert robots.allows(f"{BASE}/other")
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "path"),
+    [
+        ("", "Disallow: *.pdf", "/x.pdf"),
+        ("Allow: /a/b", "Disallow: /a/b*secret", "/a/b/secret"),
+        ("Allow: /a/bc", "Disallow: /a/b*secret", "/a/bc/secret"),
+        ("Allow: /*/b", "Disallow: /a/*secret", "/a/b/secret"),
+    ],
+)
+@pytest.mark.parametrize("patterns", [0, MOST_PATTERNS])
+def test_what_a_late_pattern_forbids_is_forbidden_by_what_stands_for_it(
+    early: str, late: str, path: str, patterns: int
+) -> None:
+    some = "".join(f"Disallow: /q{number}*z\n" for number in range(patterns))
+    assert not read(f"User-agent: *\n{early}\n{some}{late}\n").allows(BASE + path)
 
 
 def test_a_rule_said_ten_thousand_times_is_one_rule() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.cli.simulated import crawl_on
 from trawl.cli import main
 from trawl.settings import Layer, load
 from trawl.settings.to_toml import to_toml
+from trawl.testing import SimulatedWeb
 
 
 class Pipeline:
@@ -115,29 +117,40 @@ def test_the_command_prints_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Scrapy project with one spider that sends nothing."""
+    """A Scrapy project with one spider."""
     (tmp_path / "shop").mkdir()
     (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = shop.settings\n", "utf-8")
     (tmp_path / "shop" / "settings.py").write_text("DOWNLOAD_DELAY = 2\n", "utf-8")
-    spider = "import trawl\nclass One(trawl.Spider):\n    name = 'one'\n"
+    head = "import trawl\nclass One(trawl.Spider):\n    name = 'one'\n    start_urls = ['http://a.example/']\n"
+    spider = head + "    def parse(self, response):\n        yield {'url': response.url}\n"
     (tmp_path / "shop" / "only_one.py").write_text(spider, "utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_a_project_whose_settings_were_not_moved_is_told_so(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["crawl", "shop/only_one.py", "--quiet"]) == 0
+@pytest.fixture
+def web() -> SimulatedWeb:
+    """What the project's spider crawls."""
+    web = SimulatedWeb()
+    web.add_page("http://a.example/")
+    return web
+
+
+def test_a_project_whose_settings_were_not_moved_is_told_so(
+    project: Path, web: SimulatedWeb, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["crawl", "shop/only_one.py", "--quiet"], crawl_with=crawl_on(web)) == 0
     assert "shop/settings.py is not read: " in (said := capfd.readouterr().err)
     assert "`trawl settings --move shop/settings.py` prints what to write" in said
     (project / "pyproject.toml").write_text("[tool.trawl]\nDOWNLOAD_DELAY = 2\n", "utf-8")
-    assert main(["crawl", "shop/only_one.py", "--quiet"]) == 0
+    assert main(["crawl", "shop/only_one.py", "--quiet"], crawl_with=crawl_on(web)) == 0
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("config", ["[settings]\ndefault = other.settings\n", "[deploy]\n", "settings\n"])
 def test_one_that_has_no_settings_file_is_left_alone(
-    project: Path, config: str, capfd: pytest.CaptureFixture[str]
+    project: Path, web: SimulatedWeb, config: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (project / "scrapy.cfg").write_text(config, "utf-8")
-    assert main(["crawl", "shop/only_one.py", "--quiet"]) == 0
+    assert main(["crawl", "shop/only_one.py", "--quiet"], crawl_with=crawl_on(web)) == 0
     assert capfd.readouterr().err == ""

@@ -157,6 +157,7 @@ def test_entries_may_be_chosen_by_hand() -> None:
         ("<html>404</html>", {}, "is no sitemap", []),
         ("http://[", {}, "names 'http://[', which is no URL", []),
     ],
+    ids=["entries", "bytes", "gzip", "a page", "no URL"],
 )
 def test_a_file_that_is_too_long_or_none_is_told(
     body: str | bytes, limits: dict[str, int], words: str, expected: list[str], caplog: pytest.LogCaptureFixture

@@ -15,7 +15,8 @@ knows no product versions; RFC 9309, 2.2.1 compares whole product tokens. So the
 "ours", "*" and "not ours" before protego reads it.
 
 protego holds every rule with a ``*`` against each URL, and all rules where one without a ``*`` matches. So the rules of
-a group are bounded, in a way that never allows what the whole file forbids.
+a group are bounded, in a way that never allows what the whole file forbids: of a group with more, no ``Allow`` counts,
+because it might win over a rule that is left out.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ MAX_PARSED_BYTES = 512_000
 """What is asked for and read of a file: RFC 9309, 2.5 wants at least 500 KiB. The rest is ignored."""
 
 MOST_RULES = 10_000
-"""Rules of one group; what has more disallows everything that these do not allow."""
+"""Rules of one group; what has more disallows everything."""
 
 MOST_PATTERNS = 500
 """Rules of one group with ``*`` or ``$``, each of which is held against every URL.
 
-Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more, and ``Allow`` not at all.
+Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more; of all, ``Allow`` not at all.
 """
 
 _RULE = re.compile(r"\s*(allow|d[ias]+l+[oa]w)\s*[:\s](.*)", re.IGNORECASE)  # as protego reads them
@@ -118,6 +119,7 @@ def _for_one_name(body: bytes, token: str) -> str:
     text = body.decode("utf-8-sig", "replace").replace("\x00", "")
     groups = {_OURS: _Rules(), "*": _Rules()}
     lines: list[str] = []
+    allowing: list[tuple[int, set[str]]] = []
     names: set[str] = set()  # at least those that protego gives the next rule to: it may know of more ends of a group
     is_name_last = False
     for line in text.splitlines():
@@ -130,10 +132,15 @@ def _for_one_name(body: bytes, token: str) -> str:
             is_name_last = False
             said = (groups[name].bounded(line, rule) for name in names if name in groups)
             bounded = max(said, key=len, default="") or _NO_RULE
+            if bounded != _NO_RULE and rule[1].lower() == "allow":
+                allowing.append((len(lines), names))
             if bounded != _NO_RULE or lines[-1:] != [_NO_RULE]:
                 lines.append(bounded)
         elif line:
             lines.append(line)
+    for at, names in allowing:
+        if any(groups[name].is_cut for name in names if name in groups):
+            lines[at] = _NO_RULE
     return "\n".join(lines)
 
 
@@ -146,9 +153,14 @@ def _name(written: str, token: str) -> str:
 
 
 class _Rules:
-    """The rules of one group, each once, as many as can be matched with every URL. Mutable."""
+    """The rules of one group, each once, as many as can be matched with every URL. Mutable.
+
+    Attributes:
+        is_cut: There are more, so that no ``Allow`` counts.
+    """
 
     def __init__(self) -> None:
+        self.is_cut: bool = False
         self._seen: set[str] = set()
         self._patterns = 0
         self._is_closed = False
@@ -159,12 +171,13 @@ class _Rules:
             return ""
         path, allows = rule[2].partition("#")[0].strip(), rule[1].lower() == "allow"
         if len(self._seen) >= MOST_RULES:
-            self._is_closed = True
+            self._is_closed = self.is_cut = True
             return "disallow: /"
         if "*" in path or "$" in path:
             self._patterns += 1
             if self._patterns > MOST_PATTERNS:
-                path = "" if allows else re.split(r"[*$]", path, maxsplit=1)[0]
+                self.is_cut = True
+                path = "" if allows else re.split(r"[*$]", path, maxsplit=1)[0] or "/"
                 line = f"disallow: {path}" if path else ""
         key = f"{allows} {path}"
         if not line or key in self._seen:

@@ -130,8 +130,10 @@ def _back_off(scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float, *
         strategy = policy.kind.backoff
         standing = standing.stepped(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at)
         _count_incident(scope, policy, now)
+        # The first step of a trouble is news; but the failure of one page, which is told with the page, is no trouble.
+        news = 1 if outcome.error is None else 2
         logger.log(
-            logging.WARNING if standing.steps == 1 else logging.INFO,  # the first step of a trouble is news
+            logging.WARNING if standing.steps == news else logging.INFO,
             "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s",
             scope.id, standing.steps, standing.delay, standing.concurrency, outcome.error or policy.trigger_source,
         )  # fmt: skip
