@@ -41,7 +41,7 @@ MOST_RULES = 10_000
 MOST_PATTERNS = 500
 """Rules of one group with ``*`` or ``$``, each of which is held against every URL.
 
-Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more; of all, ``Allow`` not at all.
+Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more. No ``Allow`` does.
 """
 
 _RULE = re.compile(r"\s*(allow|d[ias]+l+[oa]w)\s*[:\s](.*)", re.IGNORECASE)  # as protego reads them
