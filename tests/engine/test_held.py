@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import pytest
@@ -80,6 +80,29 @@ def test_a_hold_that_is_over_before_the_connection_is_made_holds_nothing() -> No
     sim = simulate(Two, web, FREE)
     assert (9.0, "/slow") in times(sim)
     assert "held_count" not in sim.stats
+
+
+def test_i12_a_slot_rests_for_the_longer_delay_that_is_set_while_its_next_request_connects() -> None:
+    class Changing(trawl.Spider):
+        name = "changing"
+
+        async def start(self) -> AsyncGenerator[Request, None]:
+            for number in range(4):
+                yield Request(f"http://{HOST}/{number}")
+            yield Request("http://b.example/", meta={"delay": 2.0})
+
+        def parse(self, response: Response) -> None:
+            if "b.example" in response.url:
+                self.crawl.throttling.set(HOST, delay=0.0, concurrency=2, delay_per_slot=10.0)
+
+    web = SimulatedWeb()
+    connect = {"/0": 0.0, "/1": 0.0}
+    web.add_host(HOST, latency=0.1, connect=lambda request: connect.get(request.url[-2:], 2.0), keep_alive=0.0)
+    web.add_host("b.example")
+    scopes = {HOST: {"delay": 0.0, "concurrency": 2, "delay_per_slot": 1.0}}
+    sim = simulate(Changing, web, {**FREE, "THROTTLING_SCOPES": scopes})
+    assert [send.time for send in sim.of(HOST)] == [0.0, 0.0, 12.0, 12.0]  # rested at 10, and 2 s for connecting
+    assert sim.stats["held_count"] == 2
 
 
 def test_other_hosts_and_exempt_requests_are_sent_when_their_connection_is_made() -> None:

@@ -147,7 +147,10 @@ def outcome_of(
 def give_back(throttle: Throttle, entry: Entry, now: float) -> None:
     """Free the places of a send."""
     for (id, amount), slot in zip(entry.scopes, entry.slots, strict=False):
-        throttle.scope(id, now).give(slot, amount=1.0 if amount is None else amount)
+        scope = throttle.scope(id, now)
+        if scope.full:  # as a lane does: whoever goes next has waited for this
+            scope.waits.opened(now, scope.full)
+        scope.give(slot, amount=1.0 if amount is None else amount)
 
 
 class Drive:

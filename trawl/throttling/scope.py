@@ -338,11 +338,12 @@ class Scope:
         self._slots.open(is_busy=self.in_flight > 1, sent_at=self.last_sent)
         return self._slots.take(now, self.concurrency, self._rest())
 
-    def stops(self, now: float, amount: float = 1.0) -> bool:
-        """Whether a request that has taken it must not go to the wire after all, for what has closed it since."""
+    def stops(self, slot: int, now: float, amount: float = 1.0) -> bool:
+        """Whether the request in ``slot`` must not go to the wire after all, for what has closed it since its grant."""
         return (
             self.held_until > now
             or (self.delay > 0.0 and self.last_sent + self.interval() > now)
+            or (self.delay_per_slot > 0.0 and self._rested_at(slot) > now)
             or (self.quota is not None and self.quota.stops(amount, now))
         )
 
@@ -475,6 +476,11 @@ class Scope:
 
     def _rest(self) -> float:
         return self.delay_per_slot * self._factor(self.jitter) if self.delay_per_slot > 0.0 else 0.0
+
+    def _rested_at(self, slot: int) -> float:
+        """When a slot that is taken will have rested at the earliest: what was drawn at its grant is forgotten."""
+        sent_at = self.last_sent if self._slots is None else self._slots.last_sent(slot)
+        return sent_at + self.delay_per_slot * self.jitter[0]
 
     def _slot_ready_at(self) -> float:
         if self._slots is not None:

@@ -49,6 +49,10 @@ class Slots:
         """When each slot last sent, by its number."""
         return tuple(self._sent_at)
 
+    def last_sent(self, number: int) -> float:
+        """When a slot last sent; ``-inf`` where it did not yet."""
+        return self._sent_at[number - 1]
+
     def ready_at(self, most: float, rest: float) -> float:
         """The instant at which a slot will have rested, if no busy one is given back before; ``-inf`` for at once."""
         self._arrange(most, rest)
