@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from tests.jobs.killing import killed_after
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.blocking import InlineBlocking
 from trawl.engine.holding import MOST_ITEMS
@@ -70,6 +71,53 @@ async def test_r16_the_spacing_is_kept_across_a_stop(tmp_path: Path, autojump_cl
     runs.down(1.0)
     await runs.run()
     assert [time for time, _ in runs.times] == pytest.approx([2.0, 7.0, 12.0])
+
+
+class Six(trawl.Spider):
+    """Six pages that all are found at once."""
+
+    name = "six"
+
+    async def start(self) -> AsyncGenerator[Any, None]:
+        for number in range(6):
+            yield Request(f"http://a.example/{number}")
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        return {"url": response.url}
+
+
+@pytest.mark.parametrize("seconds", [3.0, 9.0, 10.3, 14.5, 23.9])
+@pytest.mark.parametrize("latency", [0.5, 5.0])
+async def test_r16_a_kill_forgets_no_send_that_nothing_was_written_after(
+    tmp_path: Path, seconds: float, latency: float, autojump_clock: MockClock
+) -> None:
+    # Between two pages nothing is written for many seconds, and the answer to the latest is not there yet.
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=latency)
+    settings = {"DOWNLOAD_DELAY": 10.0, "ROBOTSTXT_OBEY": False, **EXACT}
+    runs = Runs(folder, web, Six, settings=settings)
+    await killed_after(runs, seconds, tmp_path / "album")
+    latest = max(time for time, _ in runs.times if time < seconds)
+    runs.down(0.5)
+    await runs.run()
+    assert latest + 10.0 <= runs.times[0][0] + seconds + 0.5 <= seconds + 0.5 + 10.0
+
+
+async def test_r16_a_kill_in_the_middle_of_a_long_answer_forgets_no_send(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=170.0)
+    settings = {"DOWNLOAD_DELAY": 60.0, "ROBOTSTXT_OBEY": False, "DOWNLOAD_TIMEOUT": 180.0, **EXACT}
+    runs = Runs(folder, web, Six, settings=settings)
+    await killed_after(runs, 172.0, tmp_path / "album")
+    assert [time for time, _ in runs.times if time < 172.0] == [0.0, 170.0]
+    await runs.run()
+    assert runs.times[0][0] + 172.0 >= 170.0 + 60.0
 
 
 class Late(trawl.Spider):

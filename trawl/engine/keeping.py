@@ -4,9 +4,11 @@ Theory of operation. Just before each transaction the job asks what is to be kep
 every transaction and count what the transactions hold, no more and no less; so do pages that have a budget (C11).
 What was learned of hosts (the throttle's state, answers to requests for robots.txt, cookies) grows with the crawl, so
 it goes with a transaction once it is due: after :data:`INTERVAL` seconds, later where it is large. If none comes by
-then, one is made, so that a backoff that stops everything is kept too. A kill loses what was learned since: the
-throttle knows how long that may have been, and takes whoever may have sent meanwhile to have sent (R16). What may be
-spent of quotas is stored ahead (:mod:`trawl.throttling.allowance`): for that a transaction is made at once.
+then, one is made, so that a backoff that stops everything is kept too, and a send that nobody has answered yet. While
+nothing else is written these come more and more seldom, down to one in :data:`LONGEST_QUIET` seconds. A kill loses what
+was learned since: each state says by when the next one follows, and the throttle takes whoever may have sent until then
+to have sent (R16). What may be spent of quotas is stored ahead (:mod:`trawl.throttling.allowance`): for that a
+transaction is made at once.
 
 The last word is kept when the crawl has ended.
 """
@@ -14,6 +16,7 @@ The last word is kept when the crawl has ended.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Hashable, Sequence
 
 import trio
@@ -36,6 +39,9 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 
 INTERVAL = 2.0
 """Seconds between two writings of what was learned, at the least."""
+
+LONGEST_QUIET = 60.0
+"""Seconds between two writings at the most. After a kill, who may have sent in that time waits as if it had."""
 
 _BYTES_A_SECOND = 500_000.0  # of it, on average, where it is large
 _LATE = 1.0  # seconds that a transaction may take, once it is due
@@ -84,6 +90,10 @@ class Keeping:
         self._jars = jars
         self._wall = wall
         self._due_at = 0.0
+        self._quiet = 0.0  # seconds from the last writing to the next one, if nothing else is written meanwhile
+        self._next_at = math.inf
+        self._alarm = trio.CancelScope()
+        self._is_quiet = False
         self._elapsed = 0.0
         self._began_at = 0.0
         self._has_begun = False
@@ -169,10 +179,12 @@ class Keeping:
 
     async def _write_when_due(self) -> None:
         while True:
-            await self._wanted.wait()
-            await trio.sleep_until(self._due_at)
-            self._wanted = trio.Event()
-            if trio.current_time() >= self._due_at:
+            with trio.CancelScope(deadline=self._next_at) as self._alarm:
+                await self._wanted.wait()
+                await trio.sleep_until(self._due_at)
+            was_wanted, self._wanted = self._wanted.is_set(), trio.Event()
+            if trio.current_time() >= (self._due_at if was_wanted else self._next_at):
+                self._is_quiet = not was_wanted
                 await self._job.commit()
 
     @property
@@ -203,14 +215,17 @@ class Keeping:
         self._stats.set("elapsed_seconds", self.elapsed)
         STATISTICS.keep(self._job, self._stats.as_dict())
         self._learned(is_last=True)
-        self._due_at = float("inf")
+        self._due_at = self._next_at = math.inf
         self.note.ended(self._job, reason)
 
     def _learned(self, *, is_last: bool) -> None:
         now = trio.current_time()
         interval = max(INTERVAL, sum([len(blob) for blob in self._job.kept.values()]) / _BYTES_A_SECOND)
+        self._quiet = min(2.0 * self._quiet, max(interval, LONGEST_QUIET)) if self._is_quiet else interval
+        self._is_quiet = False
         self._due_at = now + interval
-        THROTTLE.keep(self._job, self._throttle.state(now, None if is_last else interval + _LATE))
+        self._next_at = self._alarm.deadline = now + self._quiet
+        THROTTLE.keep(self._job, self._throttle.state(now, None if is_last else self._quiet + _LATE))
         if is_last:
             self._job.keep(AHEAD.name, None)
         else:
