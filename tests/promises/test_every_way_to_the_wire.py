@@ -460,3 +460,29 @@ def test_what_is_sent_to_a_new_host_at_each_turn_ends_with_an_error_that_says_so
     assert all("to another place at each turn: choose once" in words for words in said)
     assert not [send for send in sim.sends if send.host != "start.example"]
     assert next(numbers) < 200
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_b20_what_is_led_to_a_host_that_was_given_up_before_starts_afresh(way: str) -> None:
+    class Later(trawl.Spider):
+        name = "later"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            yield Request(f"http://{SLOW}/first")
+            yield Request(f"http://{FAST}/late", meta={"delay": 2000.0})
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    middleware = WAYS[way]
+
+    def fast(request: Request) -> SimulatedResponse:
+        return SimulatedResponse() if middleware else SimulatedResponse(302, "", {"Location": slow(request).url})
+
+    web = SimulatedWeb()
+    web.add_host(FAST, handler=fast)
+    web.add_host(SLOW, handler=lambda request: SimulatedResponse(503 if trio.current_time() < 1500.0 else 200))
+    chain = {"DOWNLOADER_MIDDLEWARES": {middleware: 555}} if middleware else {}
+    sim = simulate(Later, web, {**FREE, **chain})
+    assert sim.stats["refused"] == 1  # the page that was pending when the host was given up
+    assert sim.items == [{"url": f"http://{SLOW}/late"}]

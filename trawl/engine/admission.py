@@ -336,6 +336,7 @@ class Admission:
                 if len(scopes) > max(MOST_NEEDED, len(needs.scopes)):
                     return Outcome(request, error=_never_the_same(entry.request))
                 turn.diverted = Needs(scopes, needs.origin, is_exempt=False)
+                self._throttle.admitted(entry.request, needs.scopes)
             return Outcome(request, then=Replace(entry.request, reason="diverted"))
         is_judged = request.url == before.url and needs.origin == entry.origin and not entry.is_diverted
         if not is_judged and not entry.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
