@@ -226,7 +226,10 @@ def test_what_ends_no_group_stands_between_its_names(between: str) -> None:
     assert not robots.allows(f"{BASE}/x")
 
 
-@pytest.mark.parametrize("word", ["Disallow", "dissallow", "DISALOW", "dissalow", "diasllow", "disallaw"])
+MISSPELT = ["Disallow", "dissallow", "DISALOW", "dissalow", "diasllow", "disallaw"]  # codespell:ignore
+
+
+@pytest.mark.parametrize("word", MISSPELT)
 @pytest.mark.parametrize("colon", [":", " :", " ", "\t"])
 def test_misspelt_rules_count_as_protego_has_them(word: str, colon: str) -> None:
     assert not read(f"User-agent: *\n{word}{colon}/x\n").allows(f"{BASE}/x")

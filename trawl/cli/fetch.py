@@ -16,7 +16,7 @@ from trawl.cli.visiting import Prepared, Visit, answer, prepared, visitor
 from trawl.errors import TrawlError, UsageError
 from trawl.http import Request, Response
 from trawl.observe import duration_words, printable, times_words
-from trawl.throttling import ScopeReport
+from trawl.throttling import ScopeReport, limit_words
 
 __all__ = ["fetch_command", "told"]
 
@@ -109,7 +109,7 @@ def told(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
     if response.times is not None:
         yield f"* {times_words(response.times)}"
     waits = [
-        f"* {report.scope}: waited {duration_words(seconds)} for {limit.replace('_', ' ')}"
+        f"* {report.scope}: waited {duration_words(seconds)} for {limit_words(limit)}"
         for report in reports
         for limit, seconds in sorted(report.limited.items(), key=lambda limited: -limited[1])
         if seconds >= 0.05  # less is told as 0.0 s
