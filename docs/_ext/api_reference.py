@@ -58,6 +58,14 @@ def exports(module: ModuleType) -> Iterator[str]:
             yield from (f"``{name}``", f"   {kind}", "")
 
 
+def defined_in(module: ModuleType) -> Iterator[str]:
+    """The exports of a module that are defined in it, not in a module below."""
+    for name in getattr(module, "__all__", ()):
+        thing = getattr(module, name)
+        if is_ours(thing) and thing.__module__ == module.__name__:
+            yield name
+
+
 class FromDocstrings(SphinxDirective):
     """A directive whose argument is a module."""
 
@@ -88,9 +96,11 @@ class Api(FromDocstrings):
         for module in public_modules(self.arguments[0]):
             section = nodes.section(ids=[nodes.make_id(f"module-{module.__name__}")])
             section += nodes.title("", "", nodes.literal(text=module.__name__))
-            if hasattr(module, "__path__"):  # the face of a package: its names are documented where they are defined
+            if hasattr(module, "__path__"):  # the face of a package: most of its names are defined below
                 names = exports(module) if hasattr(module, "__all__") else ()
-                self.parse([f".. automodule:: {module.__name__}", "   :no-members:", "", *names], section)
+                own = ", ".join(defined_in(module))
+                members = f"   :members: {own}" if own else "   :no-members:"
+                self.parse([f".. automodule:: {module.__name__}", members, "", *names], section)
             else:
                 self.parse([f".. automodule:: {module.__name__}"], section)
             sections.append(section)
