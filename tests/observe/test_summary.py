@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.observe import summary_rows
+from trawl.observe import nothing_sent, summary_rows
 
 
 def test_an_empty_crawl_has_a_summary_without_details() -> None:
@@ -83,3 +83,15 @@ def test_what_is_left_out_or_spared_is_told(key: str, row: str, words: str) -> N
 
 def test_a_reason_from_a_page_cannot_write_to_the_terminal() -> None:
     assert summary_rows("\x1b[2Jgone", 1.0, {})[0] == ("ended", r"\x1b[2Jgone")
+
+
+@pytest.mark.parametrize(
+    ("stats", "why"),
+    [
+        ({"download_error_count": 3}, "errors in downloads: 3"),
+        ({"download_error_count": 1, "offsite_filtered": 2}, "errors in downloads: 1, offsite: 2"),
+        ({}, "start() gave no request"),
+    ],
+)
+def test_what_kept_a_crawl_from_sending_is_told_by_what_it_is(stats: dict[str, object], why: str) -> None:
+    assert nothing_sent("finished", {"finish_reason": "finished", **stats}) == f"nothing was sent: {why}"

@@ -55,7 +55,8 @@ def nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
     done = ("request_count", "response_count", "item_scraped_count", "item_dropped_count", "item_invalid_count")
     if reason != "finished" or "finish_reason" not in stats or any(_count(stats, key) for key in done):
         return ""
-    why = [part for title in ("errors", "unhandled", "filtered") for part in _parts(stats, _ROWS[title])]
+    why = [f"errors in {part}" for part in _parts(stats, _ROWS["errors"])]
+    why += [part for title in ("unhandled", "filtered") for part in _parts(stats, _ROWS[title])]
     return f"nothing was sent: {', '.join(why) or 'start() gave no request'}"
 
 
