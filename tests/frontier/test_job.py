@@ -387,6 +387,26 @@ async def test_a_job_of_a_newer_version_is_refused_with_both_versions(tmp_path: 
     assert everything_in(tmp_path) == before
 
 
+async def test_a_job_of_an_older_version_goes_on_and_is_one_of_this_version_from_its_first_transaction(
+    tmp_path: Path,
+) -> None:
+    await full_job(tmp_path)
+    changed(tmp_path, "PRAGMA user_version = 1", "DELETE FROM state WHERE name IN ('requests', 'seen')")
+    job = await open_job(tmp_path, InlineBlocking())
+    job.abandon()
+    assert version_of(tmp_path) == 1  # nothing was written, so the older trawl can still go on with it
+    job = await open_job(tmp_path, InlineBlocking())
+    job.keep("some", b"thing")
+    await job.aclose()
+    assert version_of(tmp_path) == SCHEMA_VERSION == 2
+
+
+def version_of(directory: Path) -> int:
+    with closing(sqlite3.connect(directory / "job.db")) as connection:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -62,6 +62,7 @@ class Job:
         self.tally: Tally = Tally()
         self.commits: Commits = Commits(opened.connection, blocking, directory, self._beside)
         self._connection = opened.connection
+        self._is_older = opened.is_older
         self._lock = opened.lock
         self._blocking = blocking
         self._kept = opened.kept
@@ -200,6 +201,9 @@ class Job:
                     connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
             self._write_outbox(connection, start)
             self.tally.write(connection)
+            if self._is_older:  # who wrote it before must not go on with it: it would not know what this is
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                self._is_older = False
 
         return write
 
@@ -255,6 +259,8 @@ class _Opened:
 
     def _read(self) -> None:
         connection = self.connection
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        self.is_older: bool = version < SCHEMA_VERSION
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # can it be written? Nothing is, until a commit
         connection.execute("ROLLBACK")

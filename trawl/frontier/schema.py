@@ -24,8 +24,12 @@ __all__ = ["APPLICATION_ID", "DATABASE_NAME", "SCHEMA_VERSION", "connect", "conn
 DATABASE_NAME = "job.db"
 """The database in a job's directory."""
 
-SCHEMA_VERSION = 1
-"""Goes up with every change that an older trawl could not work with."""
+SCHEMA_VERSION = 2
+"""Goes up with every change that an older trawl could not work with.
+
+2: requests that wait for a time of their own are in a lane that is nobody's, and rows are counted. A job of version 1
+becomes one with its first transaction.
+"""
 
 APPLICATION_ID = 0x7472776C
 """Marks the file as ours: ``trwl``."""
