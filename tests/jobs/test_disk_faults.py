@@ -78,3 +78,37 @@ async def test_c7_a_job_whose_last_items_are_not_in_its_feed_is_not_finished(
     assert runs.urls == all_urls(1)
     assert main(["job", str(runs.directory)]) == 0
     assert "state    finished\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("step", ["write", "sync"])
+async def test_c7_a_batch_that_the_disk_has_no_room_for_ends_the_run_with_that_error_alone(
+    tmp_path: Path,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    step: str,
+) -> None:
+    does = getattr(FileTarget, step)
+
+    def full(self: FileTarget, *given: Any) -> Any:
+        if self.path.name == "items-003.jsonl":
+            raise OSError(28, "No space left on device")
+        return does(self, *given)
+
+    runs = Runs(tmp_path, site(9), settings=FAST)
+    feeds = {str(tmp_path / "items-%(batch)03d.jsonl"): {"batch_item_count": 2}, str(runs.feed): {}}
+    with monkeypatch.context() as patched:
+        patched.setattr(FileTarget, step, full)
+        assert (await runs.run(FEEDS=feeds)).reason == "feed_error"
+    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert errors == [f"feed {tmp_path / 'items-003.jsonl'}: No space left on device"]
+    assert (await runs.run(FEEDS=feeds)).stats["item_scraped_count"] == 9
+    rows = batches_in(tmp_path)
+    assert [len(urls) for urls in rows] == [2, 2, 2, 2, 1]
+    assert sorted([url for urls in rows for url in urls]) == sorted(runs.urls) == sorted(all_urls(9))
+
+
+def batches_in(folder: Path) -> list[list[str]]:
+    """The URLs in each batch."""
+    batches = sorted(folder.glob("items-*.jsonl"))
+    return [[json.loads(line)["url"] for line in batch.read_text().splitlines()] for batch in batches]

@@ -99,7 +99,6 @@ class Outbox:
     Args:
         job: Whose outbox it is.
         feeds: Open, and cut back to where they were recorded.
-        blocking: How blocking work is done.
         stats: Where items that a feed can't take are counted.
         is_idle: The job has feeds, and none of them is given in this run: what waits for them stays.
         marks: How far each feed was written, by its place now; None: as the job has it.
@@ -109,7 +108,6 @@ class Outbox:
         self,
         job: JobStore,
         feeds: Feeds,
-        blocking: Blocking,
         stats: Counts | None = None,
         *,
         is_idle: bool = False,
@@ -117,7 +115,6 @@ class Outbox:
     ) -> None:
         self._job = job
         self._feeds = feeds
-        self._blocking = blocking
         self._losses = Losses(stats)
         self._classes = tuple(dict.fromkeys([one for feed in feeds.all for one in feed.picker.classes]))
         self._filtered = [feed.picker for feed in feeds.all if feed.picker.accepts is not None]
@@ -284,10 +281,7 @@ class Outbox:
                 if not items:
                     return
             refusals = [refusal for one in items for refusal in self._add(one)]
-            for feed in self._feeds.all:
-                await feed.flush(self._blocking)
-            for feed in self._feeds.all:
-                await feed.sync(self._blocking)
+            await self._feeds.sync()
             # What is counted as lost goes into the transaction that takes it out of the outbox: each is counted once.
             self._tell(refusals)
             self._copied = items[-1].position
@@ -380,7 +374,7 @@ async def open_outbox(
         is_durable=True,
     )
     _tell(job, feeds, marks)
-    return feeds, Outbox(job, feeds, blocking, stats, is_idle=feeds.is_empty and bool(marks), marks=marks)
+    return feeds, Outbox(job, feeds, stats, is_idle=feeds.is_empty and bool(marks), marks=marks)
 
 
 def _located(marks: Mapping[str, Mark], places: Sequence[str], directory: Path) -> dict[str, Mark]:

@@ -9,7 +9,8 @@ where they are put: a snapshot, whose errors can be told with the page. What wai
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -187,6 +188,20 @@ class Feeds:
             raise
         self._is_started = True
 
+    async def sync(self) -> None:
+        """Have what was added on the disk itself: for who writes to them without :meth:`write`. A checkpoint.
+
+        Raises:
+            FeedError: A feed can't be written; it is closed.
+        """
+        await trio.lowlevel.checkpoint()
+        for feed in self._feeds:
+            async with self._closed_if_it_fails(feed):
+                await feed.flush(self._blocking)
+        for feed in self._feeds:
+            async with self._closed_if_it_fails(feed):
+                await feed.sync(self._blocking)
+
     async def finish(self) -> None:
         """Write what was added and the feeds' ends, and close them: for who writes to them without :meth:`write`.
 
@@ -235,13 +250,19 @@ class Feeds:
             raise self._error
 
     async def _flush_one(self, feed: OneFeed) -> None:
-        try:
+        async with self._closed_if_it_fails(feed):
             await feed.flush(self._blocking)
+        self._losses.refused_late(feed.uri, feed.take_refused())
+
+    @asynccontextmanager
+    async def _closed_if_it_fails(self, feed: OneFeed) -> AsyncGenerator[None, None]:
+        """Close a feed that can't be written any more: its end would fail again."""
+        try:
+            yield
         except FeedError:
             self._unfinished.remove(feed)
             await self._blocking.run(feed.close)  # noqa: ASYNC120 - a cancel then says more than the error
             raise
-        self._losses.refused_late(feed.uri, feed.take_refused())
 
     async def _finish_one(self) -> None:
         feed = self._unfinished[0]
