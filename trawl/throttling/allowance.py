@@ -74,8 +74,11 @@ class Allowance:
         return is_covered
 
     def holds(self, now: float) -> bool:
-        """Whether what was set aside may still be spent at ``now``; if not, it is asked for again."""
-        if now <= self._all.until:
+        """Whether what was set aside may still be spent at ``now``; if not, it is asked for again.
+
+        What was on its way before there was this quota may not, until it is stored, too.
+        """
+        if now <= self._all.until and self.granted > 0.0:
             return True
         self._all.ask(self)
         return False
