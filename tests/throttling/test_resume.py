@@ -76,6 +76,16 @@ def test_r16_after_a_kill_a_scope_is_taken_to_have_sent_until_the_next_state_was
     assert later.scope(A, 1000.0).gate(1000.0) == pytest.approx(1001.5)  # it could not send before 105
 
 
+@pytest.mark.parametrize("host", [f"a{number}.example" for number in range(20)])
+def test_r16_what_the_killed_run_had_drawn_may_have_been_the_shortest_interval(host: str) -> None:
+    settings = {"download_delay": 5.0, "randomize_download_delay": 0.5}
+    throttle = throttle_of(**settings)
+    answer(throttle, entry_of(throttle, Request(f"http://{host}/"), 100.0), 100.5)
+    killed = resumed(stored(throttle, 101.0, next_in=2.5), 2.5, 101.0, **settings)
+    # It may have sent from 102.5 on, and was killed by 103.5: that is the instant 1000 of the next run.
+    assert killed.scope(host, 1000.0).gate(1000.0) >= 1000.0 + 2.5
+
+
 def test_slots_that_rest_go_on_resting() -> None:
     settings = {"concurrent_requests_per_domain": 2, "download_delay_per_slot": 10.0}
     throttle = throttle_of(**settings)

@@ -193,7 +193,8 @@ class Restored:
             self._learned(scope, policy, state)
             self._trouble(scope, policy, state, now)
             policy.apply(scope)
-        opens_at = max(scope.held_until, scope.last_sent + scope.interval())  # whatever its quota: that is known better
+        # What the run before had drawn is not known; nor is its quota asked, of which all that was spent is.
+        opens_at = max(scope.held_until, scope.last_sent + scope.shortest)
         if self._unknown_until > -math.inf and opens_at <= self._unknown_until:
             self._take_for_sent(scope)
         if state is not None and (until := scope.last_sent + state.robots) > now:

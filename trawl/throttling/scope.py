@@ -231,6 +231,11 @@ class Scope:
         """The longest interval that may be drawn, in seconds."""
         return max(max(self.delay, self.delay_per_slot) * self.jitter[1], self.floor)
 
+    @property
+    def shortest(self) -> float:
+        """The shortest interval that may be drawn, in seconds, the rest of slots left out."""
+        return max(self.delay * self.jitter[0], self.floor)
+
     def interval(self) -> float:
         """Seconds from the latest send to the next one, as drawn for that, the rest of slots left out."""
         interval = self.delay * self._factor(self.jitter)
