@@ -15,7 +15,8 @@ import trio
 
 import trawl
 from tests.promises.pacing import EXACT, SPACED, A, Handler, changes, crawl, pages, web_of
-from trawl.testing import SimulatedResponse, Simulation, simulate
+from trawl.exceptions import ConnectFailed, DownloadError
+from trawl.testing import Outage, SimulatedResponse, Simulation, simulate
 
 WINDOW = {"window": 10.0}
 
@@ -179,6 +180,66 @@ def test_c05_b08_after_an_outage_it_recovers_as_from_any_backoff_and_rampup_goes
         (129.78, 0.512), (139.508, 0.492),
     ]  # fmt: skip
     assert len(sim.items) == 110
+
+
+def connecting(tried: list[float]) -> Any:
+    """How long a new connection takes; notes when each was tried."""
+
+    def connect(request: trawl.Request) -> float:
+        tried.append(trio.current_time())
+        return 0.01
+
+    return connect
+
+
+@pytest.mark.parametrize("pace", [{"delay": 1.0}, {"delay": 0.0, "concurrency": 4}])
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 10.0])
+def test_c05_connections_that_all_fail_are_an_outage_that_it_falls_back_from_too(
+    pace: dict[str, Any], seconds: float
+) -> None:
+    web = web_of(latency=0.5, outages=[Outage(20.0, 120.0, error=ConnectFailed, latency=seconds)])
+    scope = {"delay_per_slot": 0.0, "rampup": {"window": 20.0}, **pace}
+    sim = crawl(web, pages(300), {"THROTTLING_SCOPES": {A: scope}})
+    assert len(sim.items) == 300
+    after = [at for at in sim.times(A) if at >= 120.0]
+    assert after[0] < 160.0
+    assert after[5] - after[0] < 160.0  # on its way back by windows of a backoff, not at the pace that it fell to
+
+
+@pytest.mark.parametrize("pace", [{"delay": 1.0}, {"delay": 0.0, "concurrency": 4}])
+@pytest.mark.parametrize("robots", [True, False])
+def test_c05_a_connection_that_fails_is_followed_at_the_pace_of_rampup_not_at_once(
+    pace: dict[str, Any], robots: bool
+) -> None:
+    tried: list[float] = []
+    web = web_of(connect=connecting(tried), keep_alive=0.0, outages=[Outage(100.0, 500.0, error=ConnectFailed)])
+    scopes = {A: {"delay_per_slot": 0.0, "rampup": True, **pace}}
+    late = [trawl.Request(url, meta={"delay": 150.0}) for url in pages(30, first=1)]
+    sim = crawl(web, [*pages(1), *late], {"ROBOTSTXT_OBEY": robots, "THROTTLING_SCOPES": scopes})
+    failing = [at for at in tried if 100.0 <= at < 500.0]
+    assert len(failing) < 40
+    assert not pace["delay"] or min(later - sooner for sooner, later in pairwise(failing)) >= 0.4  # 0.8 less half of it
+    assert len(sim.items) == 31
+
+
+def test_c05_a_host_that_is_never_reached_is_not_stormed() -> None:
+    tried: list[float] = []
+    web = web_of(connect=connecting(tried), outages=[Outage(0.0, 1e9, error=ConnectFailed)])
+    crawl(web, pages(100), {"ROBOTSTXT_OBEY": False, "THROTTLING_SCOPES": {A: {"delay": 1.0, "rampup": True}}})
+    assert min(later - sooner for sooner, later in pairwise(tried)) >= 0.5
+    assert len(tried) < 30
+
+
+@pytest.mark.parametrize("window", [60.0, 600.0, 3600.0])
+@pytest.mark.parametrize("error", [None, ConnectFailed])
+def test_b20_an_outage_of_15_minutes_ends_nobody_under_rampup_either(
+    window: float, error: type[DownloadError] | None
+) -> None:
+    web = web_of(latency=0.1, outages=[Outage(10.0, 910.0, error=error)])
+    scopes = {A: {"delay": 1.0, "concurrency": 4, "rampup": {"window": window}}}
+    sim = crawl(web, pages(60), {"THROTTLING_SCOPES": scopes})
+    assert len(sim.items) == 60
+    assert "refused" not in sim.stats
 
 
 def test_c05_headers_hold_the_next_send_as_always() -> None:

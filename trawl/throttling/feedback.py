@@ -97,23 +97,31 @@ def trigger(
                 policy.steer(ramp.triggers, before)
             _count_incident(scope, policy, now)
         policy.apply(scope)
+        if outcome.sent_at is None:  # no send, from which the delay could count
+            until = now + scope.interval()
+            scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
     else:
         _back_off(scope, policy, outcome, now, is_new=is_new)
     if signal.delay:
         _obey(scope, policy, patience, signal, now, what, factor)
-    if policy.standing is not None:
-        _put_off(scope, policy, patience, policy.standing, now)
+    _put_off(scope, policy, patience, now)
     patience.quiet(now + scope.quiet_for(now))
 
 
-def _put_off(scope: Scope, policy: ScopePolicy, patience: Patience, standing: Standing, now: float) -> None:
+def _put_off(scope: Scope, policy: ScopePolicy, patience: Patience, now: float) -> None:
     """Hold the scope until the end of the patience, where that is the time of the last try (B20)."""
-    strategy = policy.kind.backoff
-    following = Backoff.slower(strategy, standing.delay, policy.base(scope).delay)  # a guess: nobody else's is asked
-    following *= max(1.0, strategy.jitter[1])
-    until = patience.put_off(max(now, scope.held_until), following, policy.kind.give_up_after)
-    source = f"backoff step {standing.steps}: {policy.trigger_source}; the last try before it is given up"
-    scope.hold(until, Reason(scope.id, "backoff", until, source))
+    standing, until = policy.standing, max(now, scope.held_until)
+    if standing is None:  # rampup moves it: its falls double the delay at the most
+        until = max(until, scope.last_sent + scope.interval())
+        following, mover = 2.0 * scope.longest, "rampup"
+    else:
+        strategy, mover = policy.kind.backoff, f"backoff step {standing.steps}"
+        following = Backoff.slower(strategy, standing.delay, policy.base(scope).delay)  # a guess: no other is asked
+        following *= max(1.0, strategy.jitter[1])
+    last = patience.put_off(until, following, policy.kind.give_up_after)
+    if last > until:
+        source = f"{mover}: {policy.trigger_source}; the last try before it is given up"
+        scope.hold(last, Reason(scope.id, "backoff", last, source))
 
 
 def _count_incident(scope: Scope, policy: ScopePolicy, now: float) -> None:

@@ -123,7 +123,7 @@ class Ramp:
         concurrency: The slots now.
         floor: The least delay that robots.txt allows, in seconds (C05).
         has_fallen_back: Whether backoff moves the scope, because a window had triggers and no good answer (C05).
-        sends: Sends of the window that runs.
+        sends: Requests of the window that runs that were sent, or failed to connect.
         refused: The last refused rate, in requests a second; None where none was.
     """
 

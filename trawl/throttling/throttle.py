@@ -276,7 +276,7 @@ class Throttle:
         is_trigger = signal is not None and signal.is_trigger
         if signal is not None:
             has_moved |= correct(scope, signal, now, expected=charged, sent_at=entry.sent_at)
-        if is_own and policy.ramp is not None and entry.sent_at is not None:
+        if is_own and policy.ramp is not None and (entry.sent_at is not None or is_trigger):
             policy.ramp.answered(now, busy=now - entry.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
             factor = lengthened(scope, policy, self._seed) if signal.delay else 1.0
