@@ -151,9 +151,7 @@ async def test_what_an_earlier_run_spent_of_a_scope_that_is_not_used_is_not_forg
 
 
 async def test_a_clean_stop_counts_to_the_letter(folder: Path, autojump_clock: MockClock) -> None:
-    runs = Runs(
-        folder, site(30), settings={**EXACT, "THROTTLING_SCOPES": {"a.example": {"quota": 8, "window": 50.0}}}
-    )
+    runs = Runs(folder, site(30), settings={**EXACT, "THROTTLING_SCOPES": {"a.example": {"quota": 8, "window": 50.0}}})
     await runs.run(stop_after=0.15)
     first = len(runs.times)
     assert 0 < first < 8
@@ -239,6 +237,33 @@ async def test_a_quota_that_the_program_sets_anew_in_each_run_survives_a_kill(
     runs.down(1.0)
     await runs.run([limit], stop_after=500.0)
     assert runs.times == []
+
+
+@pytest.mark.parametrize("sliding", [False, True])
+@pytest.mark.parametrize("window", [0.5, 1000.0])
+async def test_a_quota_of_the_program_survives_a_kill_also_beside_a_window_of_the_settings(
+    tmp_path: Path, folder: Path, window: float, sliding: bool, autojump_clock: MockClock
+) -> None:
+    async def limit(crawl: Crawl) -> None:
+        crawl.throttling.set("a.example", quota=4, window=100.0, sliding=sliding)
+
+    scopes = {"a.example": {"quota": 100, "window": window, "sliding": sliding}}
+    runs = Runs(folder, site(30), settings={**EXACT, "THROTTLING_SCOPES": scopes})
+    async with trio.open_nursery() as nursery:
+
+        async def kill() -> None:
+            await trio.sleep(30.0)
+            shutil.copytree(folder, tmp_path / "album")
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(kill)
+        await runs.run([limit])
+    put_back(tmp_path / "album", folder)
+    assert len(runs.times) == 4
+    runs.down(20.0)
+    await runs.run([limit], stop_after=60.0)
+    assert runs.times[0][0] == pytest.approx(50.0, abs=0.2)
+    assert len(runs.times) == (3 if sliding else 4)  # one more may have been spent when it was killed
 
 
 @pytest.mark.parametrize("quota", [{}, {"quota": 50, "window": 100.0}])

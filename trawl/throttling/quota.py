@@ -16,6 +16,8 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from trawl.throttling.state import QuotaState
 
 if TYPE_CHECKING:
@@ -190,25 +192,40 @@ class Quota:
         self._pass_time(now)
         if not self._spent:
             return None
-        return QuotaState(spent=self._spent, ends_at=self._ends_at, charges=tuple(self._charges))
+        return QuotaState(spent=self._spent, ends_at=self._ends_at, window=self.window, charges=tuple(self._charges))
 
-    def take_up(self, state: QuotaState, now: float) -> None:
-        """Count what an earlier run has spent; instants are on the run clock. A window that is over by now counts not.
+    def take_up(self, state: QuotaState, now: float) -> QuotaState:
+        """Count what an earlier run has spent, besides what is spent; instants are on the run clock.
 
-        Where the window slides now and did not before, or the reverse, what was spent counts from where it is known.
+        A window that is over by now counts not. Where it is longer or shorter now, it has begun when it did; where it
+        slides now and did not before, or the reverse, what was spent counts from where it is known.
+
+        Returns:
+            What is not counted, as its window is over: a longer one may be set.
         """
+        self._pass_time(now)
         latest = now + self.window  # a clock that was set back makes no window longer
+        begun_at = state.ends_at - (state.window or self.window)
+        left = QuotaState(window=state.window)
         if not self.sliding:
-            ends_at = state.ends_at if not state.charges else state.charges[0][0] + self.window
-            self._ends_at, self._spent = min(ends_at, latest), state.spent
+            ends_at = (state.charges[0][0] if state.charges else begun_at) + self.window
+            if ends_at > now:
+                self._ends_at = min(ends_at, latest)  # what is spent since is of this window too
+                self._spent += state.spent
+            else:
+                left = replace(state, unknown=0.0)
         else:
-            charges = state.charges or ((state.ends_at - self.window, state.spent),)
-            self._charges.extend([(min(at, now), amount) for at, amount in charges])
+            charges = [(min(at, now), amount) for at, amount in state.charges or ((begun_at, state.spent),)]
+            over = [each for each in charges if each[0] + self.window <= now]
+            if over:
+                left = QuotaState(spent=sum([each[1] for each in over]), window=state.window, charges=tuple(over))
+            self._charges = deque(sorted([*self._charges, *charges]))
             self._spent = sum([amount for _, amount in self._charges])
         self._pass_time(now)
         self._add_unknown(state.unknown, min(state.unknown_at, now))
         self._pass_time(now)
         self.refills += 1
+        return left
 
     def _add_unknown(self, amount: float, at: float) -> None:
         """Count what an earlier run may have spent until ``at``, in the window that runs now or in one of its own."""

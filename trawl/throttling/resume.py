@@ -152,21 +152,22 @@ class Restored:
     Args:
         state: What was stored.
         now: The instant now, on the run clock.
-        from_epoch: Converts wall time.
+        wall: Converts wall time.
         pages: The page budgets, which count on from the state's at once.
         most: Scopes remembered; of more, those go first that were not made again for the most runs, or else first.
     """
 
-    __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_stored_at", "_unknown_until")
+    __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_stored_at", "_to_epoch", "_unknown_until")
 
-    def __init__(self, state: ThrottleState, now: float, from_epoch: Clock, pages: Ledger, most: int) -> None:
+    def __init__(self, state: ThrottleState, now: float, wall: WallClock, pages: Ledger, most: int) -> None:
         pages.take_up(state.pages)
         self._scopes = dict(list(state.scopes.items())[-most:])
         self._answered = dict.fromkeys(state.answered[-most:])
         self._quotas: dict[str, QuotaState] = {}  # of scopes whose quota is not set again yet
-        self._stored_at = min(from_epoch(state.at), now)
-        self._unknown_until = min(from_epoch(state.unknown_until), now)
-        self._from_epoch = from_epoch
+        self._stored_at = min(wall.from_epoch(state.at), now)
+        self._unknown_until = min(wall.from_epoch(state.unknown_until), now)
+        self._from_epoch = wall.from_epoch
+        self._to_epoch = wall.to_epoch
 
     def left(self) -> tuple[Mapping[str, ScopeState], tuple[str, ...]]:
         """What no scope has taken up: the states, and the scopes that once answered."""
@@ -174,9 +175,18 @@ class Restored:
         return self._scopes | quotas, tuple(self._answered)
 
     def take_up_quota(self, scope: Scope, now: float) -> None:
-        """Count what an earlier run spent of a quota that was just set for a scope: one of run time is set late."""
-        if scope.quota is not None and (state := self._quotas.pop(scope.id, None)) is not None:
-            scope.quota.take_up(_moved(state, self._from_epoch), now)
+        """Count what an earlier run spent of a quota that was just set for a scope: one of run time is set late.
+
+        By a shorter window, of the settings say, it may be over that runs on by the one which is set again.
+        """
+        state = self._quotas.get(scope.id)
+        if state is None or scope.quota is None:
+            return
+        left = scope.quota.take_up(_moved(state, self._from_epoch), now)
+        if left.spent and state.window > scope.quota.window:
+            self._quotas[scope.id] = _moved(left, self._to_epoch)
+        else:
+            del self._quotas[scope.id]
 
     def take_up(self, scope: Scope, now: float) -> bool:
         """Let a scope that was made just now go on from its state; whether there was anything to take up."""

@@ -46,6 +46,7 @@ class QuotaState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         spent: How much, in the window that ran.
         ends_at: When a window that does not slide ends.
+        window: The length of that window, in seconds; 0.0: it is not known.
         charges: When what was spent, where it slides.
         unknown: How much more may have been spent, by a run that was killed.
         unknown_at: When it was spent at the latest.
@@ -53,6 +54,7 @@ class QuotaState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     spent: float = 0.0
     ends_at: float = -inf
+    window: float = 0.0
     charges: tuple[tuple[float, float], ...] = ()
     unknown: float = 0.0
     unknown_at: float = -inf

@@ -393,9 +393,7 @@ class Throttle:
         """
         if ahead is not None:
             state = with_ahead(state, ahead)
-        self._restored = Restored(
-            state, now, self._wall.from_epoch, self.pages, self.settings.throttling_scope_limit
-        )
+        self._restored = Restored(state, now, self._wall, self.pages, self.settings.throttling_scope_limit)
         self.given_up.take_up(state.given_up, self._wall.to_utc(now))
 
     def spend_by(self, allowances: Allowances) -> None:
