@@ -79,6 +79,14 @@ def test_b20_nor_does_one_that_is_noticed_late(latency: float) -> None:
     assert len(sim.items) == 40
 
 
+@pytest.mark.parametrize("delay", [0.0, 1.0, 3.0, 7.0])
+@pytest.mark.parametrize("latency", [0.1, 1.0])
+def test_b20_nor_does_one_in_which_robots_txt_is_not_read(delay: float, latency: float) -> None:
+    web = web_of(latency=latency, outages=[Outage(0.0, 900.0)], robots="")
+    sim = crawl(web, pages(13), {"DOWNLOAD_DELAY": delay})
+    assert len(sim.items) == 13
+
+
 def test_b20_the_last_try_is_one_request_and_the_end_comes_with_its_answer() -> None:
     web = web_of(latency=0.1, outages=[Outage(10.0, 1e9)])
     sim = crawl(web, pages(40), {**SPACED, "THROTTLING_SCOPES": {A: {"concurrency": 8, "delay": 1.0}}})

@@ -41,7 +41,7 @@ class Patience:
         is_awaited: Whether the last try is to come, or on its way.
     """
 
-    __slots__ = ("_asked_until", "_lead", "_open_at", "_try_at", "_waits", "is_awaited", "since")
+    __slots__ = ("_asked_until", "_is_paced", "_lead", "_open_at", "_try_at", "_waits", "is_awaited", "since")
 
     def __init__(self, since: float, lead: float = 0.0) -> None:
         self.since: float = since
@@ -51,6 +51,7 @@ class Patience:
         self._asked_until = -inf
         self._try_at = inf
         self._waits = 0
+        self._is_paced = False
 
     def refused(self, granted_at: float, *, is_paced: bool = False) -> None:
         """Count one more refusal, of a request that was granted at ``granted_at``.
@@ -59,6 +60,7 @@ class Patience:
             granted_at: An instant.
             is_paced: Whether it is a request that leaves gaps by itself; these count.
         """
+        self._is_paced = is_paced
         if granted_at > self._open_at and not is_paced:
             self.since += granted_at - self._open_at
         if granted_at >= self._try_at:
@@ -88,13 +90,18 @@ class Patience:
     def put_off(self, until: float, following: float, after: float) -> float:
         """Until when the scope is closed that would be until ``until``: to the end, if the next try would be too late.
 
+        Where gaps that a request leaves by itself have led past the end, the last try comes as soon as it may.
+
         Args:
             until: An instant.
             following: Seconds that its refusal would close it for, at the most.
             after: Seconds of patience in all.
         """
         last_at = self.since + after - min(self._lead, after * _MOST_LEAD)
-        if until > self.since + after or until + self._lead + following <= last_at:
+        if until > self.since + after:
+            if not self._is_paced:
+                return until
+        elif until + self._lead + following <= last_at:
             return until
         self._try_at = max(until, last_at)
         self.is_awaited = True
