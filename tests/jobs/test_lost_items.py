@@ -107,3 +107,36 @@ async def test_c7_when_another_feed_ends_the_run_what_a_table_refuses_is_counted
     assert sorted(row[0] for row in rows) == sorted(all_urls(pages))
     counts = {key: n for key, n in result.stats.items() if "item" in key}
     assert counts == {"item_scraped_count": pages, "item_lost_count": pages, "feed_item_errors": pages}
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of all tasks."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Count one."""
+        self.seen += 1
+
+
+async def test_c4_a_callback_that_gives_items_which_can_not_be_written_lets_others_go_on(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    steps = Steps()
+    took: list[int] = []
+
+    class Many(Linked):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            before = steps.seen
+            for _ in range(1000):
+                yield {"url": object()}
+            took.append(steps.seen - before)
+
+    trio.lowlevel.add_instrument(steps)
+    try:
+        result = await Runs(tmp_path, site(1), Many).run()
+    finally:
+        trio.lowlevel.remove_instrument(steps)
+    assert result.stats["item_lost_count"] == 1000
+    assert took[0] >= 9

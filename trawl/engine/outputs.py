@@ -52,7 +52,19 @@ class Outputs:
         is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
     """
 
-    __slots__ = ("_depth", "_events", "_kept", "_outlet", "_source", "_store", "failure", "is_cut", "items", "requests")
+    __slots__ = (
+        "_depth",
+        "_events",
+        "_kept",
+        "_lost",
+        "_outlet",
+        "_source",
+        "_store",
+        "failure",
+        "is_cut",
+        "items",
+        "requests",
+    )
 
     def __init__(
         self,
@@ -69,6 +81,7 @@ class Outputs:
         self._source = source
         self.requests: list[Request] = []
         self._kept = 0  # of these, the first so many have ``dont_filter`` and stay until the end
+        self._lost = 0
         self.items: int = 0
         self.failure: str | None = None
         self.is_cut: bool = False
@@ -98,9 +111,10 @@ class Outputs:
         if type(output) is not dict and not is_item(output):
             raise WrongOutput(output)
         try:
-            if self.items % BATCH == BATCH - 1 or not self._outlet.put_nowait(output, self._page):
+            if (self.items + self._lost) % BATCH == BATCH - 1 or not self._outlet.put_nowait(output, self._page):
                 return False
         except ItemLost:
+            self._lost += 1
             return True  # it is told and counted, and the callback goes on
         self.items += 1
         if ItemScraped in self._events.wanted:
@@ -121,6 +135,7 @@ class Outputs:
             try:
                 finished = await self._outlet.put(output, self._page)
             except ItemLost:
+                self._lost += 1
                 return
             except Full:
                 self.is_cut = True
