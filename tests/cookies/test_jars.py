@@ -72,6 +72,14 @@ def test_plain_http_leaves_secure_cookies_alone_6265bis_5_7(secure: str, plain: 
     assert (sorted(jars.jar(), key=repr) != before) is is_kept
 
 
+@pytest.mark.parametrize(("at", "sent"), [(59, None), (60, "a=2")])
+def test_a_secure_cookie_that_has_ended_protects_nothing(at: int, sent: str | None) -> None:
+    jars = jars_after("a=1; Secure; Max-Age=60; Path=/")
+    plain = Response(PLAIN, headers={"Set-Cookie": "a=2; Path=/"})
+    jars.store(Request(PLAIN), plain, lambda: now_utc() + timedelta(seconds=at))
+    assert header(jars, PLAIN, at=at) == sent
+
+
 def test_https_replaces_a_secure_cookie() -> None:
     jars = jars_after("a=1; Secure; Path=/")
     jars.store(Request(URL), Response(URL, headers={"Set-Cookie": "a=2; Path=/"}), now_utc)

@@ -9,6 +9,7 @@ import gzip
 import importlib
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -20,6 +21,8 @@ import trawl
 from tests.net.badserver import Connection, clock, serving, zeros
 from tests.security.steps import TRIES, Steps, is_short
 from trawl import CSVFeedSpider, FeedSpider, SitemapSpider, XMLFeedSpider
+from trawl.cookies import Cookie, Jars
+from trawl.cookies.jar import MOST, MOST_A_DOMAIN
 from trawl.errors import DownloadTimeout
 from trawl.http import FormRequest, Headers, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
@@ -282,6 +285,20 @@ def test_a_page_is_read_in_time_by_its_length(read: Callable[[Response], object]
         response.selector  # noqa: B018 - parsed once, whoever asks
         begun = time.thread_time()
         read(response)
+        took = time.thread_time() - begun
+        if is_short(took):
+            return
+    pytest.fail(f"it took {took} s of CPU")
+
+
+def test_many_cookies_over_http_are_kept_in_time_where_the_jar_is_full() -> None:
+    jars, now = Jars(), datetime(2024, 1, 1, tzinfo=UTC)
+    for number in range(MOST):
+        jars.jar().store(Cookie("a", "v", f"h{number}.example", is_secure=True), now)
+    response = Response(f"{HOST}/", headers=[("Set-Cookie", f"n{number}=v") for number in range(MOST_A_DOMAIN)])
+    for _ in range(TRIES):
+        begun = time.thread_time()
+        jars.store(Request(f"{HOST}/"), response, lambda: now)
         took = time.thread_time() - begun
         if is_short(took):
             return

@@ -94,6 +94,13 @@ class Cookie:
             return False
         return path_matches(place.path, self.path)
 
+    def goes_before(self, secure: Cookie) -> bool:
+        """Whether this one, which came over plain http, would take the place of a secure one, or go before it.
+
+        So it is not to be kept (6265bis, 5.7, 11): nobody on the way may write over what was set over https.
+        """
+        return secure.name == self.name and path_matches(self.path, secure.path)
+
     def is_expired(self, now_utc: datetime) -> bool:
         """Whether it has ended."""
         return self.expires_utc is not None and self.expires_utc <= now_utc

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from trawl.cookies.cookie import Cookie, Place, domain_matches, path_matches
+from trawl.cookies.cookie import Cookie, Place, domain_matches
 
 __all__ = ["Jar"]
 
@@ -45,18 +45,14 @@ class Jar:
         while self._count > MOST:
             self._count -= len(self._domains.pop(next(iter(self._domains))))
 
-    def protects(self, cookie: Cookie) -> bool:
-        """Whether ``cookie``, which came over plain http, would take the place of a secure one, or go before it.
-
-        So it is not to be kept (6265bis, 5.7, 11): nobody on the way may write over what was set over https.
-        """
-        domain = cookie.domain
-        return any(
-            known.is_secure and known.name == cookie.name and path_matches(cookie.path, known.path)
-            for other, kept in self._domains.items()
-            if domain_matches(domain, other) or domain_matches(other, domain)
-            for known in kept.values()
-        )
+    def secure_near(self, domain: str, now_utc: datetime) -> list[Cookie]:
+        """The secure cookies of a domain, and of those above and below it, that have not expired."""
+        near = [other for other in self._domains if other.endswith(domain) and domain_matches(other, domain)]
+        above = domain
+        while above := above.partition(".")[2]:
+            near.append(above)
+        kept = (cookie for other in near for cookie in self._domains.get(other, {}).values())
+        return [cookie for cookie in kept if cookie.is_secure and not cookie.is_expired(now_utc)]
 
     def __iter__(self) -> Iterator[Cookie]:
         for kept in self._domains.values():

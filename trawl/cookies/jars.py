@@ -76,10 +76,17 @@ class Jars:
         if not fields or not self._is_kept or request.meta_get("dont_merge_cookies"):
             return
         place, now, jar = Place.of(request.url), now_utc(), self._jar(request)
+        secure: dict[str, list[Cookie]] = {}  # looked up once a domain: a jar may have thousands
         for field in fields[:MOST_A_DOMAIN]:
             cookie = parse_set_cookie(field, place, now, self._is_public_suffix)
-            if cookie is not None and (place.is_secure or not jar.protects(cookie)):
-                jar.store(cookie, now)
+            if cookie is None:
+                continue
+            if not place.is_secure:
+                if cookie.domain not in secure:
+                    secure[cookie.domain] = jar.secure_near(cookie.domain, now)
+                if any(cookie.goes_before(known) for known in secure[cookie.domain]):
+                    continue
+            jar.store(cookie, now)
 
     def jar(self, name: Hashable = None) -> Jar:
         """The jar of this name, made if it is not there; None is that of requests that name none."""
