@@ -179,12 +179,15 @@ class _Checker:
                     continue
                 inside = [(s.time, amount) for s, amount in sends if since + EPSILON < s.time < until - EPSILON]
                 window = float(config.get("window", WINDOW))
-                # a window that ran when the quota was changed goes on: any send before may have begun it; what may have
-                # been sent at a kill begins one, too
-                ends = [-math.inf, *(began + window for began in self.trace.began[1:])]
+                # a window that ran when the quota was changed goes on: any send before may have begun it
+                ends = [-math.inf]
                 if since > 0:
                     ends += [since + window, *(s.time + window for s, _ in sends if since - window < s.time <= since)]
-                yield from min([list(_overdrawn(scope, inside, config, end)) for end in ends], key=len)
+                # what may have been sent at a kill may begin one with the run after it
+                again = [self.trace.began[1:][:number] for number in range(len(self.trace.began))]
+                again += [[began] for began in self.trace.began[2:]]
+                found = [list(_overdrawn(scope, inside, config, end, begun)) for end in ends for begun in again]
+                yield from min(found, key=len)
 
     def held(self) -> Iterator[str]:
         """After an answer that says "slow down": no send for the first step's delay, nor for what the answer asks."""
@@ -336,7 +339,8 @@ class _Checker:
                 for s, _ in self.of_scope[reason.scope]
                 if s.time - self.connect <= now + EPSILON and s.finished >= now - EPSILON
             ]
-            return "" if on_wire else "none of its requests is on the way"
+            cut = any(now <= kill <= now + self.connect for kill in self.trace.kills)  # before what connects was sent
+            return "" if on_wire or cut else "none of its requests is on the way"
         if reason.limit in ("hint", "backoff") and not any(
             s.finished <= now + EPSILON for s in self.triggers(reason.scope)
         ):
@@ -394,14 +398,20 @@ def _least(config: Mapping[str, Any]) -> float:
 
 
 def _overdrawn(
-    scope: str, sends: Sequence[tuple[float, float]], config: Mapping[str, Any], ends: float
+    scope: str, sends: Sequence[tuple[float, float]], config: Mapping[str, Any], ends: float, begun: Sequence[float]
 ) -> Iterator[str]:
-    """Say where a quota was overdrawn, if the window that runs at the first of these sends is over at ``ends``."""
+    """Say where a quota was overdrawn, if the window that runs at the first of these sends is over at ``ends``.
+
+    Where none runs at one of the instants ``begun``, one begins there.
+    """
     quota, window = float(config["quota"]), float(config.get("window", WINDOW))
     spent: list[tuple[float, float]] = []
     for at, amount in sends:
         if not amount:
             continue
+        for instant in begun:
+            if not config.get("sliding") and ends <= instant <= at < instant + window:
+                spent, ends = [], instant + window
         if config.get("sliding"):
             spent = [each for each in spent if each[0] + window > at + EPSILON]
         elif at >= ends - EPSILON:
