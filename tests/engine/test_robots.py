@@ -88,7 +88,7 @@ async def test_a_5xx_for_ever_ends_in_a_clear_outcome(autojump_clock: MockClock)
     run = await web.crawl(Follows)
     assert run.items == []
     assert {send.url for send in run.sends} == {"http://a.example/robots.txt"}
-    assert run.stats["refused"] == 1  # by the throttle, whose patience with a scope is as long
+    assert run.stats["robots_forbidden"] == 1  # the throttle's patience with the scope is as long
     assert run.reason == "finished"
     assert 900 <= run.elapsed <= 1300
 
