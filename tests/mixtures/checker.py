@@ -402,7 +402,7 @@ def _overdrawn(
 ) -> Iterator[str]:
     """Say where a quota was overdrawn, if the window that runs at the first of these sends is over at ``ends``.
 
-    Where none runs at one of the instants ``begun``, one begins there.
+    At each of the instants ``begun`` one begins: a run that was killed may not have stored when its own began.
     """
     quota, window = float(config["quota"]), float(config.get("window", WINDOW))
     spent: list[tuple[float, float]] = []
@@ -410,7 +410,7 @@ def _overdrawn(
         if not amount:
             continue
         for instant in begun:
-            if not config.get("sliding") and ends <= instant <= at < instant + window:
+            if not config.get("sliding") and instant <= at < instant + window and ends < instant + window:
                 spent, ends = [], instant + window
         if config.get("sliding"):
             spent = [each for each in spent if each[0] + window > at + EPSILON]
