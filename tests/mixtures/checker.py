@@ -16,7 +16,7 @@ from tests.mixtures.running import Look, Trace
 from tests.mixtures.world import Mixture, Step
 from trawl.testing import Send
 
-__all__ = ["violations"]
+__all__ = ["overdrawn", "violations"]
 
 EPSILON = 1e-6
 WINDOW = 60.0
@@ -186,7 +186,7 @@ class _Checker:
                 # what may have been sent at a kill may begin one with the run after it
                 again = [self.trace.began[1:][:number] for number in range(len(self.trace.began))]
                 again += [[began] for began in self.trace.began[2:]]
-                found = [list(_overdrawn(scope, inside, config, end, begun)) for end in ends for begun in again]
+                found = [list(overdrawn(scope, inside, config, end, begun)) for end in ends for begun in again]
                 yield from min(found, key=len)
 
     def held(self) -> Iterator[str]:
@@ -397,12 +397,13 @@ def _least(config: Mapping[str, Any]) -> float:
     return float(config["delay"]) * _low(config["jitter"])
 
 
-def _overdrawn(
+def overdrawn(
     scope: str, sends: Sequence[tuple[float, float]], config: Mapping[str, Any], ends: float, begun: Sequence[float]
 ) -> Iterator[str]:
     """Say where a quota was overdrawn, if the window that runs at the first of these sends is over at ``ends``.
 
-    At each of the instants ``begun`` one begins: a run that was killed may not have stored when its own began.
+    At each of the instants ``begun`` one may begin: a run that was killed may not have stored when its own began. What
+    was spent in a window that runs then counts on in that one.
     """
     quota, window = float(config["quota"]), float(config.get("window", WINDOW))
     spent: list[tuple[float, float]] = []
@@ -411,7 +412,7 @@ def _overdrawn(
             continue
         for instant in begun:
             if not config.get("sliding") and instant <= at < instant + window and ends < instant + window:
-                spent, ends = [], instant + window
+                spent, ends = spent if instant < ends else [], instant + window
         if config.get("sliding"):
             spent = [each for each in spent if each[0] + window > at + EPSILON]
         elif at >= ends - EPSILON:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.mixtures.checker import violations
+from tests.mixtures.checker import overdrawn, violations
 from tests.mixtures.running import Look, Trace, run_mixture
 from tests.mixtures.world import Mixture
 from trawl.testing import Send
@@ -112,3 +112,10 @@ def test_in_most_mixtures_a_send_that_is_early_or_late_is_seen(tmp_path: Path) -
         late += any(violations(mixture, moved(trace, number, 30.0)) for number in numbers)
     assert early > len(SEEDS) * 0.8
     assert late >= 3  # only quiet hosts of mixtures without kills can be held to it
+
+
+def test_a_quota_that_is_spent_again_in_its_window_after_a_kill_is_seen() -> None:
+    config = {"quota": 3, "window": 60.0}
+    for begun in ([], [5.0]):
+        assert list(overdrawn("a", [(0.0, 3.0), (10.0, 1.0)], config, -math.inf, begun))
+        assert not list(overdrawn("a", [(0.0, 3.0), (70.0, 3.0)], config, -math.inf, begun))
