@@ -100,9 +100,7 @@ def _warned(result: CrawlResult) -> CrawlResult:
     return result
 
 
-async def crawl(
-    spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any
-) -> CrawlResult:
+async def crawl(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
     """Run a spider to its end, inside a Trio program. A checkpoint.
 
     Any number may run in one process, also side by side. Cancelling drops what is in flight and ends the feeds on whole

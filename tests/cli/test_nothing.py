@@ -31,7 +31,9 @@ def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def written(body: str, kind: str = "Spider") -> None:
-    Path("idle.py").write_text(f"import trawl, trio, time, asyncio\n\nclass Idle(trawl.{kind}):\n    name = 'idle'\n{body}")
+    Path("idle.py").write_text(
+        f"import trawl, trio, time, asyncio\n\nclass Idle(trawl.{kind}):\n    name = 'idle'\n{body}"
+    )
 
 
 def crawled() -> int:
@@ -46,7 +48,10 @@ NOTHING = [
     ("    def parse_page(self, response):\n        yield {}\n    strat_urls = []\n", "idle.py:7: a crawl reads no attribute strat_urls; did you mean start_urls?"),
 ]  # fmt: skip
 
-UNSET = ("    async def start(self):\n        for url in self.start_urls:\n            yield trawl.Request(url)\n", "idle.py:5: start() reads start_urls, which nothing sets: nothing will be sent")
+UNSET = (
+    "    async def start(self):\n        for url in self.start_urls:\n            yield trawl.Request(url)\n",
+    "idle.py:5: start() reads start_urls, which nothing sets: nothing will be sent",
+)
 
 LOST = [
     (URLS, "idle.py:3: Idle has no parse(), which gets the pages of start_urls"),

@@ -123,9 +123,7 @@ def test_robots_txt_holds(capfd: pytest.CaptureFixture[str]) -> None:
         (["shell", "--spider", "quotes.py", "-a", "x=1", "-s", "DOWNLOAD_DELEY=1"], 2, "DOWNLOAD_DELAY?"),
     ],
 )
-def test_what_is_wrong_is_one_line(
-    words: list[str], status: int, said: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_is_one_line(words: list[str], status: int, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(*words) == status
     captured = capfd.readouterr()
     assert captured.out == ""
@@ -323,9 +321,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     monkeypatch.setattr(asking, "find_spec", lambda name: None)
 
 
-def test_lines_are_asked_for_and_may_await(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_are_asked_for_and_may_await(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     typed(
         monkeypatch,
         "print('title', response.css('title::text').get())",
@@ -338,7 +334,11 @@ def test_lines_are_asked_for_and_may_await(
     )
     assert run("shell", "https://a.example/") == 0
     captured = capfd.readouterr()
-    assert captured.out.splitlines()[:3] == ["title Home", "status 200 https://a.example/", "<404 https://a.example/gone>"]
+    assert captured.out.splitlines()[:3] == [
+        "title Home",
+        "status 200 https://a.example/",
+        "<404 https://a.example/gone>",
+    ]
     assert captured.out.splitlines()[3:] == ["404"]
     assert "fetch a URL or a Request" in captured.err
     assert "IgnoreRequest: " in captured.err

@@ -40,9 +40,7 @@ async def test_a_callback_may_fetch_at_concurrency_one(autojump_clock: MockClock
     assert sorted(item["detail"] for item in run.items) == [f"http://a.example/{i}/detail" for i in range(4)]
 
 
-async def test_a_url_in_place_of_a_request_is_told(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_url_in_place_of_a_request_is_told(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     class Text(Asks):
         start_urls = ("http://a.example/",)
 
@@ -72,9 +70,7 @@ async def test_a_flood_of_direct_fetches_keeps_to_the_limit(autojump_clock: Mock
 
     run = await web(1.0).crawl(Floods, settings={**FREE, "CONCURRENT_REQUESTS_PER_DOMAIN": 2})
     assert run.items == [{"done": 8}]
-    on_wire = [
-        sum(other.time <= send.time < other.finished for other in run.sends) for send in run.sends
-    ]
+    on_wire = [sum(other.time <= send.time < other.finished for other in run.sends) for send in run.sends]
     assert max(on_wire) == 2
     assert run.elapsed == pytest.approx(1 + 8 / 2, abs=0.1)
 
@@ -95,9 +91,7 @@ async def test_running_callbacks_are_bounded_and_direct_fetches_are_not_stopped_
             await self.fetch(Request(response.url + "/detail"))
             running -= 1
 
-    run = await web(0.0).crawl(
-        Slow, settings={**FREE, "CONCURRENT_CALLBACKS": 3, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
-    )
+    run = await web(0.0).crawl(Slow, settings={**FREE, "CONCURRENT_CALLBACKS": 3, "CONCURRENT_REQUESTS_PER_DOMAIN": 1})
     assert run.stats["response_count"] == 24
     assert most <= 3 + 1  # what was in flight when the bound was reached
 

@@ -304,9 +304,7 @@ async def test_a_crawl_that_can_not_be_put_together_closes_its_frontier(autojump
     frontier = ClosedFrontier()
     settings = load(Layer("test", {**FREE, "WATCHERS": {"no.such.watcher": 1}}))
     with pytest.raises(UsageError):
-        await crawl_with(
-            Slow, settings, transport=slow_web().transport(), blocking=InlineBlocking(), frontier=frontier
-        )
+        await crawl_with(Slow, settings, transport=slow_web().transport(), blocking=InlineBlocking(), frontier=frontier)
     assert frontier.is_closed
 
 

@@ -174,9 +174,7 @@ async def test_statuses_outside_2xx_go_to_the_errback_unless_they_are_handled(au
             yield {"url": error.request.url}
 
     web = SimulatedWeb()
-    web.add_host(
-        "a.example", handler=lambda request: SimulatedResponse(status=int(request.url.rsplit("/", 1)[1]))
-    )
+    web.add_host("a.example", handler=lambda request: SimulatedResponse(status=int(request.url.rsplit("/", 1)[1])))
     run = await web.crawl(Statuses, settings={**FREE, "ROBOTSTXT_OBEY": False})
     assert sorted(heard) == [("callback", 403), ("callback", 404), ("callback", 418), ("errback", 410)]
     assert [item["url"] for item in run.items] == ["http://a.example/410"]
@@ -280,9 +278,11 @@ async def test_a_redirect_target_that_was_seen_ends_as_a_duplicate(autojump_cloc
     web = SimulatedWeb()
     web.add_host(
         "a.example",
-        handler=lambda request: SimulatedResponse(status=302, headers={"Location": "/target"})
-        if request.url.endswith("moved")
-        else SimulatedResponse(),
+        handler=lambda request: (
+            SimulatedResponse(status=302, headers={"Location": "/target"})
+            if request.url.endswith("moved")
+            else SimulatedResponse()
+        ),
     )
     run = await web.crawl(Redirected)
     assert len(run.items) == 1

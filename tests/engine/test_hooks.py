@@ -82,9 +82,7 @@ def nothing(self: Numbers, response: Response, **kwargs: Any) -> Any:
     return None
 
 
-@pytest.mark.parametrize(
-    ("parse", "items"), [(answering, [7]), (giving, [7, 8]), (returning, [7]), (nothing, [])]
-)
+@pytest.mark.parametrize(("parse", "items"), [(answering, [7]), (giving, [7, 8]), (returning, [7]), (nothing, [])])
 def test_callbacks_of_all_kinds_are_seen_alike(parse: Any, items: list[int]) -> None:
     async def through(response: Response | None, outputs: AsyncIterator[Any]) -> Outputs:
         async for output in outputs:

@@ -244,6 +244,4 @@ async def test_a_job_of_which_nothing_is_pending_asks_in_its_next_run(
 async def run(spider: type[trawl.Spider[Any]], settings: dict[str, Any], watchers: Any = ()) -> Any:
     served = web()
     values = load(Layer("test", settings))
-    return await crawl_with(
-        spider, values, transport=served.transport(), blocking=InlineBlocking(), watchers=watchers
-    )
+    return await crawl_with(spider, values, transport=served.transport(), blocking=InlineBlocking(), watchers=watchers)

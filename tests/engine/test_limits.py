@@ -261,9 +261,7 @@ def test_with_a_job_and_no_feed_each_run_counts_and_collects_so_many(runs: Runs)
     assert runs(Three, {}, feed=False).stats["item_scraped_count"] == 90
 
 
-def test_with_a_job_an_item_that_can_not_be_written_is_lost_and_takes_no_place(
-    tmp_path: Path, runs: Runs
-) -> None:
+def test_with_a_job_an_item_that_can_not_be_written_is_lost_and_takes_no_place(tmp_path: Path, runs: Runs) -> None:
     class Mixed(trawl.Spider):
         name = "mixed"
         start_urls: tuple[str, ...] = ("http://a.example/",)

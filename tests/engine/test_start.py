@@ -20,8 +20,12 @@ from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
 
-FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False,
-"CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+FREE = {
+    "DOWNLOAD_DELAY": 0.0,
+    "DOWNLOAD_DELAY_PER_SLOT": 0.0,
+    "ROBOTSTXT_OBEY": False,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
+}
 
 
 class Endless(trawl.Spider):

@@ -125,6 +125,4 @@ async def test_c7_killed_at_any_write_each_item_is_in_one_batch_once(
 
 async def test_a_job_refuses_batches_that_are_named_by_their_time(tmp_path: Path, autojump_clock: MockClock) -> None:
     with pytest.raises(FeedError, match=r"can't be a feed of a job: the times of batches"):
-        await run_until_killed(
-            FakeJob(), tmp_path / "%(batch_time)s.json", {"batch_item_count": 1}, InlineBlocking()
-        )
+        await run_until_killed(FakeJob(), tmp_path / "%(batch_time)s.json", {"batch_item_count": 1}, InlineBlocking())

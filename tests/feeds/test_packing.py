@@ -158,9 +158,7 @@ async def test_a_compressed_feed_without_an_item_is_a_file_that_can_be_unpacked_
     assert not caplog.text
 
 
-async def test_an_empty_file_that_gzip_made_is_begun_with_its_header(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_an_empty_file_that_gzip_made_is_begun_with_its_header(tmp_path: Path, autojump_clock: MockClock) -> None:
     path = tmp_path / "out.csv.gz"
     path.write_bytes(gzip.compress(b"") + gzip.compress(b""))
     await write_all(await opened(path), ROWS)

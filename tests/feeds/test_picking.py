@@ -78,9 +78,7 @@ async def test_items_go_where_their_class_and_the_filters_say(tmp_path: Path, au
 
 async def test_filters_see_the_item_itself_with_a_job_too(tmp_path: Path, autojump_clock: MockClock) -> None:
     job = FakeJob()
-    _, outbox = await open_outbox(
-        feeds_in(tmp_path), InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC
-    )
+    _, outbox = await open_outbox(feeds_in(tmp_path), InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
     job.hold(*[outbox.encode(item) for item in ITEMS])
     outbox.acknowledged(len(ITEMS))
     outbox.close()

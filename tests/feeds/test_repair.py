@@ -311,9 +311,7 @@ def is_open(text: str) -> bool:
         ("csv", b'<?xml version="1.0" encoding="utf-8"?>\n<items>\n</items>\n'),
     ],
 )
-async def test_a_file_of_another_format_is_left_as_it_is(
-    tmp_path: Path, name: str, content: bytes
-) -> None:
+async def test_a_file_of_another_format_is_left_as_it_is(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / f"out.{name}"
     path.write_bytes(content)
     with pytest.raises(FeedError, match=r"the file can't be continued: it"):

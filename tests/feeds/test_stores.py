@@ -47,9 +47,7 @@ async def test_an_object_is_put_when_the_feed_is_whole(tmp_path: Path, store: An
     assert left_in(tmp_path) == []
 
 
-async def test_each_batch_is_put_when_it_is_whole(
-    tmp_path: Path, store: Any, autojump_clock: MockClock
-) -> None:
+async def test_each_batch_is_put_when_it_is_whole(tmp_path: Path, store: Any, autojump_clock: MockClock) -> None:
     feeds = await opened(tmp_path, "memory://bucket/%(name)s-%(batch)03d.sqlite", batch_item_count=1)
     for number in range(3):
         await feeds.put({"n": number})

@@ -70,9 +70,7 @@ async def test_values_that_sqlite_has_no_type_for_are_text(tmp_path: Path) -> No
     path = tmp_path / "out.sqlite"
     when = datetime(2025, 1, 1, tzinfo=UTC)
     await write(await opened(path), {"big": 2**70, "when": when, "nan": float("nan"), "deep": {"x": [1]}})
-    assert rows_of(path) == [
-        {"big": str(2**70), "when": "2025-01-01T00:00:00Z", "nan": None, "deep": '{"x":[1]}'}
-    ]
+    assert rows_of(path) == [{"big": str(2**70), "when": "2025-01-01T00:00:00Z", "nan": None, "deep": '{"x":[1]}'}]
 
 
 async def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
@@ -83,9 +81,7 @@ async def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
     assert path.read_text() == "hello " * 1000
 
 
-async def test_c7_killed_at_any_write_each_item_is_in_the_table_once(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_c7_killed_at_any_write_each_item_is_in_the_table_once(tmp_path: Path, autojump_clock: MockClock) -> None:
     for steps in range(1, 40):
         job, path = FakeJob(), tmp_path / f"{steps}.sqlite"
         if await run_until_killed(job, path, {}, Mortal(steps)):
@@ -288,9 +284,7 @@ async def test_text_that_can_not_be_encoded_is_replaced_in_tables(tmp_path: Path
     assert parquet(tmp_path / "out.parquet") == [{"name\ufffd": "text\ufffd", "list": ["x", "\ufffd"]}]
 
 
-async def test_fields_that_are_one_column_to_sqlite_are_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_fields_that_are_one_column_to_sqlite_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "out.sqlite"
     await write(await opened(path), {"Title": 1, "title": 2}, {"Title": 3, "title": 4}, {"TITLE": 5})
     assert [row["title"] for row in rows_of(path)] == [2, 4, 5]

@@ -114,7 +114,13 @@ def test_a_link_is_joined_to_its_page(link: str, joined: str) -> None:
     assert is_joinable("http://a.example/a/b", link)
 
 
-BASES = ("http://a.example", "https://a.b:8/c/d?x=/y#z/w", "HTTP://U:p@A.Example:80/x/../y/z", "http://1.2/a", "file:///a/b")
+BASES = (
+    "http://a.example",
+    "https://a.b:8/c/d?x=/y#z/w",
+    "HTTP://U:p@A.Example:80/x/../y/z",
+    "http://1.2/a",
+    "file:///a/b",
+)
 
 
 @given(

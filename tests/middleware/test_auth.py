@@ -46,7 +46,13 @@ async def test_a_name_and_password_or_a_token() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://a.example/", "https://a.example:8443/", "https://b.a.example/", "https://aa.example/", "https://b.example/"],
+    [
+        "http://a.example/",
+        "https://a.example:8443/",
+        "https://b.a.example/",
+        "https://aa.example/",
+        "https://b.example/",
+    ],
 )
 async def test_an_origin_is_that_origin_only_c10(url: str) -> None:
     assert await sent({"https://a.example": {"token": "t"}}, url) is None

@@ -114,9 +114,7 @@ async def test_what_was_decided_inside_is_left_alone() -> None:
 
 
 @given(st.integers(0, 200), st.floats(0, 100), st.floats(0, 1000), st.integers())
-def test_the_delay_doubles_within_its_limit_and_its_jitter_r10(
-    times: int, base: float, most: float, seed: int
-) -> None:
+def test_the_delay_doubles_within_its_limit_and_its_jitter_r10(times: int, base: float, most: float, seed: int) -> None:
     settings = MiddlewareSettings(retry_times=1000, retry_delay=base, retry_max_delay=most)
     request = Request(URL, meta={"retry_times": times})
     again = _again(request, "why", Outcome(request), settings, random.Random(seed))

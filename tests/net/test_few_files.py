@@ -119,9 +119,7 @@ async def test_no_page_is_lost_and_no_host_is_blamed(
     assert result.stats["request_count"] == HOSTS
 
 
-async def test_one_transport_makes_room_for_the_other(
-    clock: MockClock, limited: Callable[[BadServer], Files]
-) -> None:
+async def test_one_transport_makes_room_for_the_other(clock: MockClock, limited: Callable[[BadServer], Files]) -> None:
     async with serving(is_kept) as server:
         limited(server).most = 1
         wire = ChosenTransport(TransportSettings(), resolve=resolve, guard=AddressGuard(True))

@@ -270,9 +270,7 @@ def test_without_a_store_the_pipeline_is_left_out(tmp_path: Path, caplog: pytest
     assert "FilesPipeline is left out: FILES_STORE names no store" in caplog.text
 
 
-def test_an_item_that_takes_no_files_is_an_error_that_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_item_that_takes_no_files_is_an_error_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Quotes(trawl.Item):
         file_urls = trawl.Field()
 

@@ -173,9 +173,7 @@ def of_slow(sim: Simulation) -> list[tuple[float, str]]:
 
 @pytest.mark.parametrize("spider", [Pages, Fetches])
 @pytest.mark.parametrize("way", WAYS)
-def test_f09_whatever_is_led_to_another_host_waits_for_that_hosts_delay(
-    way: str, spider: type[trawl.Spider]
-) -> None:
+def test_f09_whatever_is_led_to_another_host_waits_for_that_hosts_delay(way: str, spider: type[trawl.Spider]) -> None:
     sim = led(way, spider)
     sends = of_slow(sim)
     assert sends[0][1] == "robots.txt"

@@ -64,9 +64,7 @@ def test_f11_the_same_where_the_smaller_ones_are_of_many_hosts(hosts: int) -> No
         for number in range(3):
             yield page(f"{A}/large{number}", {"api": 6.0}, meta={"delay": 30.0})
 
-    sim = crawled(
-        requests, a_web("a.example", *names, latency=0.1), FREE, THROTTLING_SCOPES={"api": SLIDING}
-    )
+    sim = crawled(requests, a_web("a.example", *names, latency=0.1), FREE, THROTTLING_SCOPES={"api": SLIDING})
     places = [sent_at(sim, f"large{number}") for number in range(3)]
     # Those that wait since before it came are not passes: ever more wait, as twice as many come as may go.
     assert places[0] <= 30.0 + 40.0

@@ -248,9 +248,7 @@ class History:
             else:
                 assert granted.entry in self.vetoed
         claimant = chooser.board.claims.claimant
-        left = [
-            e for e in self.eligible(pages=pages) if not self.is_withheld(e, claimant) and not self.is_kept_off(e)
-        ]
+        left = [e for e in self.eligible(pages=pages) if not self.is_withheld(e, claimant) and not self.is_kept_off(e)]
         assert not left, f"{left} could go at {rig.now} and does not"
         assert chooser.next_event(rig.now) > rig.now, "it would spin"
         assert chooser.pending == sum(entry.is_pending for entry in self.pushed)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trawl.selectors import crowds, select
-from trawl.selectors.crowds import MOST_ATTRIBUTES, without_crowds
+from trawl.selectors import select
+from trawl.selectors.crowds import MOST_ATTRIBUTES, SMALL, without_crowds
 
 MANY = 50_000
 
@@ -45,14 +45,14 @@ def test_what_never_ends_is_looked_at_once(text: str) -> None:
 
 def test_pages_as_they_are_stay_as_they_are() -> None:
     page = "<div class='x' id=\"y\" hidden data-a=1><a href='/z?a=b&c'>t</a><br/><!-- <b c> --></div>\n" * 2_000
-    assert len(page) > crowds.SMALL
+    assert len(page) > SMALL
     assert without_crowds(page) is page
 
 
 @settings(max_examples=50)
 @given(st.text(st.sampled_from("<a b='\"=/>\n!-"), max_size=200))
 def test_an_element_with_few_attributes_is_left_alone(text: str) -> None:
-    padded = text + " " * crowds.SMALL
+    padded = text + " " * SMALL
     assert without_crowds(padded) == padded
 
 
@@ -60,6 +60,6 @@ def test_an_element_with_few_attributes_is_left_alone(text: str) -> None:
 @given(st.text(st.sampled_from("<a b='\"=/>\n!-"), max_size=60), st.integers(0, 3))
 def test_what_is_cut_is_attributes_and_nothing_else(text: str, crowd: int) -> None:
     tag = f"<i {' '.join(f'x{number}' for number in range(crowd * 8_000))}>"
-    page = f"{' ' * crowds.SMALL}<b></b>{tag}{text}"
+    page = f"{' ' * SMALL}<b></b>{tag}{text}"
     cut = without_crowds(page)
     assert re.sub(r" x\d+", "", cut) == re.sub(r" x\d+", "", page)

@@ -34,7 +34,6 @@ SENDS = (1 + 7) + (1 + 12 + 1 + 1) + (1 + 4)
 """Of each host: robots.txt, its pages, and on one a redirect and its target."""
 
 
-
 def links(*paths: object) -> str:
     """A page with these links."""
     return "".join(f"<a href='/{path}'>a link</a>" for path in paths)

@@ -21,7 +21,7 @@ from tests.servers.holding import Holding, serving
 
 pytestmark = pytest.mark.servers
 
-SPIDER = '''
+SPIDER = """
 import trawl
 
 class Many(trawl.Spider):
@@ -35,7 +35,7 @@ class Many(trawl.Spider):
 
     def parse(self, response):
         yield {"url": response.url, "text": "one <of> many,\\n" * 40}
-'''
+"""
 SETTINGS = ["ROBOTSTXT_OBEY=false", "CONCURRENT_REQUESTS_PER_DOMAIN=4", "DOWNLOAD_DELAY_PER_SLOT=0"]
 PATIENCE = 20.0
 """Seconds after which a test that hangs fails."""

@@ -71,15 +71,24 @@ class World(SimulatedWeb):
     def _config(self, rng: random.Random, kind: int) -> Mapping[str, Any]:
         pace, budget = self.pace, max(5, self.most // 100)
         free = {"concurrency": rng.randint(1, 8), "delay": 0.0, "delay_per_slot": 0.0, "jitter": 0.0}
-        return free | {
-            0: {},
-            1: {"delay": rng.uniform(0.05, 1.0) * pace},
-            2: {"delay": rng.uniform(0.05, 1.0) * pace, "jitter": 0.5},
-            3: {"delay_per_slot": rng.uniform(0.2, 2.0) * pace, "concurrency": rng.randint(2, 5)},
-            4: {"quota": rng.randint(5, 30), "window": 10.0 * pace},
-            5: {"quota": rng.randint(5, 30), "window": 10.0 * pace, "sliding": True, "delay": 0.02 * pace},
-            6: {"delay": 0.3 * pace, "delay_per_slot": 1.0 * pace, "concurrency": 2, "jitter": 0.2, "pages": budget},
-        }[kind]
+        return (
+            free
+            | {
+                0: {},
+                1: {"delay": rng.uniform(0.05, 1.0) * pace},
+                2: {"delay": rng.uniform(0.05, 1.0) * pace, "jitter": 0.5},
+                3: {"delay_per_slot": rng.uniform(0.2, 2.0) * pace, "concurrency": rng.randint(2, 5)},
+                4: {"quota": rng.randint(5, 30), "window": 10.0 * pace},
+                5: {"quota": rng.randint(5, 30), "window": 10.0 * pace, "sliding": True, "delay": 0.02 * pace},
+                6: {
+                    "delay": 0.3 * pace,
+                    "delay_per_slot": 1.0 * pace,
+                    "concurrency": 2,
+                    "jitter": 0.2,
+                    "pages": budget,
+                },
+            }[kind]
+        )
 
     def _outages(self, rng: random.Random) -> list[Outage]:
         """Some in every hour: most of seconds, a few longer than a crawler's patience."""

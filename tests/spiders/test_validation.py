@@ -56,8 +56,6 @@ def test_items_are_held_to_the_type_that_the_spider_names(spider: Any, caplog: p
     assert "an item of http://a.example/2 is no Quote: Object missing required field `text`" in caplog.text
 
 
-
-
 class Seen:
     """A pipeline that needs the fields of quotes."""
 

@@ -218,9 +218,7 @@ async def test_a_file_that_can_not_be_made_is_told_at_once(
 ) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(kind, match=why):
-        async with open_archive(
-            str(tmp_path / path), 1, blocking=InlineBlocking(), now_utc=lambda: STARTED_UTC
-        ):
+        async with open_archive(str(tmp_path / path), 1, blocking=InlineBlocking(), now_utc=lambda: STARTED_UTC):
             pass
 
 

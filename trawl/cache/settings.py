@@ -33,9 +33,7 @@ class CacheSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         tuple[int, ...],
         Meta(description="Statuses that are not kept. What is sent again (RETRY_HTTP_CODES) is never kept."),
     ] = ()
-    httpcache_ignore_schemes: Annotated[
-        tuple[str, ...], Meta(description="Schemes whose responses are not kept.")
-    ] = ()
+    httpcache_ignore_schemes: Annotated[tuple[str, ...], Meta(description="Schemes whose responses are not kept.")] = ()
     httpcache_ignore_missing: Annotated[
         bool, Meta(description="Send nothing: a request that the cache does not answer is dropped.")
     ] = False

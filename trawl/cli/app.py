@@ -39,6 +39,7 @@ app: typer.Typer = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
 @app.command(
     rich_help_panel=CRAWLING,
     epilog=examples(

@@ -91,7 +91,7 @@ def test_it_is_gentle():
     assert all(gap >= 1.0 for gap in sim.gaps("$scope"))
 '''
 
-_SITEMAP_PAGE = '''\
+_SITEMAP_PAGE = """\
     web.add_page(
         "$origin/sitemap.xml",
         body="<urlset><url><loc>$listed</loc></url>"
@@ -99,7 +99,7 @@ _SITEMAP_PAGE = '''\
         headers={"Content-Type": "application/xml"},
     )
     return web
-'''
+"""
 
 TESTS: Mapping[str, str] = {
     "basic": _TEST,
@@ -109,7 +109,7 @@ TESTS: Mapping[str, str] = {
 """The text of its test, by the same."""
 
 PROJECT: Mapping[str, str] = {
-    "pyproject.toml": '''\
+    "pyproject.toml": """\
 [project]
 name = "$project"
 version = "0.1.0"
@@ -128,8 +128,8 @@ DOWNLOAD_DELAY = 1.0
 pythonpath = ["."]
 testpaths = ["tests"]
 trio_mode = true
-''',
-    "README.md": '''\
+""",
+    "README.md": """\
 # $project
 
     trawl list                                    which spiders there are
@@ -137,7 +137,7 @@ trio_mode = true
     trawl crawl spiders/$name.py -O items.jsonl   run it
     pytest                                        test it on a virtual clock
     trawl new spider NAME DOMAIN                  begin another
-''',
+""",
     ".gitignore": "__pycache__/\n.venv/\njobs/\n*.jsonl\n",
     "spiders/__init__.py": "",
     "tests/__init__.py": "",

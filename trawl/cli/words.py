@@ -220,9 +220,7 @@ def _visit(
 ) -> Visit:
     from trawl.cli.visiting import Visit  # noqa: PLC0415
 
-    return Visit(
-        target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits
-    )
+    return Visit(target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits)
 
 
 def chosen_crawl(given: Any) -> CrawlWith:

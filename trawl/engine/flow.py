@@ -291,9 +291,7 @@ class Flow:
             default = "parse"
         return callback if callable(callback) else getattr(self._spider, callback or default, None)
 
-    def _failed(
-        self, request: Request, failure: BaseException, outputs: Outputs, called: Callback | None
-    ) -> None:
+    def _failed(self, request: Request, failure: BaseException, outputs: Outputs, called: Callback | None) -> None:
         for leaf in culprits(failure):
             if isinstance(leaf, CloseSpider):
                 self._state.end(leaf.reason)

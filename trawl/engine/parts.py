@@ -161,7 +161,13 @@ def assemble(plan: Plan) -> Parts:
     outlet, keeping = _outlet(plan, core, processor), _keeping(plan, core)
     begun = core.hooks.start
     reading = Reading(
-        spider=plan.spider, intake=intake, outlet=outlet, shields=shields, state=state, beginning=keeping, hooks=begun,
+        spider=plan.spider,
+        intake=intake,
+        outlet=outlet,
+        shields=shields,
+        state=state,
+        beginning=keeping,
+        hooks=begun,
         events=plan.events,
     )
     dispatcher = Dispatcher(
@@ -200,9 +206,7 @@ def _outlet(plan: Plan, core: _Core, processor: Processor) -> Outlet | Holder:
         return Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, limit, events=plan.events)
     # What goes to another sink than the job is gone before its page has ended: there the limit is looked at for each.
     at_once, at_end = (limit, None) if plan.sinks else (None, limit)
-    outlet = Outlet(
-        processor, plan.spider, plan.sinks, None, plan.stats, at_once, is_held=True, events=plan.events
-    )
+    outlet = Outlet(processor, plan.spider, plan.sinks, None, plan.stats, at_once, is_held=True, events=plan.events)
     return Holder(outlet, durable.outbox, plan.frontier, durable.job, plan.stats, plan.collected, at_end)
 
 

@@ -30,9 +30,7 @@ Measure = Callable[[], "int | None"]
 """Gives the memory of the process in bytes, or None where it can't be told."""
 
 
-def limit_watchers(
-    settings: EngineSettings, limits: CrawlLimits, measure: Measure = held_bytes
-) -> list[Watcher]:
+def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measure = held_bytes) -> list[Watcher]:
     """The tasks that hold a crawl to those limits that are set.
 
     Raises:

@@ -42,9 +42,7 @@ class BatchedFeed:
         uri: Its path, with the names that stand for the batch.
     """
 
-    def __init__(
-        self, options: FeedOptions, make: Callable[[FeedOptions], OneFeed], *, started_utc: datetime
-    ) -> None:
+    def __init__(self, options: FeedOptions, make: Callable[[FeedOptions], OneFeed], *, started_utc: datetime) -> None:
         """A feed that begins with its first batch; see :meth:`locate` for one that goes on.
 
         Args:

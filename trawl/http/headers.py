@@ -160,12 +160,7 @@ class Headers(MutableMapping[str, str]):
             more = {key: field for key, field in defaults._fields.items() if key not in fields}
             fields = {**fields, **more} if more else fields
         return "".join(
-            [
-                f"{field[0]}: {value}\r\n"
-                for key, field in fields.items()
-                if key not in without
-                for value in field[1:]
-            ]
+            [f"{field[0]}: {value}\r\n" for key, field in fields.items() if key not in without for value in field[1:]]
         )
 
     def has_any(self, names: Set[str]) -> bool:

@@ -124,9 +124,7 @@ async def open_outfit(
             dress=_dress(settings, jars, now_utc),
         ) as opened,
     ):
-        yield Outfit(
-            settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare
-        )
+        yield Outfit(settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare)
 
 
 def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
@@ -142,9 +140,7 @@ def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
     return prepare
 
 
-def _dress(
-    settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datetime]
-) -> Callable[[Request], Request]:
+def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datetime]) -> Callable[[Request], Request]:
     """A request as the built-in middleware would send it, for a cache that is asked before the middleware is."""
     defaults = headers_of(settings)
 
@@ -157,4 +153,3 @@ def _dress(
         return dressed
 
     return dress
-

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chooser", "PageLane", "Refused"]
 
+
 class Chooser:
     """Lanes, scopes and places of one crawl.
 

@@ -389,9 +389,7 @@ class Lane:
 
     def stops(self, entry: Entry, now: float) -> bool:
         """Whether ``entry``, which was granted, must not go to the wire after all: a scope was closed since."""
-        return any(
-            scope.stops(entry.slots[index], now, entry.amount(index)) for index, scope in enumerate(self.scopes)
-        )
+        return any(scope.stops(entry.slots[index], now, entry.amount(index)) for index, scope in enumerate(self.scopes))
 
     def sent(self, entry: Entry, now: float) -> None:
         """Tell its scopes that ``entry`` went to the wire."""

@@ -342,9 +342,7 @@ class Board:
         if (
             claimant is not None
             and claimant.where is not READY
-            and (
-                room.scope.is_shut(now, claimant.amount_in(room.scope), BACKOFF_PATIENCE) or room.saves(claimant, now)
-            )
+            and (room.scope.is_shut(now, claimant.amount_in(room.scope), BACKOFF_PATIENCE) or room.saves(claimant, now))
         ):
             self.end_claim(claimant, now)
 

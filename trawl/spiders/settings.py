@@ -19,7 +19,7 @@ class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Any,
         Meta(
             description="The type that items are held to: a dataclass, attrs class, pydantic model, msgspec Struct or "
-            "TypedDict, a union of them, or the import path of one; \"spider\" is the type that the spider's class is "
+            'TypedDict, a union of them, or the import path of one; "spider" is the type that the spider\'s class is '
             "generic in. null: items are not looked at."
         ),
     ] = None

@@ -53,9 +53,7 @@ class Asking:
         self._default = default
         self._decider = decider
 
-    def own_signals(
-        self, entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]
-    ) -> dict[str, Signal] | None:
+    def own_signals(self, entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> dict[str, Signal] | None:
         """What the default manager says; None (almost always): nothing.
 
         Args:

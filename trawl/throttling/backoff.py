@@ -343,4 +343,3 @@ class Standing:
             return eased if eased > max(base.delay, _LEAST) else base.delay
         rate = (1.0 / self.delay + 1.0 / self.refused) / 2.0
         return max(base.delay, 1.0 / rate)
-

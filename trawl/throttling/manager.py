@@ -267,9 +267,7 @@ def is_overridden(manager: object, *names: str) -> bool:
     cls = type(manager)
     if not issubclass(cls, ThrottlingManager):
         return True
-    return any(
-        getattr(cls, name) is not getattr(ThrottlingManager, name) or name in vars(manager) for name in names
-    )
+    return any(getattr(cls, name) is not getattr(ThrottlingManager, name) or name in vars(manager) for name in names)
 
 
 def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:

@@ -252,9 +252,7 @@ class Scope:
             self.held_until > now
             or (self.quota is not None and self.quota.ready_at(now, amount) > now)
             or (
-                self.delay_limit == "backoff"
-                and self.delay > 0.0
-                and self.last_sent + self.interval() > now + patience
+                self.delay_limit == "backoff" and self.delay > 0.0 and self.last_sent + self.interval() > now + patience
             )
         )
 

@@ -43,9 +43,7 @@ class Table:
         pages: The page budgets, also those of scopes that were forgotten.
     """
 
-    def __init__(
-        self, kinds: Kinds, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None
-    ) -> None:
+    def __init__(self, kinds: Kinds, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None) -> None:
         self.crawl: object = None
         self.kinds: Kinds = kinds
         self.pages: Ledger = Ledger()

@@ -59,9 +59,7 @@ class Site:
 
     __slots__ = ("idle", "local_end", "origin", "server_name", "session", "target")
 
-    def __init__(
-        self, origin: str, target: Target, server_name: str = "", local_end: LocalEnd | None = None
-    ) -> None:
+    def __init__(self, origin: str, target: Target, server_name: str = "", local_end: LocalEnd | None = None) -> None:
         self.origin: str = origin
         self.target: Target = target
         self.idle: deque[Connection] = deque()

@@ -164,7 +164,6 @@ class Streams:
                 connection.close()
                 raise
 
-
     async def _connected(self, site: Site, seconds: float) -> Wire:
         """A new connection, after as many tries as are allowed; the pauses between them double from 0.5 s, as httpx's.
 
