@@ -78,7 +78,7 @@ def loaded(**settings: object) -> Settings:
 
 
 def timed(spider: type[trawl.Spider], settings: Settings, **more: Any) -> Timed:
-    """Crawl; ``more`` is what :func:`trawl.crawl.crawl_with` takes."""
+    """Crawl; ``more`` is what :func:`trawl._run.crawl_with` takes."""
     began, began_own = time.perf_counter(), time.process_time()
     result = trio.run(partial(crawl_with, spider, settings, **more))
     return Timed(result, time.perf_counter() - began, time.process_time() - began_own)

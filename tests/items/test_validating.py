@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from trawl.items import Field, Item
-from trawl.items.validating import NotValid, check_of, type_name
+from trawl.spiders.validation import NotValid, check_of, type_name
 
 
 @dataclasses.dataclass

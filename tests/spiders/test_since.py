@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from trawl.errors import UsageError
-from trawl.spiders.since import since_utc
+from trawl.spiders.sitemap_spider import since_utc
 
 MAY = datetime(2024, 5, 1, tzinfo=UTC)
 

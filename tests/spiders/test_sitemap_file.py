@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from trawl.spiders.sitemap_file import Sitemap, latest_of, sitemaps_in_robots
+from trawl.spiders.sitemap_spider import Sitemap, latest_of, sitemaps_in_robots
 
 URLSET = b"""<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:xhtml="http://www.w3.org/1999/xhtml"

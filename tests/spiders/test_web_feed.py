@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.items import is_item
-from trawl.spiders.web_feed import Enclosure, FeedEntry, WebFeed
+from trawl.spiders.feed_spider import Enclosure, FeedEntry, WebFeed
 
 URL = "http://a.example/feed/"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.spiders.xml_mending import mended
+from trawl.spiders.xml_stream import mended
 
 
 def mend(text: bytes, size: int = 1000) -> bytes:

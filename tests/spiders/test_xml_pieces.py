@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.spiders.xml_pieces import PIECE_BYTES, Unpacked, XmlPieces, local_name
+from trawl.spiders.xml_stream import PIECE_BYTES, Unpacked, XmlPieces, local_name
 
 NAMES = frozenset({"url"})
 MUCH = 1 << 30

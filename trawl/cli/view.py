@@ -96,7 +96,7 @@ Watcher = Callable[[Any], Awaitable[None]]
 
 
 class CrawlWith(Protocol):
-    """Runs a crawl: ``trawl.crawl.crawl_with``."""
+    """Runs a crawl: ``trawl._run.crawl_with``."""
 
     async def __call__(
         self,

@@ -1,19 +1,15 @@
 """Spiders, and what they see of their crawl."""
 
-from trawl.spiders.crawl_spider import CrawlSpider
+from trawl.spiders.crawl_spider import CrawlSpider, Rule
 from trawl.spiders.crawler import Crawler
-from trawl.spiders.custom import CustomSettings
-from trawl.spiders.feed_spider import FeedSpider
-from trawl.spiders.making import make_spider
+from trawl.spiders.feed_spider import Enclosure, FeedEntry, FeedSpider
 from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
-from trawl.spiders.outputs import ItemT, Output, Outputs
-from trawl.spiders.rules import Rule
+from trawl.spiders.results import ItemT, Output, Outputs
 from trawl.spiders.running import RunningCrawl, ThrottlingControl
 from trawl.spiders.settings import SpidersSettings
 from trawl.spiders.sitemap_spider import SitemapSpider
-from trawl.spiders.spider import Spider
+from trawl.spiders.spider import CustomSettings, Spider, make_spider
 from trawl.spiders.validation import ItemCheck, item_check
-from trawl.spiders.web_feed import Enclosure, FeedEntry
 
 __all__ = [
     "CSVFeedSpider",

@@ -12,8 +12,7 @@ import trio
 
 from trawl.http import Response
 from trawl.selectors import Selector, SelectorType, select
-from trawl.spiders.outputs import ItemT
-from trawl.spiders.results import each_later
+from trawl.spiders.results import ItemT, each_later
 from trawl.spiders.spider import Spider
 
 __all__ = ["CSVFeedSpider", "XMLFeedSpider"]

@@ -1,13 +1,47 @@
-"""What a callback gave, one output after the other: for spiders that call the user's callback themselves."""
+"""What a callback gave, one output after the other: for spiders that call the user's callback themselves.
+
+The types of what callbacks give, generic in the spider's items.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable, Iterator
 from contextlib import aclosing, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-__all__ = ["each", "each_later", "is_later"]
+from trawl.http import Request
+
+__all__ = ["ItemT", "Output", "Outputs", "each", "each_later", "is_later"]
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with a default: `Spider` alone is a spider of any items
+
+    ItemT = TypeVar("ItemT", default=Any)
+else:
+    from typing import TypeVar
+
+    ItemT = TypeVar("ItemT")
+
+
+Output: TypeAlias = Request | ItemT | None
+
+
+"""One thing that a callback gives."""
+
+
+Outputs: TypeAlias = (
+    Request
+    | ItemT
+    | Iterable[Request | ItemT | None]
+    | AsyncIterable[Request | ItemT | None]
+    | Awaitable[Request | ItemT | Iterable[Request | ItemT | None] | None]
+    | None
+)
+
+
+"""What a callback returns: one thing, many, or either later."""
 
 
 def is_later(result: object) -> bool:

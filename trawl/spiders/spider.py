@@ -1,21 +1,52 @@
-"""A spider: where a crawl starts, and what becomes of each page."""
+"""A spider: where a crawl starts, and what becomes of each page.
+
+A spider's own settings while ``update_settings`` writes them.
+
+Makes the spider of a crawl, and says in one line why that can't be done.
+"""
 
 from __future__ import annotations
 
+import inspect
 import logging
+import traceback
 from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-from trawl.errors import UsageError
+from trawl.errors import SpiderLoadError, TrawlError, UsageError
+from trawl.frames import told
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
 from trawl.middleware import Session
 from trawl.moving.absent import Absent
 from trawl.spiders.crawler import Crawler
-from trawl.spiders.custom import CustomSettings
-from trawl.spiders.outputs import ItemT, Outputs
+from trawl.spiders.results import ItemT, Outputs
 from trawl.spiders.running import RunningCrawl
 
-__all__ = ["Spider", "check_urls"]
+__all__ = ["CustomSettings", "Spider", "check_urls", "make_spider"]
+
+
+class CustomSettings(dict[str, Any]):
+    """Names to values, with the words of Scrapy's settings: what :meth:`trawl.Spider.update_settings` is given.
+
+    Whatever it writes has the strength of ``custom_settings``; a ``priority`` is taken and not looked at.
+    """
+
+    def set(self, name: str, value: Any, priority: str | int = "spider") -> None:
+        """Set one."""
+        self[name] = value
+
+    def setdict(self, values: Mapping[str, Any], priority: str | int = "spider") -> None:
+        """Set many."""
+        self.update(values)
+
+    def getdict(self, name: str) -> dict[str, Any]:
+        """A copy of a mapping that was set here; empty if it was not."""
+        return dict(self.get(name) or {})
+
+    def getlist(self, name: str) -> list[Any]:
+        """A copy of a list that was set here; empty if it was not."""
+        return list(self.get(name) or ())
 
 
 class Spider(Generic[ItemT]):
@@ -224,3 +255,32 @@ def check_urls(name: str, attribute: str, urls: object) -> None:
             raise UsageError(f"{name}: {attribute}[{i}]: {error}") from error
         if scheme not in FETCHED_SCHEMES:
             raise UsageError(f"{name}: {attribute}[{i}]: {url!r} is not fetched: only http and https are")
+
+
+def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawler: Crawler) -> Spider:
+    """The spider, made with ``arguments`` and checked.
+
+    Raises:
+        UsageError: An attribute of it is not what it has to be.
+        SpiderLoadError: Its constructor, or its ``from_crawler``, failed; the sentence names the line and the error,
+            which is the cause.
+    """
+    try:
+        instance = spider.from_crawler(crawler, **arguments or {})
+    except TrawlError:
+        raise
+    except Exception as error:
+        raise SpiderLoadError(f"{_where(spider, error)}: {spider.__name__} can't be made: {told(error)}") from error
+    instance.check()
+    return instance
+
+
+def _where(spider: type[Spider], error: Exception) -> str:
+    """The innermost line of the spider's own file, or else of whatever file, that an error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    try:
+        own = inspect.getsourcefile(spider)
+    except TypeError:  # a class that no file has
+        own = None
+    frame = next((each for each in reversed(frames) if each.filename == own), frames[-1])
+    return f"{Path(frame.filename).name}, line {frame.lineno}"

@@ -1,24 +1,160 @@
-"""Items held to a type while the crawl runs: a hook around callbacks, which knows the page that an item is from."""
+"""Items held to a type while the crawl runs: a hook around callbacks, which knows the page that an item is from.
+
+Whether an item is what its type says: of dicts by the type's fields, of instances by the fields that they have.
+
+Dataclasses, attrs classes, msgspec Structs and TypedDicts are held to their annotations by msgspec, strictly: the text
+``"12"`` is no number, and a field that the type has not is a name mistyped. A pydantic model is validated by pydantic,
+with whatever that converts. Classes that say nothing of types (:class:`trawl.items.Item`) take what is an instance of
+them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Any, get_args, get_origin
+import types
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import Any, Union, get_args, get_origin, is_typeddict
+
+import attrs
+import msgspec
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.items import InvalidItem, is_item, item_fields
-from trawl.items.validating import Check, NotValid, check_of, type_name
+from trawl.items.fields import is_item_type, item_fields
 from trawl.observe import Stats
 from trawl.spiders.spider import Spider
 from trawl.throttling.configuration import load_object
 
-__all__ = ["ItemCheck", "item_check", "item_type_of"]
+__all__ = ["Check", "ItemCheck", "NotValid", "check_of", "item_check", "item_type_of", "type_name"]
+
+
+Check = Callable[[Any], Any]
+
+
+"""What an item is made into, or :class:`NotValid`."""
+
+
+class NotValid(ValueError):
+    """An item is not what it should be; the text says what is wrong, and where in it."""
+
+
+def check_of(kind: Any) -> Check:
+    """What holds items to a type, or to one of a union.
+
+    A dict becomes an instance of the type; an item that is one already goes on as it is.
+
+    Raises:
+        TypeError: It is no type of items.
+    """
+    if get_origin(kind) in (Union, types.UnionType):
+        return _any_of({member: check_of(member) for member in get_args(kind)}, type_name(kind))
+    if not isinstance(kind, type) or not (is_typeddict(kind) or is_item_type(kind)):
+        raise TypeError(f"{kind!r} is no type of items: a dataclass, attrs class, pydantic model, Struct or TypedDict")
+    if hasattr(kind, "model_validate"):
+        return _by_pydantic(kind)
+    if issubclass(kind, dict) and not is_typeddict(kind):
+        return _instances_of(kind)
+    return _by_msgspec(kind)
+
+
+def type_name(kind: Any) -> str:
+    """What people call a type, or a union of types."""
+    members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return " | ".join(getattr(member, "__name__", str(member)) for member in members)
+
+
+def _by_msgspec(kind: type) -> Check:
+    is_dict = is_typeddict(kind)
+    known = _names_of(kind)
+
+    def check(item: Any) -> Any:
+        is_instance = not is_dict and isinstance(item, kind)
+        if not is_instance and not isinstance(item, Mapping):
+            raise _another(item, kind)
+        if not is_instance and not item.keys() <= known:
+            unknown = next(name for name in item if name not in known)
+            raise NotValid(f"Object contains unknown field `{unknown}`")  # as msgspec says it of what it is strict with
+        try:
+            made: Any = msgspec.convert(item_fields(item), kind, from_attributes=True)
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            raise NotValid(str(error)) from error
+        return item if is_instance else made
+
+    return check
+
+
+def _names_of(kind: Any) -> frozenset[str]:
+    """The keys that a dict may have to become a ``kind``."""
+    if is_typeddict(kind):
+        return frozenset(kind.__required_keys__ | kind.__optional_keys__)
+    if issubclass(kind, msgspec.Struct):
+        return frozenset(field.encode_name for field in msgspec.structs.fields(kind))
+    if dataclasses.is_dataclass(kind):
+        return frozenset(field.name for field in dataclasses.fields(kind))
+    return frozenset(field.name for field in attrs.fields(kind))
+
+
+def _by_pydantic(kind: Any) -> Check:
+    def check(item: Any) -> Any:
+        if isinstance(item, kind):
+            return item  # it was validated when it was made
+        if not isinstance(item, Mapping):
+            raise _another(item, kind)
+        try:
+            return kind.model_validate(dict(item))
+        except ValueError as error:
+            raise NotValid(_words(error)) from error
+
+    return check
+
+
+def _instances_of(kind: type) -> Check:
+    def check(item: Any) -> Any:
+        if not isinstance(item, kind):
+            raise _another(item, kind)
+        return item
+
+    return check
+
+
+def _any_of(checks: Mapping[type, Check], name: str) -> Check:
+    classes = tuple(kind for kind in checks if not is_typeddict(kind))
+
+    def check(item: Any) -> Any:
+        whys = []
+        for kind, one in checks.items():
+            if kind in classes and isinstance(item, kind):
+                return one(item)
+        for kind, one in checks.items():
+            try:
+                return one(item)
+            except NotValid as error:
+                whys.append(f"{kind.__name__}: {error}")
+        raise NotValid(f"it is none of {name}: {'; '.join(whys)}")
+
+    return check
+
+
+def _another(item: object, kind: type) -> NotValid:
+    return NotValid(f"it is of type {type(item).__name__}, not {kind.__name__}")
+
+
+def _words(error: Any) -> str:
+    """Pydantic's errors in one line."""
+    details = getattr(error, "errors", None)
+    if not callable(details):
+        return str(error)
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details())
+
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
+
 OF_THE_SPIDER = "spider"
+
+
 """The value of ``ITEM_TYPE`` that means the type that the spider's class names."""
 
 

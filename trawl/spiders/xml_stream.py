@@ -6,39 +6,127 @@ only up to a limit. Broken XML gives what could be read of it.
 Who asks for the next element can't give way to others before it is there. So what may stand before it is bounded, in
 bytes and in marks, and so are the members of packed data: a file that passes these bounds counts as longer than the
 limit. :attr:`XmlPieces.pieces` tells when it is time to give way between two elements.
+
+Ampersands in XML that mean no entity of XML, made right before the parser sees them.
+
+Sitemaps with ``?a=1&b=2`` and feeds with ``&nbsp;`` are common, and libxml2 mends them badly: after the first such
+error it drops every further ``&amp;`` of the file, so that URLs lose their ``&``.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from html.entities import html5
 from typing import TYPE_CHECKING, Any, Literal
 
 from lxml import etree
 
-from trawl.spiders.xml_mending import mended
-
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-__all__ = ["Unpacked", "XmlPieces", "local_name"]
+__all__ = ["Unpacked", "XmlPieces", "local_name", "mended"]
+
+
+_OPEN, _CLOSE = b"<![CDATA[", b"]]>"
+
+
+_LONGEST_REFERENCE = 40
+
+
+_AMPERSAND = re.compile(
+    rb"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,9}|#x[0-9a-fA-F]{1,8});)(?:([A-Za-z][A-Za-z0-9]{1,31});)?"
+)
+
+
+def mended(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Return the pieces with HTML's entities as numbers and bare ampersands as ``&amp;``, but for what is in CDATA.
+
+    What is in UTF-16 or UTF-32 stays as it is.
+    """
+    held = b""
+    is_data = False
+    is_wide: bool | None = None
+    for piece in pieces:
+        text = held + piece
+        if is_wide is None:
+            is_wide = b"\0" in text[:4] or text.startswith((b"\xff\xfe", b"\xfe\xff"))
+        if is_wide:
+            yield text
+            continue
+        done, held, is_data = _advanced(text, is_data)
+        yield done
+    yield held if is_data else _AMPERSAND.sub(_reference, held)
+
+
+def _advanced(text: bytes, is_data: bool) -> tuple[bytes, bytes, bool]:
+    """What can be said of ``text``, what has to wait for more, and whether that is inside CDATA."""
+    done: list[bytes] = []
+    at = 0
+    while True:
+        found = text.find(_CLOSE if is_data else _OPEN, at)
+        if found < 0:
+            break
+        part = text[at:found]
+        done.append(part if is_data else _AMPERSAND.sub(_reference, part))
+        at, is_data = found, not is_data
+    rest = text[at:]
+    keep = _kept(rest, is_data)
+    part = rest[: len(rest) - keep]
+    done.append(part if is_data else _AMPERSAND.sub(_reference, part))
+    return b"".join(done), rest[len(rest) - keep :], is_data
+
+
+def _kept(text: bytes, is_data: bool) -> int:
+    """How many bytes at the end may go on in the next piece: a mark, or a reference."""
+    mark = _CLOSE if is_data else _OPEN
+    most = max((n for n in range(1, len(mark)) if text.endswith(mark[:n])), default=0)
+    start = -1 if is_data else text.rfind(b"&", max(0, len(text) - _LONGEST_REFERENCE))
+    return most if start < 0 or b";" in text[start:] else max(most, len(text) - start)
+
+
+def _reference(match: re.Match[bytes]) -> bytes:
+    name = match[1]
+    characters = html5.get(f"{name.decode()};") if name else None
+    if characters is None:
+        return b"&amp;" + match[0][1:]
+    return "".join(f"&#{ord(character)};" for character in characters).encode()
+
 
 PIECE_BYTES = 65_536
+
+
 """How much is unpacked and parsed at a time."""
 
+
 PACKED_BYTES = 4_096
+
+
 """How much of packed data is unpacked at a time: zlib copies what is behind a member once for each member."""
 
+
 MOST_MEMBERS = 10_000
+
+
 """Members of one gzip file; honest ones have one, or one for every 64 KiB."""
 
+
 MOST_BYTES_BETWEEN = 16 * 1024 * 1024
+
+
 """Bytes from one element that is asked for to the next."""
 
+
 MOST_MARKS_BETWEEN = 200_000
+
+
 """``<``, ``=`` and ``&`` from one element to the next: what an XML parser's time and memory go by."""
 
+
 _GZIP = b"\x1f\x8b"
+
+
 _GZIP_WINDOW = 31
 
 
