@@ -13,7 +13,7 @@ import attrs
 import trio
 
 import trawl
-from trawl.crawl import CrawlResult, crawl_with
+from trawl._run import CrawlResult, crawl_with
 from trawl.http import Outcome
 from trawl.scheduler import Entry
 from trawl.settings import Layer, Settings, load

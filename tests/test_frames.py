@@ -12,8 +12,8 @@ import pytest
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
 from trawl.errors import IgnoreRequest
-from trawl.frames import of_the_user, own_frames, own_traceback, place_of, told, warn_of_scrapy
 from trawl.testing import SimulatedWeb
+from trawl.tracebacks import of_the_user, own_frames, own_traceback, place_of, told, warn_of_scrapy
 
 SPIDER = """
 import trawl

@@ -5,13 +5,11 @@ Names are loaded when they are first asked for: who needs a request does not wai
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trawl.crawl import CrawlResult, OpenCrawl, crawl, open_crawl, run
+    from trawl._run import CrawlResult, OpenCrawl, crawl, open_crawl, run
     from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
     from trawl.http import FormRequest, Request, Response
     from trawl.items import Field, Item
@@ -62,7 +60,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CSVFeedSpider": "trawl.spiders",
     "CloseSpider": "trawl.exceptions",
-    "CrawlResult": "trawl.crawl",
+    "CrawlResult": "trawl._run",
     "CrawlSpider": "trawl.spiders",
     "DropItem": "trawl.exceptions",
     "FeedEntry": "trawl.spiders",
@@ -74,7 +72,7 @@ _HOMES = {
     "Item": "trawl.items",
     "Link": "trawl.links",
     "LinkExtractor": "trawl.links",
-    "OpenCrawl": "trawl.crawl",
+    "OpenCrawl": "trawl._run",
     "Request": "trawl.http",
     "Response": "trawl.http",
     "Rule": "trawl.spiders",
@@ -82,9 +80,9 @@ _HOMES = {
     "SitemapSpider": "trawl.spiders",
     "Spider": "trawl.spiders",
     "XMLFeedSpider": "trawl.spiders",
-    "crawl": "trawl.crawl",
-    "open_crawl": "trawl.crawl",
-    "run": "trawl.crawl",
+    "crawl": "trawl._run",
+    "open_crawl": "trawl._run",
+    "run": "trawl._run",
 }
 _PARTS = frozenset(
     {
@@ -134,15 +132,3 @@ def _instead(name: str) -> str:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """Keeps ``trawl.crawl`` the function: importing the module of that name would put the module in its place."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "crawl" and isinstance(value, ModuleType):
-            value = value.crawl
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from trawl._run import CrawlResult, crawl
 from trawl.cli.load import load_spider
-from trawl.crawl import CrawlResult, crawl
 from trawl.errors import UsageError
 from trawl.moving import why_absent
 from trawl.moving.absent import Absent

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 import trawl
-from trawl.crawl import crawl_with
+from trawl._run import crawl_with
 from trawl.settings import Layer, load
 
 SETTINGS: dict[str, object] = {

@@ -15,8 +15,8 @@ import trawl
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure
 from benchmarks.wires import NullTransport
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.engine import Crawl
 from trawl.frontier import MemoryFrontier
 from trawl.settings import Layer, load

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.addresses import AddressGuard
-from trawl.addresses import guard as guarding
-from trawl.addresses.kinds import METADATA
+from trawl import addresses as guarding
+from trawl.addresses import METADATA, AddressGuard
 from trawl.http import normalize_url
 
 PRIVATE = ["127.0.0.1", "10.0.0.7", "[::1]", "169.254.1.1", "[fd00::1]", "[::ffff:10.0.0.1]", "0.0.0.0"]

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.addresses import kind_of
-from trawl.addresses.kinds import METADATA
+from trawl.addresses import METADATA, kind_of
 
 TABLE = {
     "unspecified": ["0.0.0.0", "0.1.2.3", "::", "::ffff:0.0.0.0"],

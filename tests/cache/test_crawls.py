@@ -13,8 +13,8 @@ import trio
 from trio.testing import MockClock
 
 from tests.cache.crawls import HOST, Reader, crawl, settings, web_of
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.engine.hits import MOST_AT_ONCE
 from trawl.errors import SettingsError, UsageError
 from trawl.frontier import MemoryFrontier

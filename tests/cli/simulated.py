@@ -6,8 +6,8 @@ from typing import Any
 
 import trio
 
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.testing import SimulatedWeb
 from trawl.transport import TransportSettings
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.cli import main
-from trawl.crawl import crawl_with
 from trawl.feeds.outbox import MARKS
 from trawl.frontier.job import open_job
 from trawl.testing import SimulatedResponse, SimulatedWeb

@@ -32,9 +32,9 @@ import trio
 import trawl.cli.run
 from tests.docs.given import ROOT, every_site
 from tests.docs.processes import LONGEST, python, run_forked
+from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.cli import asking, main
-from trawl.crawl import CrawlResult, crawl_with
 from trawl.testing import Simulation, running, simulate
 from trawl.testing.clock import VirtualClock
 from trawl.testing.determinism import seeded_scheduling
@@ -119,7 +119,7 @@ class Commands:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """In the folder of the page, on its web and its clock: where its Python is run."""
-        entry = sys.modules["trawl.crawl"]
+        entry = sys.modules["trawl._run"]
         with chdir(self._folder), fresh_modules(self._folder), virtual_time():
             sys.path.insert(0, "")
             with patch.dict(vars(entry), {"crawl_with": crawl_on_copies(self._passed)}):

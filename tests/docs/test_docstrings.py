@@ -135,7 +135,7 @@ RUN: Mapping[str, Callable[[str], None]] = {
     "trawl.crawler.CrawlerProcess": side_by_side,
     "trawl.engine.hooks": hooked,
     "trawl.events.EventStream": watched,
-    "trawl.items.item.Item": declared,
+    "trawl.items.Item": declared,
     "trawl.testing.frontiers": kept,
     "trawl.testing.plugin": tried,
     "trawl.testing.webfile": described,

@@ -12,8 +12,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.engine import Crawl, ItemSink, Watcher
 from trawl.errors import FeedError, SettingsError, UsageError
 from trawl.frontier import MemoryFrontier

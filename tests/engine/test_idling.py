@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 import trawl
 from trawl import signals
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.exceptions import CloseSpider, DontCloseSpider
 from trawl.http import Request, Response
 from trawl.settings import Layer, load

@@ -13,8 +13,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.errors import SettingsError
 from trawl.exceptions import DropItem
 from trawl.frontier import MemoryFrontier

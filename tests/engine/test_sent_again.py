@@ -12,8 +12,8 @@ from trio.testing import MockClock
 
 import trawl
 from tests.transport.http11.memory import CLOSES, Script, Servers
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.http import Fetch, Middleware, Outcome, Request, Response
 from trawl.settings.load import Layer, load
 from trawl.throttling.explain import ScopeReport

@@ -12,8 +12,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.engine.places import Places
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, Response

@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.engine import Crawl
 from trawl.frontier import MemoryFrontier
 from trawl.http import Request, Response

@@ -12,8 +12,8 @@ from typing import Any
 import trio
 
 import trawl
+from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import CrawlResult, crawl_with
 from trawl.engine import Crawl
 from trawl.http import Outcome, Response
 from trawl.scheduler import Entry

@@ -14,8 +14,8 @@ from trio.testing import MockClock
 import trawl
 from tests.jobs.killing import Photographer, put_back
 from tests.jobs.site import Runs
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.engine import Crawl
 from trawl.frontier import MemoryFrontier
 from trawl.http import Fetch, Outcome, Request, Response

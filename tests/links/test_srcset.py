@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.links.srcset import addresses_in
+from trawl.links import addresses_in
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import trio
 
 import trawl
 from tests.mixtures.world import Mixture, Step
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.http import Fetch, Outcome, Replace, Request
 from trawl.settings import Layer, load
 from trawl.testing import Send

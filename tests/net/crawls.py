@@ -9,7 +9,7 @@ import attrs
 import trio
 
 import trawl
-from trawl.crawl import crawl_with
+from trawl._run import crawl_with
 from trawl.errors import TrawlError
 from trawl.http import Response
 from trawl.settings import Layer, load

@@ -21,8 +21,8 @@ from trio.testing import MockClock
 import trawl
 from tests.net.badserver import BadServer, Connection, clock, serving
 from tests.net.crawls import AT_ONCE, crawled
+from trawl._run import crawl_with
 from trawl.addresses import AddressGuard
-from trawl.crawl import crawl_with
 from trawl.errors import AddressRefused
 from trawl.http import Request, Response
 from trawl.pipelines import FilesPipeline, ImagesPipeline

@@ -10,8 +10,8 @@ from trio.testing import MockClock
 
 import trawl
 from tests.net.badserver import clock, is_fine, serving
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.transport import HttpxTransport, TransportSettings

@@ -18,7 +18,7 @@ from PIL import Image
 import trawl
 from tests.net.badserver import MEGABYTE, BadServer, Behaviour, Connection, serving
 from tests.net.crawls import AT_ONCE
-from trawl.crawl import crawl_with
+from trawl._run import crawl_with
 from trawl.http import FileResponse, Request, Response
 from trawl.pipelines import FilesPipeline, ImagesPipeline
 from trawl.settings import Layer, load

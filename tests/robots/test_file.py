@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.security.steps import TRIES, is_short
-from trawl.robots import MAX_PARSED_BYTES, RobotsFile, RobotsSettings
-from trawl.robots.file import MOST_PATTERNS, MOST_RULES
+from trawl.robots import MAX_PARSED_BYTES, MOST_PATTERNS, MOST_RULES, RobotsFile, RobotsSettings
 
 AGENT = "trawl/1.0 (+https://pypi.org/project/trawl-crawler/)"
 BASE = "https://a.example"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trawl.robots import Answers, KeptAnswer
-from trawl.robots.kept import MOST_BODY_BYTES, MOST_BYTES
+from trawl.robots import MOST_BODY_BYTES, MOST_BYTES, Answers, KeptAnswer
 
 A = "https://a.example"
 

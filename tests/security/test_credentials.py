@@ -11,7 +11,7 @@ from trio.testing import MockClock
 import trawl
 from tests.net.badserver import BadServer, Connection, clock, serving
 from tests.net.crawls import AT_ONCE
-from trawl.crawl import crawl_with
+from trawl._run import crawl_with
 from trawl.http import Response
 from trawl.settings import Layer, load
 

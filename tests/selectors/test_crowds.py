@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trawl.selectors import select
-from trawl.selectors.crowds import MOST_ATTRIBUTES, SMALL, without_crowds
+from trawl.selectors import MOST_ATTRIBUTES, SMALL, select, without_crowds
 
 MANY = 50_000
 

@@ -16,7 +16,7 @@ import trio
 import trawl
 from tests.servers.names import LoopbackNames
 from tests.servers.nginx import Hit, Nginx
-from trawl.crawl import CrawlResult, crawl_with
+from trawl._run import CrawlResult, crawl_with
 from trawl.settings import Layer, load
 
 __all__ = ["CASES", "HTTP", "SEED", "SERVER", "WINDOWS", "Case", "Numbered", "Run", "crawl_all", "write_page"]

@@ -21,7 +21,7 @@ import trawl
 from tests.servers.names import LoopbackNames
 from tests.servers.nginx import Hit, Nginx, running, unavailable
 from tests.servers.walk import reachable
-from trawl.crawl import CrawlResult, crawl_with
+from trawl._run import CrawlResult, crawl_with
 from trawl.settings import Layer, load
 
 pytestmark = pytest.mark.servers

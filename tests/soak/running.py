@@ -14,8 +14,8 @@ from trio.testing import MockClock
 from tests.soak.rulers import Ruler
 from tests.soak.spider import CALLED, ERRED, GIVEN, Soak
 from tests.soak.world import World
+from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import CrawlResult, crawl_with
 from trawl.engine import Crawl
 from trawl.engine.memory import MEBIBYTE, held_bytes
 from trawl.frontier import MemoryFrontier

@@ -21,10 +21,10 @@ import trio
 
 import trawl
 from trawl.errors import PartLoadError, TrawlError, UsageError
-from trawl.frames import place_of, told
 from trawl.http import Request, Response
 from trawl.http.content import selector_type
 from trawl.observe import printable
+from trawl.tracebacks import place_of, told
 
 __all__ = ["Session", "converse", "view"]
 

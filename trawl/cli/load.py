@@ -15,10 +15,10 @@ from types import ModuleType
 
 from trawl.cli.listing import spiders_in
 from trawl.errors import SpiderLoadError, WrittenForScrapy
-from trawl.frames import own_frames, told
 from trawl.moving import GUIDE, hint, hint_of_file
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
+from trawl.tracebacks import own_frames, told
 
 __all__ = ["load_module", "load_spider", "load_spiders", "look_beside"]
 

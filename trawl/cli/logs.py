@@ -21,8 +21,8 @@ from rich.text import Text
 from rich.traceback import Traceback
 
 from trawl.errors import TrawlError, UsageError
-from trawl.frames import is_own
 from trawl.observe import ObserveSettings, printable
+from trawl.tracebacks import is_own
 
 __all__ = ["Logs", "SafeFormatter", "is_expected"]
 

@@ -25,12 +25,12 @@ from trawl.cli.targets import STANDARD_OUTPUT, feeds_layer, spider_arguments
 from trawl.cli.unmoved import warn_of_unmoved
 from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
-from trawl.frames import own_frames, own_traceback
 from trawl.observe import ObserveSettings, nothing_sent, printable
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_spider
 from trawl.signals import Signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
+from trawl.tracebacks import own_frames, own_traceback
 
 __all__ = ["Order", "check_arguments", "crawl_command", "guarded", "log_layer", "stderr_console"]
 

@@ -225,6 +225,6 @@ def _visit(
 
 def chosen_crawl(given: Any) -> CrawlWith:
     """What runs a crawl: what ``main`` was given, or the real engine, which ``--help`` does not need."""
-    from trawl.crawl import crawl_with  # noqa: PLC0415
+    from trawl._run import crawl_with  # noqa: PLC0415
 
     return cast("CrawlWith", given or crawl_with)

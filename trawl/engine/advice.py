@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from trawl.frames import is_own, own_frames
+from trawl.tracebacks import is_own, own_frames
 
 __all__ = ["WrongOutput", "advice", "frame_of"]
 

@@ -32,12 +32,12 @@ from trawl.engine.state import State
 from trawl.engine.turn import Turn, current_turn
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
 from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
-from trawl.frames import own_frames
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
 from trawl.observe import Stats
 from trawl.scheduler import Entry
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
+from trawl.tracebacks import own_frames
 
 __all__ = ["Flow", "StatusRule"]
 

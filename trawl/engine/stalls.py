@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.frames import is_own
+from trawl.tracebacks import is_own
 
 if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from trawl.errors import NotConfigured, SettingsError
-from trawl.frames import of_the_user, warn_of_scrapy
 from trawl.http import Fetch, Middleware
 from trawl.middleware.scrapy_style import adapted, is_scrapy_style
 from trawl.moving import in_place_of
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
+from trawl.tracebacks import of_the_user, warn_of_scrapy
 
 __all__ = ["Named", "fits", "function", "instance", "made", "named", "ordered"]
 

@@ -19,7 +19,6 @@ import attrs
 import msgspec
 
 from trawl.errors import SettingsError
-from trawl.frames import is_own, of_the_user
 from trawl.settings.check import checked, nearest
 from trawl.settings.foreign import translated, why_ignored
 from trawl.settings.own import HOW_TO_DECLARE, declared
@@ -27,6 +26,7 @@ from trawl.settings.sections import SECTIONS, Definition, known
 from trawl.settings.text import from_text
 from trawl.settings.values import Settings
 from trawl.spiders import CustomSettings, Spider
+from trawl.tracebacks import is_own, of_the_user
 
 __all__ = ["Layer", "ambient", "assignments", "file_of", "load", "of_environment", "of_project", "of_spider"]
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from trawl.errors import SpiderLoadError, TrawlError, UsageError
-from trawl.frames import told
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
 from trawl.middleware import Session
 from trawl.moving.absent import Absent
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.results import ItemT, Outputs
 from trawl.spiders.running import RunningCrawl
+from trawl.tracebacks import told
 
 __all__ = ["CustomSettings", "Spider", "check_urls", "make_spider"]
 

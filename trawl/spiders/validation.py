@@ -21,8 +21,7 @@ import msgspec
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
-from trawl.items import InvalidItem, is_item, item_fields
-from trawl.items.fields import is_item_type, item_fields
+from trawl.items import InvalidItem, is_item, is_item_type, item_fields
 from trawl.observe import Stats
 from trawl.spiders.spider import Spider
 from trawl.throttling.configuration import load_object

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.testing import MockClock
 
+from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.crawl import crawl_with
 from trawl.settings import Layer, Settings, load, of_spider
 from trawl.testing.clock import VirtualClock
 from trawl.testing.determinism import seeded_scheduling, seeded_scheduling_here

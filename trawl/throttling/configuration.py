@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from trawl.errors import SettingsError
-from trawl.frames import of_the_user
 from trawl.throttling.limits import jitter_factors
+from trawl.tracebacks import of_the_user
 
 __all__ = [
     "JITTER_RANGE",

@@ -1,4 +1,13 @@
-"""The links of a page that lead where one wants to go."""
+"""The links of a page that lead where one wants to go.
+
+A link, as a value.
+
+The addresses in an attribute: one, or the candidates of a ``srcset``.
+
+The endings of paths that are no pages.
+
+Links found on a page, and what finds them.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +16,109 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
+import attrs
 from lxml import etree
 
 from trawl.http import Response, canonicalize_url, host_of, join_url, normalize_url, scheme_of
 from trawl.http.content import with_legacy_query
-from trawl.links.extensions import IGNORED_EXTENSIONS
-from trawl.links.link import Link
-from trawl.links.srcset import addresses_in
 from trawl.selectors import css_to_xpath
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-__all__ = ["LinkExtractor", "Patterns", "Texts"]
+__all__ = ["IGNORED_EXTENSIONS", "Link", "LinkExtractor", "Patterns", "Texts", "addresses_in"]
+
+
+# Not frozen: a rule's process_links, as many spiders have it, writes `link.url = ...` on the links it is given.
+@attrs.define(unsafe_hash=True)
+class Link:
+    """A link found on a page; ``response.follow`` takes it. Two are equal when all of their parts are.
+
+    Attributes:
+        url: Where it leads, absolute.
+        text: The words inside it.
+        fragment: What follows the ``#``, if it was taken off the URL.
+        nofollow: Whether the page asks robots not to follow it (``rel="nofollow"``).
+    """
+
+    url: str
+    text: str = ""
+    fragment: str = ""
+    nofollow: bool = False
+
+
+# Every repetition is possessive: a page chooses this text, and going back over it would take time by its square.
+_ADDRESS = re.compile(r"[ \t\n\f\r,]*+([^ \t\n\f\r]++)")
+
+
+_DESCRIPTORS = re.compile(r"(?:[^,(]++|\([^)]*+\)?+)*+,?+")
+
+
+_LISTS = frozenset({"srcset", "imagesrcset", "data-srcset"})
+
+
+def addresses_in(attribute: str, value: str) -> tuple[str, ...]:
+    """Return the addresses that an attribute holds; several in ``srcset`` (HTML, 4.8.4.3.10).
+
+    A candidate is an address up to white space, then, up to a comma that is in no parentheses, its width or density. An
+    address that ends in a comma has neither.
+    """
+    if attribute not in _LISTS:
+        return (value,)
+    found: list[str] = []
+    candidate = _ADDRESS.match(value)
+    while candidate is not None:
+        address, at = candidate[1], candidate.end()
+        found.append(address.rstrip(","))
+        if address[-1] != "," and (rest := _DESCRIPTORS.match(value, at)) is not None:
+            at = rest.end()
+        candidate = _ADDRESS.match(value, at)
+    return tuple(found)
+
+
+IGNORED_EXTENSIONS: tuple[str, ...] = (
+    *("7z", "7zip", "bz2", "rar", "tar", "tar.gz", "xz", "zip"),  # archives
+    *("mng", "pct", "bmp", "gif", "jpg", "jpeg", "png", "pst", "psp", "tif", "tiff", "ai", "drw", "dxf", "eps"),
+    *("ps", "svg", "cdr", "ico", "webp", "avif"),  # images
+    *("mp3", "wma", "ogg", "wav", "ra", "aac", "mid", "au", "aiff"),  # sound
+    *("3gp", "asf", "asx", "avi", "mov", "mp4", "mpg", "qt", "rm", "swf", "wmv", "m4a", "m4v", "flv", "webm"),
+    *("xls", "xlsm", "xlsx", "xltm", "xltx", "potm", "potx", "ppt", "pptm", "pptx", "pps", "doc", "docb", "docm"),
+    *("docx", "dotm", "dotx", "odt", "ods", "odg", "odp"),  # office
+    *("css", "pdf", "exe", "bin", "rss", "dmg", "iso", "apk", "jar", "sh", "rb", "js", "hta", "bat", "cpl", "msi"),
+    *("msp", "py"),
+)
+
+
+"""What a :class:`~trawl.links.LinkExtractor` leaves out unless it is told otherwise: Scrapy's list, and AVIF."""
+
 
 Patterns = str | re.Pattern[str] | Iterable[str | re.Pattern[str]] | None
+
+
 """A regular expression, compiled or not, or several."""
 
+
 Texts = str | Iterable[str] | None
+
+
 """A text, or several."""
 
+
 _SCHEMES = frozenset({"http", "https", "file", "ftp"})
+
+
 _SPACE = " \t\n\r\f"
+
+
 _NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exslt.org/sets"}
+
+
 _MOST_WORDS = 10_000
+
+
 _TEXT = etree.XPath(f"substring(string(), 1, {_MOST_WORDS})", smart_strings=False)
+
+
 """The words of a link. Links that are not closed lie in each other: each of hundreds would have all of a large page."""
 
 

@@ -17,38 +17,195 @@ knows no product versions; RFC 9309, 2.2.1 compares whole product tokens. So the
 protego holds every rule with a ``*`` against each URL, and all rules where one without a ``*`` matches. So the rules of
 a group are bounded, in a way that never allows what the whole file forbids: of a group with more, no ``Allow`` counts,
 because it might win over a rule that is left out.
+
+Which group of a robots.txt is ours: names, not substrings.
+
+Answers to requests for robots.txt, kept so that a later run need not ask for them again before they expire.
+
+What is kept is the answer itself, not the rules made of it: another release, or other settings, may read it otherwise.
+It is bounded: a long file is not kept, and of many the oldest are dropped. What is not kept is asked for again.
+
+What a user may set about robots.txt.
+
+What a robots.txt allows, and how long it is believed. Pure: the engine fetches, this decides.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Self
+from typing import Annotated, Self
 
 import attrs
+import msgspec
+from msgspec import Meta, Struct
 from protego import Protego
 
-from trawl.robots.agent import product_token
-from trawl.robots.settings import RobotsSettings
+__all__ = ["MAX_PARSED_BYTES", "Answers", "KeptAnswer", "RobotsFile", "RobotsSettings", "product_token"]
 
-__all__ = ["RobotsFile"]
+
+_TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, 2.2.1
+
+
+_COMPATIBLE = re.compile(r"\(compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
+
+
+def product_token(user_agent: str) -> str:
+    """The name that a robots.txt knows a crawler by, in lower case: ``trawl`` for ``trawl/1.0 (+https://...)``.
+
+    It is the first product of the ``User-Agent`` (RFC 9309, 2.2.1), or what follows ``compatible;`` where a crawler
+    introduces itself behind a browser's name, as ``Mozilla/5.0 (compatible; Foobot/2.1)`` does. Empty if there is none.
+    """
+    found = _COMPATIBLE.search(user_agent)
+    if found is not None:
+        return found[1].lower()
+    token = _TOKEN.match(user_agent.strip())
+    return token[0].lower() if token is not None else ""
+
+
+MOST_BODY_BYTES = 100_000
+
+
+"""The longest file that is kept."""
+
+
+MOST_BYTES = 8_000_000
+
+
+"""What is kept of all files together."""
+
+
+_OVERHEAD = 200  # bytes that an answer takes besides its body
+
+
+class KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """One whole answer.
+
+    Attributes:
+        status: After redirects.
+        body: The file; empty for a status that makes no use of it.
+        expires_at: When it is to be asked for again; epoch seconds where it is stored, the run clock in memory.
+    """
+
+    status: int
+    body: bytes
+    expires_at: float
+
+
+class Answers:
+    """The answers of one crawl's origins."""
+
+    __slots__ = ("_by_origin", "_bytes")
+
+    def __init__(self) -> None:
+        self._by_origin: dict[str, KeptAnswer] = {}
+        self._bytes = 0
+
+    def keep(self, origin: str, status: int, body: bytes, expires_at: float) -> None:
+        """Keep an origin's answer in place of an earlier one."""
+        self._drop(origin)
+        body = body if 200 <= status < 300 else b""
+        if len(body) > MOST_BODY_BYTES:
+            return
+        self._by_origin[origin] = KeptAnswer(status, body, expires_at)
+        self._bytes += len(body) + _OVERHEAD
+        while self._bytes > MOST_BYTES:
+            self._drop(next(iter(self._by_origin)))
+
+    def fresh(self, origin: str, now: float) -> KeptAnswer | None:
+        """An origin's answer, unless it has expired or there is none."""
+        answer = self._by_origin.get(origin)
+        return answer if answer is not None and answer.expires_at > now else None
+
+    def state(self, now: float, ahead: float) -> dict[str, KeptAnswer]:
+        """All that are fresh, to be stored; the run clock is ``ahead`` seconds behind the clock that is stored."""
+        return {
+            origin: KeptAnswer(answer.status, answer.body, answer.expires_at + ahead)
+            for origin, answer in self._by_origin.items()
+            if answer.expires_at > now
+        }
+
+    def take_up(self, state: dict[str, KeptAnswer], ahead: float, latest: float) -> None:
+        """Go on from what was stored; an answer that expires after ``latest`` is of a clock that was set back."""
+        for origin, answer in state.items():
+            self.keep(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
+
+    def _drop(self, origin: str) -> None:
+        answer = self._by_origin.pop(origin, None)
+        if answer is not None:
+            self._bytes -= len(answer.body) + _OVERHEAD
+
+
+class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
+    """Whether and how robots.txt is obeyed."""
+
+    robotstxt_obey: Annotated[
+        bool, Meta(description="Read each origin's robots.txt first and send nothing that it disallows.")
+    ] = True
+    robotstxt_user_agent: Annotated[
+        str | None,
+        Meta(description="The name whose group in robots.txt is ours; None: the product that USER_AGENT names."),
+    ] = None
+    robotstxt_max_age: Annotated[
+        float,
+        Meta(gt=0, le=86_400, title="s", description="How long a robots.txt is believed before it is read again."),
+    ] = 86_400.0
+    robotstxt_retry_times: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="times",
+            description="How often robots.txt is asked for again where no connection can be made, before the origin's"
+            " requests end as unreachable. A robots.txt that answers 5xx or is cut off is asked for again until"
+            " `BACKOFF_GIVE_UP_AFTER`. 0 means it is asked for once, whatever it answers.",
+        ),
+    ] = 2
+    robotstxt_retry_delay: Annotated[
+        float,
+        Meta(
+            gt=0,
+            title="s",
+            description="How long an origin is disallowed before its robots.txt is asked for again; twice as long "
+            "each time.",
+        ),
+    ] = 10.0
+
 
 MAX_PARSED_BYTES = 512_000
+
+
 """What is asked for and read of a file: RFC 9309, 2.5 wants at least 500 KiB. The rest is ignored."""
 
+
 MOST_RULES = 10_000
+
+
 """Rules of one group; what has more disallows everything."""
 
+
 MOST_PATTERNS = 500
+
+
 """Rules of one group with ``*`` or ``$``, each of which is held against every URL.
 
 Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more. No ``Allow`` does.
 """
 
+
 _RULE = re.compile(r"\s*(allow|d[ias]+l+[oa]w)\s*[:\s](.*)", re.IGNORECASE)  # as protego reads them
+
+
 _NO_RULE = "disallow:"  # says nothing but that the names above it are a group's
+
+
 _GROUP_LINE = re.compile(r"^\s*user[ -]?agent\s*[:\s]\s*([^#\s]*)", re.IGNORECASE)
+
+
 _PRODUCT = re.compile(r"[A-Za-z_-]+")
+
+
 _OURS = "ours"
+
+
 _NOT_OURS = "another"
 
 

@@ -1,0 +1,186 @@
+"""Items with declared fields, as Scrapy has them.
+
+Items of every kind, seen as fields.
+
+An item is a dict (or another mutable mapping), or an instance of a dataclass, an attrs class, a pydantic model (of
+either version) or a msgspec Struct. How a class keeps its fields is found once a class, by what it has, so that no
+library is imported for it: itemadapter, which does the same, imports pydantic and Scrapy where they are installed.
+
+An item that is not what it should be, with why and from where.
+
+What spiders yield besides requests: items, of whatever kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from copy import deepcopy
+from functools import lru_cache
+from typing import Any, ClassVar, NoReturn, Self
+
+import attrs
+import msgspec
+
+__all__ = ["Field", "InvalidItem", "Item", "is_item", "is_item_type", "item_fields"]
+
+
+_Reader = Callable[[Any], dict[str, object]]
+
+
+def is_item(thing: object) -> bool:
+    """Say whether ``thing`` is an item; requests, None, text, numbers, lists and classes are not."""
+    kind: type[Any] = type(thing)
+    return kind is dict or _reader_of(kind) is not None  # type: ignore[arg-type]  # mypy: a class has no hash of its own
+
+
+def is_item_type(kind: type[Any]) -> bool:
+    """Say whether the instances of a class are items."""
+    return _reader_of(kind) is not None  # type: ignore[arg-type]  # as above
+
+
+def item_fields(item: object) -> dict[str, object]:
+    """Return the fields of ``item`` in their order, as a dict of its own; values are not copied.
+
+    Fields without a value (a ``msgspec.UNSET``, a slot never filled) are left out.
+
+    Raises:
+        TypeError: ``item`` is no item.
+    """
+    kind: type[Any] = type(item)
+    reader = _reader_of(kind)  # type: ignore[arg-type]  # as above
+    if reader is None:
+        raise TypeError(f"{kind.__name__} is no item: {item!r}")
+    return reader(item)
+
+
+@lru_cache(maxsize=1024)
+def _reader_of(kind: type[Any]) -> _Reader | None:
+    """Return what reads the fields of an instance of ``kind``; None if it has none."""
+    if issubclass(kind, dict | MutableMapping):
+        return dict
+    if issubclass(kind, msgspec.Struct):
+        return _by_names(kind.__struct_fields__)
+    if hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_fields"):
+        return _read_pydantic
+    if dataclasses.is_dataclass(kind):
+        return _by_names(tuple(field.name for field in dataclasses.fields(kind)))
+    if attrs.has(kind):
+        return _by_names(tuple(field.name for field in attrs.fields(kind)))
+    if hasattr(kind, "__validators__") and isinstance(getattr(kind, "__fields__", None), dict):
+        return _read_pydantic_v1
+    return None
+
+
+def _by_names(names: tuple[str, ...]) -> _Reader:
+    def read(item: object) -> dict[str, object]:
+        fields = {name: getattr(item, name, msgspec.UNSET) for name in names}
+        if msgspec.UNSET in fields.values():
+            return {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+        return fields
+
+    return read
+
+
+def _read_pydantic(item: Any) -> dict[str, object]:
+    names = type(item).model_fields
+    return {name: getattr(item, name) for name in names} | (item.model_extra or {})
+
+
+def _read_pydantic_v1(item: Any) -> dict[str, object]:
+    return dict(item)
+
+
+@attrs.frozen
+class InvalidItem:
+    """An item that was refused; it goes only to feeds whose ``item_classes`` name this class.
+
+    Attributes:
+        url: The page that it was found on; "" for one of ``start()``.
+        error: What is wrong with it, and where in it.
+        type: The name of the type that it should be of.
+        item: Its fields, as they are.
+    """
+
+    url: str
+    error: str
+    type: str
+    item: dict[str, object]
+
+
+class Field(dict[str, Any]):
+    """A declared field; what it is given by name is kept for whoever asks (exporters, loaders)."""
+
+
+class Item(dict[str, Any]):
+    """A dict that takes only the fields that its class declares.
+
+    ::
+
+        class Quote(Item):
+            text = Field()
+            author = Field()
+
+    Raises:
+        KeyError: on setting a field that is not declared.
+
+    Attributes:
+        fields: The declared fields by name, those of base classes first.
+    """
+
+    fields: ClassVar[dict[str, Field]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        declared: dict[str, Field] = {}
+        for base in reversed(cls.__mro__):
+            declared.update(vars(base).get("fields", {}))
+            declared.update({name: value for name, value in vars(base).items() if isinstance(value, Field)})
+        for name in [name for name, value in vars(cls).items() if isinstance(value, Field)]:
+            delattr(cls, name)  # so that item.name is an error, as it never reads the value
+        cls.fields = declared
+
+    def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
+        super().__init__()
+        self.update(values, **more)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self.fields:
+            raise KeyError(f"{type(self).__name__} does not support field: {name}")
+        super().__setitem__(name, value)
+
+    def update(self, values: Any = (), /, **more: Any) -> None:
+        """Set several fields, each checked."""
+        for name, value in dict(values, **more).items():
+            self[name] = value
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """Set a field unless it is set; return its value."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def __ior__(self, values: Any) -> Self:  # type: ignore[misc,override]
+        self.update(values)
+        return self
+
+    def copy(self) -> Self:
+        """Return an item with the same fields; values are not copied."""
+        return type(self)(self)
+
+    def deepcopy(self) -> Self:
+        """Return an item with the same fields, and copies of their values."""
+        return deepcopy(self)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in type(self).fields:
+            raise AttributeError(f"use item[{name!r}] to get the field's value")
+        raise AttributeError(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise AttributeError(f"use item[{name!r}] = {value!r} to set a field's value")
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self)!r})"
