@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trawl.http import Request, fingerprint
-from trawl.http.fingerprint import FINGERPRINT_BYTES
+from trawl.http.request import FINGERPRINT_BYTES
 
 PARTS = st.tuples(
     st.sampled_from(["GET", "POST", "PUT"]),

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from trawl.http import Request, Response
-from trawl.http.follow import LinkTarget
+from trawl.http.response import LinkTarget
 
 PAGE = """<html><head><link rel=next href="/next"></head><body>
 <a href=" b ">b</a><a href="#c">c</a><a name=d>d</a><a href="http://[">e</a><map><area href="f"></map>

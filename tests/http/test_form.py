@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.http.form import Fields, encode_form
+from trawl.http.url import Fields, encode_form
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.http.prescan import PRESCAN_BYTES, declared_in_html, declared_in_xml
+from trawl.http.content import PRESCAN_BYTES, declared_in_html, declared_in_xml
 
 PIECES = [
     b"<",

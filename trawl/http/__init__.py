@@ -1,13 +1,11 @@
 """What goes over the wire and comes back: requests, responses, headers, URLs, outcomes. Pure: no I/O, no Trio."""
 
-from trawl.http.fingerprint import fingerprint
-from trawl.http.form_request import FormRequest
+from trawl.http.forms import FormRequest
 from trawl.http.headers import Headers, SharedHeaders, parse_date
-from trawl.http.kinds import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
-from trawl.http.methods import SAFE_METHODS
-from trawl.http.outcome import Drop, Fetch, Middleware, Outcome, Replace
-from trawl.http.request import Request
+from trawl.http.outcome import SAFE_METHODS, Drop, Fetch, Middleware, Outcome, Replace
+from trawl.http.request import Request, fingerprint
 from trawl.http.response import Response
+from trawl.http.response_kinds import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
 from trawl.http.sink import BodySink, FileResponse, body_bytes
 from trawl.http.times import Times, TimesTotal
 from trawl.http.url import (

@@ -3,6 +3,8 @@
 A transport never raises for what the network does: it returns an :class:`Outcome` that carries a response or an error,
 and the instants that throttling, AutoThrottle and statistics count from. Middleware may add what should happen next
 (:class:`Replace`, :class:`Drop`); the engine acts on it after the places are given back.
+
+What the methods of requests mean (RFC 9110, 9).
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ if TYPE_CHECKING:
     from trawl.http.request import Request
     from trawl.http.response import Response
 
-__all__ = ["Drop", "Fetch", "Middleware", "Outcome", "Replace"]
+__all__ = ["SAFE_METHODS", "Drop", "Fetch", "Middleware", "Outcome", "Replace"]
+
+
+SAFE_METHODS: frozenset[str] = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+
+"""The methods that ask for nothing to change: sent once more, they do no harm (RFC 9110, 9.2.1)."""
 
 
 @attrs.frozen
@@ -91,7 +99,12 @@ class Outcome:
 
 
 Fetch = Callable[["Request"], Awaitable[Outcome]]
+
+
 """Sends one request, once, and tells what became of it. Raises nothing that the network can cause."""
 
+
 Middleware = Callable[[Fetch], Fetch]
+
+
 """Takes the way on and returns a way that does something before, after or in place of it."""

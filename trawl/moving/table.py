@@ -117,7 +117,7 @@ ELSEWHERE: Mapping[str, str] = {
     "utils.python.to_unicode": "use bytes.decode()",
     "utils.reactor": _TRIO,
     "utils.reactorless": _TRIO,
-    "utils.request": "trawl.http.fingerprint tells one request from another",
+    "utils.request": "trawl.http.request tells one request from another",
     "utils.request.request_from_dict": "JOB_DIR has a job keep its requests by itself",
     "utils.response.get_base_url": "response.urljoin(url) joins with the page's base",
     "utils.response.get_meta_refresh": "METAREFRESH_ENABLED has them followed",

@@ -102,7 +102,7 @@ class Crawler:
 
     if not TYPE_CHECKING:
         crawl = Absent("`await trawl.crawl(Spider)` runs one, `trawl.run(Spider)` too")
-        request_fingerprinter = Absent("`trawl.http.fingerprint(request)` tells one request from another")
+        request_fingerprinter = Absent("`trawl.http.request(request)` tells one request from another")
         logformatter = Absent("the log is as LOG_FORMAT says")
         extensions = Absent(_MADE)
         get_addon = Absent("there are no add-ons")
