@@ -1,11 +1,18 @@
 """What a crawl tells about itself: statistics, progress, and their wording for people."""
 
-from trawl.observe.printable import clipped, printable
-from trawl.observe.progress import ERROR_KEYS, Pace, Progress, pace, progress_line, waiting_words
 from trawl.observe.settings import LogLevel, ObserveSettings
 from trawl.observe.stats import Stat, Stats
-from trawl.observe.summary import nothing_sent, summary_rows
-from trawl.observe.words import counted, duration_words, number_words, rate_words, times_words
+from trawl.observe.summary import (
+    ERROR_KEYS,
+    Pace,
+    Progress,
+    nothing_sent,
+    pace,
+    progress_line,
+    summary_rows,
+    waiting_words,
+)
+from trawl.observe.text import clipped, counted, duration_words, number_words, printable, rate_words, times_words
 
 __all__ = [
     "ERROR_KEYS",

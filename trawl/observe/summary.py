@@ -1,16 +1,114 @@
-"""What a person is told when a crawl has ended, as rows of two texts; the command draws them."""
+"""What a person is told when a crawl has ended, as rows of two texts; the command draws them.
+
+Where a crawl is, as one value, and the rate between two of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
 
 from trawl.http import Times
-from trawl.observe.printable import clipped, printable
-from trawl.observe.words import duration_words, number_words, rate_words, times_words
+from trawl.observe.stats import Stats
+from trawl.observe.text import clipped, counted, duration_words, number_words, printable, rate_words, times_words
 
-__all__ = ["nothing_sent", "summary_rows"]
+__all__ = ["ERROR_KEYS", "Pace", "Progress", "nothing_sent", "pace", "progress_line", "summary_rows", "waiting_words"]
+
+
+ERROR_KEYS = (
+    "download_error_count",
+    "spider_exceptions",
+    "item_error_count",
+    "middleware_exceptions",
+    "throttling_errors",
+    "scope_errors",
+)
+
+
+"""The statistics whose sum a person sees as "errors"."""
+
+
+@attrs.frozen(kw_only=True)
+class Progress:
+    """A crawl at one instant.
+
+    Attributes:
+        at: Seconds since the crawl began.
+        pages: Responses so far.
+        items: Items so far.
+        queued: Requests that wait, for whatever reason.
+        in_flight: Requests on the wire.
+        errors: What went wrong so far: downloads, callbacks, pipelines.
+        waiting: What holds up most of the waiting requests, in words: ``"a.example delay 0.4 s"``.
+        held: How many requests wait on something else than a free place.
+    """
+
+    at: float = 0.0
+    pages: int = 0
+    items: int = 0
+    queued: int = 0
+    in_flight: int = 0
+    errors: int = 0
+    held: int = 0
+    waiting: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, stats: Stats, *, at: float, queued: int, in_flight: int, held: int = 0, waiting: Sequence[str] = ()
+    ) -> Progress:
+        """The progress that these statistics tell."""
+        return cls(
+            at=at,
+            pages=stats.count("response_count"),
+            items=stats.count("item_scraped_count"),
+            errors=sum(stats.count(key) for key in ERROR_KEYS),
+            queued=queued,
+            in_flight=in_flight,
+            held=held,
+            waiting=tuple(waiting),
+        )
+
+
+@attrs.frozen
+class Pace:
+    """Speed over some time.
+
+    Attributes:
+        pages: Pages a second.
+        items: Items a second.
+    """
+
+    pages: float = 0.0
+    items: float = 0.0
+
+
+def pace(earlier: Progress, later: Progress) -> Pace:
+    """The speed between two instants; none where no time has passed."""
+    seconds = later.at - earlier.at
+    if seconds <= 0:
+        return Pace()
+    return Pace((later.pages - earlier.pages) / seconds, (later.items - earlier.items) / seconds)
+
+
+def progress_line(now: Progress, speed: Pace) -> str:
+    """Progress as one line of the log."""
+    line = (
+        f"{counted(now.pages, 'page')} ({rate_words(speed.pages)}), "
+        f"{counted(now.items, 'item')} ({rate_words(speed.items)}), "
+        f"{number_words(now.queued)} queued, {now.in_flight} in flight, {counted(now.errors, 'error')}"
+    )
+    return f"{line}; {waiting_words(now)}" if now.waiting else line
+
+
+def waiting_words(now: Progress) -> str:
+    """What is held up and by what: ``37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s``."""
+    return f"{number_words(now.held)} waiting: {'; '.join(now.waiting)}" if now.waiting else ""
+
 
 _DETAILS = 4
+
+
 _KIND_CHARACTERS = 40
 
 
@@ -62,6 +160,7 @@ def nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
 
 _TIMES = tuple(f"{part}_seconds" for part in Times.__struct_fields__)
 
+
 _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "statuses": (("response_status_count/", ""),),
     "errors": (
@@ -99,6 +198,8 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("unstorable_requests", "not to be stored by the job"),
     ),
 }
+
+
 """Row title to the statistics in it and their words; a key that ends in ``/`` stands for all keys below it."""
 
 

@@ -1,16 +1,60 @@
-"""Numbers, rates and durations as people read them."""
+"""Numbers, rates and durations as people read them.
+
+Text from pages made safe for a terminal and a log.
+
+A URL, a header or an item may hold escape sequences that move the cursor, retitle the window or forge a log line. What
+is shown to a person passes through here first (Unicode categories Cc, Cf for direction, Cs, Zl and Zp are spelled out).
+"""
 
 from __future__ import annotations
 
 import math
+import re
 
 from trawl.http import Times
 
-__all__ = ["counted", "duration_words", "number_words", "rate_words", "times_words"]
+__all__ = ["clipped", "counted", "duration_words", "number_words", "printable", "rate_words", "times_words"]
+
+
+# C0, DEL and C1; the marks that change direction (Unicode TR 36, "Trojan Source"); line and paragraph separators;
+# lone surrogates, which no encoder takes.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+_UNSAFE_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _spelled(match: re.Match[str]) -> str:
+    """The character as Python would escape it: a backslash, ``x1b`` for ESC, and so on."""
+    return match.group().encode("unicode_escape").decode("ascii")
+
+
+def printable(text: str, *, keeps_lines: bool = False) -> str:
+    """``text`` with every control character spelled out.
+
+    With ``keeps_lines``, line feeds and tabs stay (for tracebacks and deliberate paragraphs).
+    """
+    return (_UNSAFE_BUT_LINES if keeps_lines else _UNSAFE).sub(_spelled, text)
+
+
+def clipped(text: str, most: int) -> str:
+    """``text``, safe to print, cut in the middle to at most ``most`` characters."""
+    text = printable(text)
+    if len(text) <= most:
+        return text
+    head = (most - 1) * 2 // 3
+    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+
 
 _MINUTE = 60.0
+
+
 _HOUR = 3600.0
+
+
 _DAY = 86400.0
+
+
 _UNITS = ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s"))
 
 
