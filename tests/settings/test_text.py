@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trawl.errors import SettingsError
-from trawl.settings.text import from_json, from_text
+from trawl.settings.check import from_json, from_text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from trawl.settings.wording import range_words, short, type_words
+from trawl.settings.check import range_words, short, type_words
 
 
 class Part(Struct):

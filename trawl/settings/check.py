@@ -3,25 +3,162 @@
 msgspec converts and knows the limits, but says neither which key of a mapping was wrong nor what was given. So mappings
 and lists are walked here and msgspec sees single values only; a refusal names the innermost part that is wrong (I03).
 That also keeps a type away from msgspec that crashes it (0.22: a float with limits beside a tuple in one union).
+
+Types and limits in words, for error messages and for the reference.
+
+``Annotated[float, Meta(ge=0)]`` is "a number" whose range is "at least 0". Only the shapes that settings use are known.
+
+Values that were given as text: in the environment and with ``-s``.
+
+A text is read as JSON where it can be. Where the JSON value does not fit the setting, the text itself may
+(``USER_AGENT=5``), for truths ``1`` and ``0``, as with Scrapy's ``-s``, and for lists the parts between commas
+(``RETRY_HTTP_CODES=500,502``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import types
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 import msgspec.structs
 
 from trawl.errors import SettingsError
 from trawl.settings.foreign_keys import why_no_key
-from trawl.settings.wording import members_of, range_words, short, type_words, without_meta
 
-__all__ = ["checked", "nearest"]
+__all__ = [
+    "checked",
+    "from_json",
+    "from_text",
+    "members_of",
+    "nearest",
+    "range_words",
+    "short",
+    "type_words",
+    "without_meta",
+]
+
+
+_PLAIN: Mapping[object, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bytes: "bytes",
+    type(None): "null",
+    None: "null",
+    object: "a class or its import path",
+    Any: "anything",
+    type: "a class",
+}
+
+
+_SHOWN_CHARACTERS = 60
+
+
+def without_meta(annotation: Any) -> tuple[Any, tuple[msgspec.Meta, ...]]:
+    """The type inside ``Annotated``, and the constraints beside it."""
+    if get_origin(annotation) is Annotated:
+        inner, *notes = get_args(annotation)
+        return inner, tuple(note for note in notes if isinstance(note, msgspec.Meta))
+    return annotation, ()
+
+
+def members_of(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union; a type that is none is its own only member."""
+    inner, _ = without_meta(annotation)
+    if get_origin(inner) in (Union, types.UnionType):
+        return get_args(inner)
+    return (annotation,)
+
+
+def type_words(annotation: Any) -> str:
+    """What may stand here, in words and without its limits: "a number", "a list of whole numbers or null"."""
+    return " or ".join(_one_type(member) for member in members_of(annotation))
+
+
+def _one_type(annotation: Any) -> str:
+    inner, _ = without_meta(annotation)
+    origin, args = get_origin(inner), get_args(inner)
+    words = _PLAIN.get(inner, "") if isinstance(inner, type) or inner in (Any, None) else ""
+    if words:
+        return words
+    if origin is Literal:
+        return "one of " + ", ".join(str(value) for value in args)
+    if is_typeddict(inner) or (isinstance(inner, type) and issubclass(inner, msgspec.Struct)):
+        return "a mapping"
+    base = origin or inner
+    if isinstance(base, type) and issubclass(base, Mapping):
+        return f"a mapping of {_plural(args[0])} to {_plural(args[1])}" if args else "a mapping"
+    if base is tuple and args and Ellipsis not in args:
+        return "a list of " + " and ".join(_one_type(arg) for arg in args)
+    if base in (list, set, frozenset, tuple) or origin is not None:
+        return f"a list of {_plural(args[0])}" if args else "a list"
+    return getattr(inner, "__name__", str(inner))
+
+
+def _plural(annotation: Any) -> str:
+    """The words for several of them: "whole numbers"."""
+    words = []
+    for member in members_of(annotation):
+        one = _one_type(member)
+        article, _, rest = one.partition(" ")
+        words.append({"a class or its import path": "classes or import paths"}.get(one) or _many(article, rest, one))
+    return " or ".join(dict.fromkeys(words))
+
+
+def _many(article: str, rest: str, one: str) -> str:
+    if article != "a":
+        return one
+    head, of, tail = rest.partition(" of ")
+    return f"{head}s{of}{tail}"
+
+
+def range_words(annotation: Any) -> str:
+    """The limits on the value in words, "" without any: "at least 0", "above 0, at most 1", "each at least 100"."""
+    limits: dict[str, None] = {}
+    for member in members_of(annotation):
+        inner, metas = without_meta(member)
+        for meta in metas:
+            limits.update(dict.fromkeys(_limits(meta)))
+        if get_origin(inner) in (list, set, frozenset, tuple):
+            for arg in get_args(inner):
+                each = range_words(arg) if arg is not Ellipsis else ""
+                limits.update({f"each {each}": None} if each else {})
+    _, metas = without_meta(annotation)
+    for meta in metas:
+        limits.update(dict.fromkeys(_limits(meta)))
+    return ", ".join(limits)
+
+
+def _limits(meta: msgspec.Meta) -> Iterator[str]:
+    for bound, words in ((meta.ge, "at least"), (meta.gt, "above"), (meta.le, "at most"), (meta.lt, "below")):
+        if bound is not None:
+            yield f"{words} {bound:g}"
+    if meta.multiple_of is not None:
+        yield f"a multiple of {meta.multiple_of:g}"
+    if meta.pattern is not None:
+        yield f"matching {meta.pattern}"
+    if meta.min_length is not None and meta.min_length == meta.max_length:
+        yield f"{meta.min_length} of them"
+    elif meta.min_length is not None:
+        yield f"{meta.min_length} of them or more"
+    elif meta.max_length is not None:
+        yield f"{meta.max_length} of them at most"
+
+
+def short(value: object) -> str:
+    """A value as it is named in an error message: one line, at most 60 characters."""
+    shown = value.__qualname__ if isinstance(value, type) else repr(value)
+    return shown if len(shown) <= _SHOWN_CHARACTERS else shown[: _SHOWN_CHARACTERS - 1] + "…"
+
 
 _LISTS = (list, tuple, set, frozenset)
+
+
 _CLOSE_ENOUGH = 0.6
 
 
@@ -149,3 +286,36 @@ def _refusal(value: object, annotation: Any, path: str) -> SettingsError:
     limits = range_words(annotation)
     expected = f"{type_words(annotation)}, {limits}" if limits else type_words(annotation)
     return SettingsError(f"{path} must be {expected}, not {short(value)}", path)
+
+
+_TRUTHS = {"true": True, "false": False, "1": True, "0": False}
+
+
+def from_text(text: str, annotation: Any, path: str) -> Any:
+    """The value of ``annotation`` that ``text`` means.
+
+    Raises:
+        SettingsError: No reading of it fits; the sentence is that of the JSON reading.
+    """
+    readings = [from_json(text), text]
+    inner = [without_meta(member)[0] for member in members_of(annotation)]
+    if bool in inner and text.lower() in _TRUTHS:
+        readings.append(_TRUTHS[text.lower()])
+    if any(get_origin(member) in (list, tuple, set, frozenset) for member in inner):
+        readings.append([from_json(part.strip()) for part in text.split(",") if part.strip()])
+        readings.append([part.strip() for part in text.split(",") if part.strip()])
+    refusal: SettingsError | None = None
+    for reading in readings:
+        try:
+            return checked(reading, annotation, path)
+        except SettingsError as error:
+            refusal = refusal or error
+    raise refusal or SettingsError(f"{path}: no value", path)
+
+
+def from_json(text: str) -> object:
+    """What ``text`` means as JSON (RFC 8259), or the text itself where it is none."""
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
+    except (msgspec.DecodeError, UnicodeError):
+        return text

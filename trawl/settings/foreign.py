@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trawl.settings.text import from_json
+from trawl.settings.check import from_json
 
 __all__ = ["FOREIGN", "TRANSLATED", "translated", "why_ignored"]
 

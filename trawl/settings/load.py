@@ -19,12 +19,10 @@ import attrs
 import msgspec
 
 from trawl.errors import SettingsError
-from trawl.settings.check import checked, nearest
+from trawl.settings.check import checked, from_text, nearest
 from trawl.settings.foreign import translated, why_ignored
-from trawl.settings.own import HOW_TO_DECLARE, declared
 from trawl.settings.sections import SECTIONS, Definition, known
-from trawl.settings.text import from_text
-from trawl.settings.values import Settings
+from trawl.settings.values import HOW_TO_DECLARE, Settings, declared
 from trawl.spiders import CustomSettings, Spider
 from trawl.tracebacks import is_own, of_the_user
 

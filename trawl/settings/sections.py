@@ -22,7 +22,7 @@ from trawl.observe import ObserveSettings
 from trawl.pipelines import PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
-from trawl.settings.wording import members_of, range_words, type_words, without_meta
+from trawl.settings.check import members_of, range_words, type_words, without_meta
 from trawl.spiders import SpidersSettings
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import TransportSettings
