@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.middleware.budget import MOST_HOSTS, Budget, Budgets
+from trawl.middleware.retry import MOST_HOSTS, Budget, Budgets
 
 
 @given(st.floats(0, 2), st.integers(0, 20), st.lists(st.booleans(), max_size=400))

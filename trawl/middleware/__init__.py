@@ -1,21 +1,16 @@
 """What happens around each send: one module a middleware, and :data:`BUILT_IN` for the list of them."""
 
 from trawl.middleware.auth import auth
-from trawl.middleware.budget import Budget, Budgets
 from trawl.middleware.cookies import cookies
-from trawl.middleware.default_headers import default_headers
-from trawl.middleware.loading import function
-from trawl.middleware.meta_refresh import meta_refresh
-from trawl.middleware.outfit import Outfit, open_outfit
+from trawl.middleware.loading import Surroundings, function
 from trawl.middleware.proxies import Rest, Rotation, proxies
-from trawl.middleware.redirect import redirect, redirected
+from trawl.middleware.redirect import meta_refresh, redirect, redirected
 from trawl.middleware.referrer import POLICIES, Referrer, policy_of
-from trawl.middleware.retry import get_retry_request, retry
+from trawl.middleware.retry import Budget, Budgets, get_retry_request, retry
 from trawl.middleware.session import Session, Sessions
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.middleware.soft_block import SoftBlocks
-from trawl.middleware.stack import BUILT_IN, BuiltIn, Kit, Layer, compose, layers
-from trawl.middleware.surroundings import Surroundings
+from trawl.middleware.stack import BUILT_IN, BuiltIn, Kit, Layer, Outfit, compose, default_headers, layers, open_outfit
 
 __all__ = [
     "BUILT_IN",

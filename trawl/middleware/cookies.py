@@ -1,15 +1,101 @@
-"""Cookies on the way out and back."""
+"""Cookies on the way out and back.
+
+Cookies from one crawl to the next: read before it, written after it, also when it was cancelled.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from pathlib import Path
 
-from trawl.cookies import Jars, NowUtc
+import trio
+
+from trawl.blocking import Blocking
+from trawl.cookies import Jars, NowUtc, from_json, from_netscape, is_netscape, to_json, to_netscape
+from trawl.durable import replace_file, sync_file
+from trawl.errors import UsageError
 from trawl.http import Fetch, Middleware, Outcome, Request
 
-__all__ = ["cookies"]
+__all__ = ["cookies", "kept_in_file"]
+
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
+
+
+WRITE_GRACE = 10.0
+
+
+"""Seconds that writing the file may take."""
+
+
+@asynccontextmanager
+async def kept_in_file(
+    path: str, jars: Jars, *, blocking: Blocking, now_utc: Callable[[], datetime]
+) -> AsyncGenerator[None, None]:
+    """``jars``, with what the file has, and at the end written to it; nothing where ``path`` is empty.
+
+    The file is replaced as a whole, so that a kill leaves the old one, and only its owner may read it.
+
+    Raises:
+        UsageError: The file can't be read, or is none of cookies, or its folder is not there.
+    """
+    if not path:
+        yield
+        return
+    await blocking.run(_read, path, jars)
+    try:
+        yield
+    finally:
+        with trio.move_on_after(WRITE_GRACE, shield=True) as grace:
+            try:
+                await blocking.run(_write, path, jars, now_utc())
+            except OSError:
+                logger.exception("COOKIES_FILE: %r could not be written", path)
+        if grace.cancelled_caught:
+            logger.error("COOKIES_FILE: %r was not written within %g s", path, WRITE_GRACE)
+
+
+def _read(path: str, jars: Jars) -> None:
+    file = Path(path)
+    if not file.parent.is_dir():
+        raise UsageError(f"COOKIES_FILE: there is no folder {str(file.parent)!r}")
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"COOKIES_FILE: {path!r} can't be read: {error}") from error
+    try:
+        if is_netscape(path):
+            for cookie in from_netscape(text):
+                jars.keep(cookie)
+        else:
+            for name, cookie in from_json(text):
+                jars.keep(cookie, name)
+    except ValueError as error:
+        raise UsageError(f"COOKIES_FILE: {path!r} can't be read: {error}") from error
+
+
+def _write(path: str, jars: Jars, now_utc: datetime) -> None:
+    if is_netscape(path):
+        others = [name for name, jar in jars.items() if name is not None and len(jar)]
+        if others:
+            logger.warning("COOKIES_FILE: a cookies.txt has one jar: those of %r are not in it", others)
+        text = to_netscape(jars.jar(), now_utc)
+    else:
+        text = to_json(jars, now_utc)
+    new = f"{path}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(new)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text)
+        file.flush()
+        sync_file(file.fileno())
+    replace_file(Path(new), Path(path))
 
 
 def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:

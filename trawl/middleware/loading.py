@@ -1,27 +1,82 @@
-"""From the entries of a setting to middleware: names, import paths, functions, classes, objects."""
+"""From the entries of a setting to middleware: names, import paths, functions, classes, objects.
+
+What a middleware of the user's is given when it is made: the crawl, as far as a middleware may see it.
+"""
 
 from __future__ import annotations
 
 import inspect
 import logging
+import random
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, Protocol
 
+from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, SettingsError
-from trawl.http import Fetch, Middleware
+from trawl.http import Fetch, Middleware, Request, Response
 from trawl.middleware.scrapy_style import adapted, is_scrapy_style
 from trawl.moving import in_place_of
+from trawl.observe import Stats
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
 from trawl.tracebacks import of_the_user, warn_of_scrapy
 
-__all__ = ["Named", "fits", "function", "instance", "made", "named", "ordered"]
+__all__ = ["Named", "Surroundings", "fits", "function", "instance", "made", "named", "ordered"]
+
+
+class Surroundings(Protocol):
+    """The argument of a middleware's ``from_crawler``: the crawl that it is made for.
+
+    Time, chance and blocking work come from here, so that a middleware works on the virtual clock of a test as it does
+    in a real crawl.
+    """
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The crawl's settings by their upper-case names, with Scrapy's accessors (``getbool`` and the like)."""
+        ...
+
+    @property
+    def stats(self) -> Stats:
+        """Where everything is counted."""
+        ...
+
+    @property
+    def spider(self) -> Any:
+        """The spider, whose attributes a middleware may read."""
+        ...
+
+    @property
+    def blocking(self) -> Blocking:
+        """How work that blocks is done: ``await crawl.blocking.run(function, argument)``."""
+        ...
+
+    def now_utc(self) -> datetime:
+        """Wall time now."""
+        ...
+
+    def random(self, name: str) -> random.Random:
+        """A source of chance of one's own; ``name`` tells it from others."""
+        ...
+
+    async def fetch(self, request: Request) -> Response:
+        """Send a request of one's own, in its turn; not while a middleware holds one (see the how-to)."""
+        ...
+
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
+
 SETTING = "DOWNLOADER_MIDDLEWARES"
+
+
 PLUGINS = "trawl.middleware"
+
+
 _OURS = "trawl.middleware."
+
+
 _SCRAPYS = "scrapy.downloadermiddlewares."
 
 

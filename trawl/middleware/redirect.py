@@ -1,32 +1,61 @@
 """Redirects as values: the target takes the request's place in the frontier (RFC 9110, 15.4).
 
 What is carried along and what is dropped is told, row by row, in docs/explanation/redirects.md.
+
+``<meta http-equiv="refresh">`` as a redirect: after its time, in the place of the page that had it.
+
+A page that only reloads itself is a page: following it would never end. One that sets a cookie and then asks for itself
+is followed, once, as browsers do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 
 from trawl.cookies import NowUtc
 from trawl.errors import DownloadError, TooManyRedirects, UnsupportedScheme
-from trawl.http import Fetch, Headers, Middleware, Outcome, Replace, Request, Response, join_url, origin_of, scheme_of
+from trawl.http import (
+    FETCHED_SCHEMES,
+    Fetch,
+    FileResponse,
+    Headers,
+    Middleware,
+    Outcome,
+    Replace,
+    Request,
+    Response,
+    join_url,
+    origin_of,
+    scheme_of,
+)
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.throttling.excuse import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 from trawl.throttling.hints import hint_of
 
-__all__ = ["redirect", "redirected"]
+__all__ = ["meta_refresh", "redirect", "redirected"]
+
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
-FETCHED_SCHEMES = frozenset({"http", "https"})
+
 
 CREDENTIALS = ("Authorization", "Cookie", "Proxy-Authorization")
+
+
 """Fields that never leave their origin."""
 
+
 OF_THE_ORIGIN = ("Host", "Origin")
+
+
 """Fields that are true of one origin only."""
 
+
 SPENT_META = frozenset({"delay", BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED})
+
+
 """Meta keys that were for the redirected request only: its delay has passed, and it is what was refused."""
+
 
 OF_THE_BODY = (
     "Content-Encoding",
@@ -36,6 +65,8 @@ OF_THE_BODY = (
     "Content-Type",
     "Transfer-Encoding",
 )
+
+
 """Fields that go with a body that is dropped (Fetch, 4.4, 12)."""
 
 
@@ -171,3 +202,82 @@ def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) ->
         return 0.0
     hint = hint_of(Headers({"Retry-After": wishes, "Date": response.headers.getlist("Date")}), now_utc())
     return 0.0 if hint is None else min(hint.delay, settings.redirect_max_delay)
+
+
+HEAD_BYTES = 4096
+
+
+"""How far into a page a refresh is looked for."""
+
+
+REASON = "meta refresh"
+
+
+"""What ``redirect_reasons`` says."""
+
+
+def meta_refresh(settings: MiddlewareSettings) -> Middleware:
+    """Middleware that turns a page with a refresh into the request for its target.
+
+    It shares ``REDIRECT_MAX_TIMES``, ``REDIRECT_PRIORITY_ADJUST``, meta ``dont_redirect`` and the meta of redirects
+    with :func:`~trawl.middleware.redirect.redirect`. The target is asked for with GET.
+    """
+
+    def around(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            outcome = await fetch(request)
+            response = outcome.response
+            if (
+                response is not None
+                and outcome.then is None
+                and 200 <= response.status < 300
+                and (request.sink is None or not isinstance(response, FileResponse))
+                and b"refresh" in response.body[:HEAD_BYTES].lower()
+                and not request.meta_get("dont_redirect")
+                and request.method != "HEAD"
+            ):
+                _follow_refresh(request, response, outcome, settings)
+            return outcome
+
+        return send
+
+    return around
+
+
+def _follow_refresh(request: Request, response: Response, outcome: Outcome, settings: MiddlewareSettings) -> None:
+    delay, url = _refresh(response, settings.metarefresh_ignore_tags)
+    if delay is None or url is None or delay > settings.metarefresh_maxdelay:
+        return
+    if scheme_of(url) not in FETCHED_SCHEMES or _is_reload(request, response, url):
+        return
+    if request.meta_get("redirect_times", 0) >= settings.redirect_max_times:
+        cause = f"redirected more than {settings.redirect_max_times} times, then to {url!r}"
+        outcome.response, outcome.error = None, TooManyRedirects(cause, url=request.url, method=request.method)
+        return
+    as_get = 303  # the status whose targets are always asked for with GET
+    target = redirected(request, url, as_get, priority_adjust=settings.redirect_priority_adjust)
+    target.meta["redirect_reasons"][-1] = REASON
+    outcome.then = Replace(target, delay, "redirect", is_new_target=True)
+
+
+def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float | None, str | None]:
+    """The seconds and the URL of a page's refresh; None where it has none, or one that means nothing."""
+    if "html" not in (response.headers.get("Content-Type") or "html").lower():
+        return None, None
+    from w3lib.html import get_meta_refresh  # noqa: PLC0415 - few pages get here
+
+    head = response.text[:HEAD_BYTES]
+    try:
+        delay, url = get_meta_refresh(head, response.base_url, "utf-8", ignored)
+        if delay is None or url is None or not math.isfinite(delay):
+            return None, None
+        return max(0.0, delay), response.urljoin(url)
+    except ValueError:  # no number, no URL
+        return None, None
+
+
+def _is_reload(request: Request, response: Response, url: str) -> bool:
+    """Whether a page asks for itself without having set a cookie, or for the second time."""
+    if url.partition("#")[0] != request.url.partition("#")[0]:
+        return False
+    return "set-cookie" not in response.headers or request.url in request.meta_get("redirect_urls", ())

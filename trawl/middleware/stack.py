@@ -2,6 +2,10 @@
 
 The numbers are those of Scrapy's own list, so that ``DOWNLOADER_MIDDLEWARES`` of a project that moves here puts each
 class where it was: a low number is outermost, next to the engine; a high one is innermost, next to the wire.
+
+The fields that every request has unless it says otherwise, ``User-Agent`` among them.
+
+What this floor gives one crawl: its middleware, its cookies, its sessions, its cache.
 """
 
 from __future__ import annotations
@@ -9,29 +13,74 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Container, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
 
+from trawl.blocking import Blocking
+from trawl.cache import CacheSettings, open_cache
 from trawl.cookies import Jars, NowUtc
 from trawl.errors import SettingsError
-from trawl.http import Fetch, Middleware
+from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
 from trawl.middleware.auth import auth, credentials_of
-from trawl.middleware.cookies import cookies
-from trawl.middleware.default_headers import default_headers
-from trawl.middleware.loading import function, made, named, ordered
-from trawl.middleware.meta_refresh import meta_refresh
-from trawl.middleware.proxies import Rest, proxies, rotation_of
-from trawl.middleware.redirect import redirect
+from trawl.middleware.cookies import cookies, kept_in_file
+from trawl.middleware.loading import Surroundings, function, made, named, ordered
+from trawl.middleware.proxies import Bans, Rest, proxies, rotation_of
+from trawl.middleware.redirect import meta_refresh, redirect
+from trawl.middleware.referrer import Referrer, policy_of
 from trawl.middleware.retry import retry
+from trawl.middleware.session import Sessions
 from trawl.middleware.settings import MiddlewareSettings
-from trawl.middleware.surroundings import Surroundings
+from trawl.middleware.soft_block import SoftBlocks
 from trawl.observe import Stats
+from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies
 
-__all__ = ["BUILT_IN", "BuiltIn", "Kit", "Layer", "compose", "layers"]
+if TYPE_CHECKING:
+    from trawl.cache.cache import Cache
+
+__all__ = [
+    "BUILT_IN",
+    "BuiltIn",
+    "Kit",
+    "Layer",
+    "Outfit",
+    "compose",
+    "default_headers",
+    "headers_of",
+    "layers",
+    "open_outfit",
+]
+
+
+def headers_of(settings: MiddlewareSettings) -> Headers:
+    """``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``; a ``User-Agent`` among the first goes before the second."""
+    fields = {name: value for name, value in settings.default_request_headers.items() if value is not None}
+    if "user-agent" not in {name.lower() for name in settings.default_request_headers} and settings.user_agent:
+        fields["User-Agent"] = settings.user_agent
+    return Headers(fields)
+
+
+def default_headers(settings: MiddlewareSettings) -> Middleware:
+    """Middleware that adds the fields of :func:`headers_of` where a request has no field of that name.
+
+    A request refuses one by setting it to None.
+    """
+    defaults = headers_of(settings)
+
+    def around(fetch: Fetch) -> Fetch:
+        def send(request: Request) -> Awaitable[Outcome]:  # nothing to do afterwards: no coroutine of its own
+            request.headers.fill(defaults)
+            return fetch(request)
+
+        return send
+
+    return around
+
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -163,6 +212,8 @@ BUILT_IN: tuple[BuiltIn, ...] = (
     BuiltIn("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
     BuiltIn("cache", 900, _cache, "httpcache.HttpCacheMiddleware"),
 )
+
+
 """Outermost first: a request passes them downwards, its outcome upwards."""
 
 
@@ -200,3 +251,127 @@ def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
                 "DOWNLOADER_MIDDLEWARES",
             )
     return fetch
+
+
+Prepare = Callable[[Request, Response | None], None]
+
+
+@attrs.frozen(kw_only=True)
+class Outfit:
+    """The middleware of one crawl and what belongs to it.
+
+    Attributes:
+        settings: What each does.
+        spider: Whose ``http_user`` and ``handle_httpstatus_list`` count.
+        jars: The cookies.
+        sessions: The named sessions.
+        cache: The cache; None: there is none.
+        prepare: What is done to each request that is let in.
+    """
+
+    settings: MiddlewareSettings
+    spider: Any
+    jars: Jars
+    sessions: Sessions
+    cache: Cache | None
+    prepare: Prepare
+
+    def middleware(self, crawl: Surroundings) -> list[Middleware]:
+        """The middleware, outermost first.
+
+        Raises:
+            SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` is none.
+            UsageError: The spider's credentials are not complete.
+        """
+        kit = Kit(
+            settings=self.settings,
+            rng=crawl.random("middleware"),
+            now_utc=crawl.now_utc,
+            jars=self.jars,
+            handled_statuses=frozenset(self.spider.handle_httpstatus_list),
+            spider=self.spider,
+            stats=crawl.stats,
+            crawl=crawl,
+            innermost=None if self.cache is None else self.cache.middleware,
+        )
+        return [layer.middleware for layer in layers(kit)]
+
+    def wire(self, transport: Transport) -> Transport:
+        """The transport, with what judges its responses behind it: bans of proxies, and ``SOFT_BLOCK_DETECTOR``.
+
+        Raises:
+            SettingsError: It names nothing that can be called.
+        """
+        if self.settings.rotating_proxy_list:
+            transport = Bans(transport, self.settings.rotating_proxy_ban_codes)
+        detector = function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR")
+        return transport if detector is None else SoftBlocks(transport, detector)
+
+
+@asynccontextmanager
+async def open_outfit(
+    settings: MiddlewareSettings,
+    cache: CacheSettings,
+    *,
+    spider: Any,
+    stats: Stats,
+    blocking: Blocking,
+    now_utc: Callable[[], datetime],
+) -> AsyncGenerator[Outfit, None]:
+    """What this floor gives one crawl; leaving writes the cookies and closes the cache.
+
+    Args:
+        settings: The settings of this floor.
+        cache: The settings of the cache.
+        spider: The spider.
+        stats: Where everything is counted.
+        blocking: How files are read and written.
+        now_utc: Wall time.
+
+    Raises:
+        UsageError: The cookies' file, or the cache's, can't be used; or a setting names what there is not.
+    """
+    jars = Jars(is_kept=settings.cookies_enabled)
+    sessions = Sessions(settings.sessions, jars)
+    prepare = _prepare(settings, sessions)
+    async with (
+        kept_in_file(settings.cookies_file, jars, blocking=blocking, now_utc=now_utc),
+        open_cache(
+            cache,
+            name=spider.name,
+            blocking=blocking,
+            now_utc=now_utc,
+            stats=stats,
+            unkept=settings.retry_http_codes if settings.retry_enabled else (),
+            dress=_dress(settings, jars, now_utc),
+        ) as opened,
+    ):
+        yield Outfit(settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare)
+
+
+def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
+    """What is done to a request when it is let in: its session dresses it, and the page that had it is told."""
+    referrer = Referrer(policy_of(settings.referrer_policy)) if settings.referer_enabled else None
+
+    def prepare(request: Request, source: Response | None) -> None:
+        if request.has_meta:
+            sessions.dress(request)
+        if source is not None and referrer is not None:
+            referrer.refer(request, source)
+
+    return prepare
+
+
+def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datetime]) -> Callable[[Request], Request]:
+    """A request as the built-in middleware would send it, for a cache that is asked before the middleware is."""
+    defaults = headers_of(settings)
+
+    def dress(request: Request) -> Request:
+        dressed = request.replace()
+        dressed.headers.fill(defaults)
+        cookies = jars.header(request, now_utc)
+        if cookies is not None:
+            dressed.headers["Cookie"] = cookies
+        return dressed
+
+    return dress
