@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.cookies.date import parse_cookie_date
+from trawl.cookies.cookie import parse_cookie_date
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from trawl.cookies import Cookie, Jar, Jars, Place
-from trawl.cookies.jar import MOST, MOST_A_DOMAIN
-from trawl.cookies.suffixes import PublicSuffixes
+from trawl.cookies.jars import MOST, MOST_A_DOMAIN, PublicSuffixes
 from trawl.http import Request, Response
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)

@@ -22,7 +22,7 @@ from tests.net.badserver import Connection, clock, serving, zeros
 from tests.security.steps import TRIES, Steps, is_short
 from trawl import CSVFeedSpider, FeedSpider, SitemapSpider, XMLFeedSpider
 from trawl.cookies import Cookie, Jars
-from trawl.cookies.jar import MOST, MOST_A_DOMAIN
+from trawl.cookies.jars import MOST, MOST_A_DOMAIN
 from trawl.errors import DownloadTimeout
 from trawl.http import FormRequest, Headers, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate

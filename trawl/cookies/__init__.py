@@ -2,8 +2,7 @@
 
 from trawl.cookies.cookie import Cookie, Place, parse_set_cookie
 from trawl.cookies.file import from_json, from_netscape, is_netscape, to_json, to_netscape
-from trawl.cookies.jar import Jar
-from trawl.cookies.jars import Jars, NowUtc, name_of
+from trawl.cookies.jars import Jar, Jars, NowUtc, name_of
 
 __all__ = [
     "Cookie",
