@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cache.crawls import HOST, Reader, crawl, settings
-from trawl.cache.freshness import MOST_HEURISTIC, age_of, directives_of, is_fresh, lifetime_of
-from trawl.cache.rfc9111 import Rfc9111, is_variant
-from trawl.cache.stored import Stored
+from trawl.cache.policy import MOST_HEURISTIC, Rfc9111, age_of, directives_of, is_fresh, is_variant, lifetime_of
+from trawl.cache.store import Stored
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 

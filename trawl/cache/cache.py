@@ -4,6 +4,8 @@ Looking up and storing are two ends. :meth:`Cache.find` is asked by the engine w
 answers never comes near the throttle. :meth:`Cache.middleware` is next to the wire: it adds the conditions under which
 a stale response may be given after all, takes a 304 for it, and stores what may be stored. A failure of the disk is
 logged and counted, and the crawl goes on without a cache.
+
+Opens the cache of a spider, if its crawl is to have one.
 """
 
 from __future__ import annotations
@@ -12,29 +14,99 @@ import logging
 import sqlite3
 import zlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 import trio
 
 from trawl.blocking import Blocking
-from trawl.cache.policy import Choice, Policy
+from trawl.cache.policy import Choice, Policy, policy_named
 from trawl.cache.settings import CacheSettings
-from trawl.cache.store import Store
-from trawl.cache.stored import Stored, response_of, stored_of
-from trawl.errors import IgnoreRequest
+from trawl.cache.store import Store, Stored, response_of, stored_of
+from trawl.errors import IgnoreRequest, UsageError
 from trawl.http import Fetch, FileResponse, Outcome, Replace, Request, Response, fingerprint, scheme_of
 from trawl.observe import Stats
 
-__all__ = ["Cache", "Dress"]
+__all__ = ["Cache", "Dress", "open_cache"]
+
+
+CLOSE_GRACE = 5.0
+
+
+"""Seconds that closing the file may take."""
+
+
+@asynccontextmanager
+async def open_cache(
+    settings: CacheSettings,
+    *,
+    name: str,
+    blocking: Blocking,
+    now_utc: Callable[[], datetime],
+    stats: Stats,
+    unkept: Sequence[int] = (),
+    dress: Dress | None = None,
+) -> AsyncGenerator[Cache | None, None]:
+    """The cache of a spider, open; None where it is not enabled. Leaving closes it.
+
+    Args:
+        settings: The settings of the cache.
+        name: The spider's: its file is named after it.
+        blocking: How the file is read and written.
+        now_utc: Wall time.
+        stats: Where it counts.
+        unkept: Statuses that are not kept.
+        dress: Adds to a request what the middleware will add.
+
+    Raises:
+        SettingsError: ``HTTPCACHE_POLICY`` names no policy, or one that needs what is not installed.
+        UsageError: The file can't be opened.
+    """
+    if not settings.httpcache_enabled:
+        yield None
+        return
+    # No crawl without a cache reads these, and SQLite.
+    from trawl.cache.cache import Cache  # noqa: PLC0415
+    from trawl.cache.store import Error, Store  # noqa: PLC0415
+
+    policy = policy_named(settings)
+    file = "".join(character if character.isalnum() or character in "-_." else "_" for character in name)
+    path = Path(settings.httpcache_dir) / f"{file.lstrip('.') or '_'}.sqlite3"
+    try:
+        store = await blocking.run(partial(Store, path, compresses=settings.httpcache_gzip))
+    except (OSError, Error) as error:
+        raise UsageError(f"HTTPCACHE_DIR: the cache {str(path)!r} can't be opened: {error}") from error
+    try:
+        yield Cache(
+            settings,
+            policy=policy,
+            store=store,
+            blocking=blocking,
+            now_utc=now_utc,
+            stats=stats,
+            unkept=unkept,
+            dress=dress,
+        )
+    finally:
+        with trio.move_on_after(CLOSE_GRACE, shield=True):
+            await blocking.run(store.close)
+
 
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
+
 MOST_STALE = 10_000
+
+
 """Stale responses that are remembered until their request is sent; beyond that it is sent without conditions."""
 
+
 Dress = Callable[[Request], Request]
+
+
 """A request with the fields that it will be sent with, for ``Vary``."""
 
 
