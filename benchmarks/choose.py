@@ -13,8 +13,8 @@ from collections.abc import Callable
 from math import inf
 from time import perf_counter
 
-from trawl.scheduler.choose import Chooser
 from trawl.scheduler.lanes import Entry
+from trawl.scheduler.scheduler import Chooser
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 

@@ -10,8 +10,8 @@ import random
 from math import inf
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.claims import PASSES
 from trawl.scheduler.lanes import Entry, Lane
+from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
 

@@ -7,8 +7,8 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
 
-from trawl.scheduler.choose import Chooser, Refused
 from trawl.scheduler.lanes import Entry
+from trawl.scheduler.scheduler import Chooser, Refused
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 

@@ -8,8 +8,8 @@ from math import inf
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.choose import Chooser, Refused
 from trawl.scheduler.lanes import Entry
+from trawl.scheduler.scheduler import Chooser, Refused
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
 

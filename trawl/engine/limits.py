@@ -28,7 +28,7 @@ from trawl.engine.turn import Turn
 from trawl.errors import CloseSpider
 from trawl.http import Outcome, Replace
 from trawl.scheduler import Chooser
-from trawl.scheduler.reconsider import reconsider
+from trawl.scheduler.scheduler import reconsider
 from trawl.throttling import Scope
 from trawl.throttling.pages import Pages
 

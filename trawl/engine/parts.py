@@ -39,7 +39,7 @@ from trawl.middleware import Outfit, compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
 from trawl.scheduler import AdmissionRules, Chooser, Entry, Heads, SchedulerSettings
-from trawl.scheduler.reconsider import reconsider
+from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import Spider, item_check
 from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
 from trawl.throttling.pages import spent

@@ -3,6 +3,11 @@
 An *entry* is one request with what the choice needs to know of it. A *lane* holds the entries that need the same scopes
 and the same origin; its best entry stands for all of them. Pages and direct fetches (a callback in the middle waits for
 them) are in lanes of their own, and so are direct fetches that pass a closed gate (robots.txt itself).
+
+Closed gates of origins: a lane whose origin's robots.txt is not read yet waits for it, and no other lane does.
+
+The chooser knows that a gate is closed and nothing of why. Whoever closed it (the engine, which then asks for
+robots.txt) opens it when the rules are known, or keeps it closed with a time when the server failed.
 """
 
 from __future__ import annotations
@@ -13,11 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from trawl.scheduler.gates import OriginGate
+from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
-    from trawl.scheduler.room import Room
-    from trawl.throttling.explain import Reason
+    from trawl.scheduler.scope_queue import Room
     from trawl.throttling.scope import Scope
 
 __all__ = [
@@ -27,6 +31,7 @@ __all__ = [
     "Entry",
     "Lane",
     "LaneId",
+    "OriginGate",
     "PageLane",
     "Rank",
     "Refused",
@@ -35,26 +40,76 @@ __all__ = [
     "page_lane_id",
 ]
 
+
+class OriginGate:
+    """The closed gate of one origin.
+
+    Attributes:
+        origin: Whose it is.
+        reason: What a waiting lane is told.
+        lanes: The lanes that came to it, in the order of coming; some may be empty by now.
+    """
+
+    __slots__ = ("lanes", "origin", "reason")
+
+    def __init__(self, origin: str) -> None:
+        self.origin: str = origin
+        self.reason: Reason = Reason(origin, "gate", inf, "robots.txt")
+        self.lanes: dict[Lane, None] = {}
+
+    def waiting(self) -> list[Lane]:
+        """The lanes that still wait here, in the order of coming."""
+        return [lane for lane in self.lanes if lane.where is self]
+
+    def closed_for(self, now: float) -> float:
+        """What the time that a lane waits here is counted by: it is closed as long as it is there."""
+        return now
+
+    def best_priority(self) -> int:
+        """The highest priority that waits here; 0 when nothing does."""
+        return max((lane.head.priority for lane in self.waiting()), default=0)
+
+
 Rank: TypeAlias = "tuple[bool, int, int]"
+
+
 """What orders lanes, the least first: direct before page, then minus priority, then the turn."""
 
+
 SortKey: TypeAlias = "tuple[int, float, int]"
+
+
 """What orders the entries of a lane, the least first: minus priority, minus the share of a quota, the order of
 coming."""
 
+
 Amounts: TypeAlias = "tuple[float | None, ...]"
+
+
 """The amounts that a request names, in the order of its scopes; empty where it names none."""
 
+
 LaneId: TypeAlias = "tuple[tuple[str, ...], str, int] | tuple[tuple[str, ...], str, int, Amounts]"
+
+
 """Scope ids (sorted), the origin, the kind of lane, and the amounts where any is named."""
 
+
 PageLane: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
+
+
 """A lane of pages, as the frontier names it: the same without the kind."""
 
+
 DIRECT, PASSING, PAGE = range(3)
+
+
 """Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
 
+
 READY = "ready"
+
+
 """Where a lane is that will be looked at at the next choice."""
 
 

@@ -8,13 +8,12 @@ from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 from trawl.http import host_scope
-from trawl.scheduler.gates import OriginGate
-from trawl.scheduler.lanes import PAGE, READY, Entry, Lane, PageLane, page_lane_id
-from trawl.scheduler.room import Room
+from trawl.scheduler.lanes import PAGE, READY, Entry, Lane, OriginGate, PageLane, page_lane_id
+from trawl.scheduler.scope_queue import Room
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
-    from trawl.scheduler.choose import Chooser
+    from trawl.scheduler.scheduler import Chooser
     from trawl.throttling.scope import Scope
 
 __all__ = ["NO_PAGES", "NO_PLACE", "Group", "Stored", "pending_pages", "waiting", "why", "why_host", "why_next"]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from trawl.frontier import Frontier, LaneKey, Record
-from trawl.scheduler.choose import Chooser
 from trawl.scheduler.lanes import Entry
+from trawl.scheduler.scheduler import Chooser
 
 __all__ = ["Aside", "Heads"]
 

@@ -18,34 +18,70 @@ So the best lane that could go is ready, or behind a baton that will be looked a
   A lane of several scopes that was passed too often goes before larger shares of those who need the quota alone.
 - On a claimed scope, lanes that rank behind the claimant are not woken.
 - A quota that slides is *kept* for the first of those set aside, once that was passed
-  :data:`~trawl.scheduler.claims.PASSES` times: from then on a lane behind it goes only where that does not put off the
+  ``PASSES`` times: from then on a lane behind it goes only where that does not put off the
   instant at which the amount will fit. So it goes one window later at the latest, though small amounts use all that
   comes back. Unlike a claim this is for each quota by itself, because it lasts for a window, which may be a day; and
   like a claim it keeps off none that is ahead, so that two of them can't wait for each other. A quota that does not
   slide comes back at once, and the largest is first then: there is nothing to keep.
 
 Heaps are cleaned lazily: a record whose version is not its lane's is stale.
+
+Entries with a time of their own: they wait apart from the lanes, so that they hold up nobody behind them (P9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.scheduler.claims import Claims
 from trawl.scheduler.lanes import PAGE, READY
-from trawl.scheduler.room import ROOM_TO_GROW, Room, Ticket
+from trawl.scheduler.scope_queue import ROOM_TO_GROW, Claims, Room, Ticket
 
 if TYPE_CHECKING:
-    from trawl.scheduler.lanes import Lane, Rank
+    from trawl.scheduler.lanes import Entry, Lane, Rank
     from trawl.throttling.scope import Scope
 
-__all__ = ["BACKOFF_PATIENCE", "Board"]
+__all__ = ["BACKOFF_PATIENCE", "Board", "Later"]
+
+
+class Later:
+    """Entries that may not go before an instant, soonest first, then in the order of coming."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Entry]] = []
+
+    def add(self, entry: Entry, not_before: float, order: int) -> None:
+        """Keep ``entry``, whose place among equals is ``order``, until the instant ``not_before``."""
+        heappush(self._heap, (not_before, order, entry))
+
+    def due(self, now: float) -> Iterator[tuple[Entry, int]]:
+        """Take out those whose time has come, each with its order; those that were withdrawn are dropped."""
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            _, order, entry = heappop(heap)
+            if entry.is_pending:
+                yield entry, order
+
+    def next_at(self) -> float:
+        """The instant at which the next one is due; ``inf`` for none."""
+        heap = self._heap
+        while heap and not heap[0][2].is_pending:
+            heappop(heap)
+        return heap[0][0] if heap else inf
+
+    def pending(self) -> list[Entry]:
+        """Those that wait here, soonest first."""
+        return [entry for _, _, entry in sorted(self._heap, key=lambda item: item[:2]) if entry.is_pending]
+
 
 BACKOFF_PATIENCE = 30.0
+
+
 """How long, in seconds, a claimant may wait for a backed-off delay before its claim is dropped. Shorter waits are
 contention like any other: two scopes that back off for hours would starve those who need both."""
 

@@ -6,8 +6,10 @@ meantime is told (:meth:`~Chooser.push`, :meth:`~Chooser.sent`, :meth:`~Chooser.
 :meth:`~Chooser.open_gate`) and followed by asking again.
 
 The order: direct fetches before pages, then by priority, then lanes in turn, and inside a lane the oldest first (F12).
-How lanes wait and are woken is told in :mod:`trawl.scheduler.waiting`, how requests of several scopes are kept from
-starving in :mod:`trawl.scheduler.claims`.
+How lanes wait and are woken is told in :mod:`trawl.scheduler.queues`, how requests of several scopes are kept from
+starving in :mod:`trawl.scheduler.scope_queue`.
+
+Who waits for a scope from which nothing will be let through any more is asked again whether it may go at all.
 """
 
 from __future__ import annotations
@@ -18,19 +20,38 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.scheduler.claims import PASSES
-from trawl.scheduler.gates import OriginGate
-from trawl.scheduler.lanes import PASSING, READY, Entry, Lane, LaneId, PageLane, Refused, SortKey, page_lane_id
-from trawl.scheduler.later import Later
-from trawl.scheduler.outlook import NO_PAGES, NO_PLACE, Stored, waiting, why, why_host, why_next
-from trawl.scheduler.room import Room
-from trawl.scheduler.waiting import BACKOFF_PATIENCE, Board
+from trawl.scheduler.explain import NO_PAGES, NO_PLACE, Stored, waiting, why, why_host, why_next
+from trawl.scheduler.lanes import (
+    PASSING,
+    READY,
+    Entry,
+    Lane,
+    LaneId,
+    OriginGate,
+    PageLane,
+    Refused,
+    SortKey,
+    page_lane_id,
+)
+from trawl.scheduler.queues import BACKOFF_PATIENCE, Board, Later
+from trawl.scheduler.scope_queue import PASSES, Room
 
 if TYPE_CHECKING:
     from trawl.throttling.explain import Reason
     from trawl.throttling.scope import Scope
 
-__all__ = ["Chooser", "PageLane", "Refused"]
+__all__ = ["Chooser", "PageLane", "Refused", "reconsider"]
+
+
+def reconsider(chooser: Chooser, scope: Scope, now: float) -> None:
+    """Have the best entry of every lane that waits for ``scope`` vetted at the next choice, before the scope is asked.
+
+    Without it they would be refused when the scope opens, which a backoff may put off for minutes.
+    """
+    room = scope.waiting
+    for lane in room.lanes() if room is not None else ():
+        lane.head.is_vetted = False
+        chooser.board.make_ready(lane, now)
 
 
 class Chooser:

@@ -2,19 +2,47 @@
 
 A request that is not taken in is an expected end: a reason that is counted, never an error. Whether it was seen before
 is the frontier's to say, because that is stored.
+
+What a user may set about which requests are taken in, and in which order they go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from trawl.addresses import AddressGuard
 from trawl.http import FETCHED_SCHEMES, Request, host_of, normalize_url, scheme_of
-from trawl.scheduler.settings import SchedulerSettings
 
-__all__ = ["AdmissionRules"]
+__all__ = ["AdmissionRules", "SchedulerSettings"]
+
+
+class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
+    """Admission and order."""
+
+    depth_limit: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="links",
+            description="Requests found more than this many links from the start are dropped; 0 means no limit.",
+        ),
+    ] = 0
+    urllength_limit: Annotated[
+        int,
+        Meta(ge=0, title="characters", description="Requests with a longer URL are dropped; 0 means no limit."),
+    ] = 2083
+    depth_first: Annotated[
+        bool,
+        Meta(description="Among requests of equal priority to one host the newest goes first, in place of the oldest."),
+    ] = False
+
 
 HOSTS_REMEMBERED = 10_000
+
+
 """Answers kept by host; a crawl of the open web sees more hosts than memory should hold."""
 
 
