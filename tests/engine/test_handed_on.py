@@ -12,8 +12,7 @@ from trawl.engine.handed_on import CRAWLS_OWN, forget_the_last
 from trawl.http import Request, Response
 from trawl.middleware import get_retry_request
 from trawl.testing import SimulatedWeb, simulate
-from trawl.throttling.excuse import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
-from trawl.throttling.givingup import ADMITTED_AT
+from trawl.throttling.outcomes import ADMITTED_AT, BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 
 FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False}
 

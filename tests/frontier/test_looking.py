@@ -19,7 +19,7 @@ from trawl.frontier.job import Job, open_job
 from trawl.frontier.looking import Failure, export_pending, failures, look_at, requeue_failed
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request
-from trawl.throttling.excuse import BAD_PAGE, REFUSED_AT, UNCOUNTED
+from trawl.throttling.outcomes import BAD_PAGE, REFUSED_AT, UNCOUNTED
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

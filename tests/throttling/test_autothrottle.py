@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.throttling.autothrottle import AutoThrottle
+from trawl.throttling.policy import AutoThrottle
 
 
 def test_h02_a_host_starts_with_the_larger_of_the_two_delays() -> None:

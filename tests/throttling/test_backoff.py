@@ -256,7 +256,7 @@ def test_b18_a_subclass_is_made_with_its_own_arguments_over_the_settings() -> No
 @pytest.mark.parametrize("arguments", [{"pause": 1.0, "speed": 3}, {}])
 def test_b18_i03_wrong_arguments_are_refused_naming_the_scope(arguments: dict[str, Any]) -> None:
     scopes: dict[str, Any] = {"api": {"backoff": {"cls": Constant, **arguments}}}
-    from trawl.throttling.kinds import Kinds
+    from trawl.throttling.scope_table import Kinds
 
     with pytest.raises(SettingsError, match="THROTTLING_SCOPES\\['api'\\]\\['backoff'\\]"):
         Kinds(ThrottlingSettings(throttling_scopes=scopes))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.throttling.crawldelay import MOST_ORIGINS, CrawlDelays
+from trawl.throttling.scope_table import MOST_ORIGINS, CrawlDelays
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.sampled_from([0.0, 1.0, 2.5, 9.0]))))

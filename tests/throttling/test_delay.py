@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.throttling.delay import Stream, factor
+from trawl.throttling.limits import Stream, factor
 
 
 def test_a_stream_is_the_same_for_the_same_seed_and_scope_in_every_process() -> None:

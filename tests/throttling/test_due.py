@@ -6,12 +6,10 @@ from math import inf
 
 from tests.throttling.driving import answer, entry_of, throttle_of
 from trawl.http import Request
-from trawl.throttling.due import Due
-from trawl.throttling.kinds import Kinds
 from trawl.throttling.patience import Patience
 from trawl.throttling.scope import Scope
+from trawl.throttling.scope_table import Due, Kinds, Table
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.table import Table
 
 PATIENCE = 1e6
 

@@ -9,7 +9,7 @@ import pytest
 
 from trawl.http import Headers, Request, Response
 from trawl.throttling import ThrottlingManager, ThrottlingScopeManager
-from trawl.throttling.manager import awaited, is_overridden
+from trawl.throttling.managers import awaited, is_overridden
 
 PAGE = Request("http://a.example/")
 

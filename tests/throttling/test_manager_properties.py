@@ -17,7 +17,7 @@ from tests.throttling.driving import Entry, entry_of, give_back, outcome_of, thr
 from trawl.errors import ConnectTimeout, DownloadError, TLSFailed
 from trawl.http import Headers, Outcome, Request, Response
 from trawl.throttling import Throttle, ThrottlingManager
-from trawl.throttling.manager import awaited, is_overridden
+from trawl.throttling.managers import awaited, is_overridden
 from trawl.throttling.scopes import Charges
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.throttling.limits import Limits
-from trawl.throttling.pages import Ledger, Pages, spent
+from trawl.throttling.quota import Ledger, Pages, spent
 from trawl.throttling.scope import Scope
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trawl.throttling.said import figure, said
+from trawl.throttling.user_calls import figure, said
 
 
 class Owner:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trawl.throttling.signals import Signal, signals_of
+from trawl.throttling.managers import Signal, signals_of
 
 
 @pytest.mark.parametrize(

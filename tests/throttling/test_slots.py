@@ -5,7 +5,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.throttling.slots import Slots
+from trawl.throttling.limits import Slots
 
 
 def test_slots_are_numbered_from_1_and_the_lowest_free_one_goes_next() -> None:

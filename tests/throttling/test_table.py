@@ -9,8 +9,7 @@ import pytest
 from tests.throttling.driving import answer, entry_of, throttle_of
 from trawl.http import Request
 from trawl.throttling import Scope, ThrottlingScopeManager, ThrottlingSettings
-from trawl.throttling.kinds import Kinds
-from trawl.throttling.table import Table
+from trawl.throttling.scope_table import Kinds, Table
 
 
 def table_of(**given: Any) -> tuple[Table, list[str]]:

@@ -42,7 +42,7 @@ from trawl.middleware.loading import fits, instance, named
 from trawl.middleware.scrapy_style import with_spider
 from trawl.moving import in_place_of
 from trawl.spiders import ItemCheck
-from trawl.throttling.manager import awaited
+from trawl.throttling.managers import awaited
 
 __all__ = ["Hook", "Hooks", "StartHook", "hooked", "scrapy_hook", "started_by"]
 

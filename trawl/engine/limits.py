@@ -30,7 +30,7 @@ from trawl.http import Outcome, Replace
 from trawl.scheduler import Chooser
 from trawl.scheduler.scheduler import reconsider
 from trawl.throttling import Scope
-from trawl.throttling.pages import Pages
+from trawl.throttling.quota import Pages
 
 __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 

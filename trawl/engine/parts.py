@@ -42,7 +42,7 @@ from trawl.scheduler import AdmissionRules, Chooser, Entry, Heads, SchedulerSett
 from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import Spider, item_check
 from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
-from trawl.throttling.pages import spent
+from trawl.throttling.quota import spent
 from trawl.transport import Transport
 
 __all__ = ["Parts", "Plan", "assemble"]

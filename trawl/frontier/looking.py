@@ -26,8 +26,7 @@ from trawl.frontier.sections import damaged
 from trawl.frontier.sqlite import LEASES
 from trawl.frontier.tables import read_kept
 from trawl.frontier.trouble import DATABASE_ERRORS, job_error
-from trawl.throttling.excuse import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
-from trawl.throttling.givingup import ADMITTED_AT
+from trawl.throttling.outcomes import ADMITTED_AT, BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 
 __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "look_at", "requeue_failed"]
 

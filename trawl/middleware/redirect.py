@@ -30,8 +30,8 @@ from trawl.http import (
     scheme_of,
 )
 from trawl.middleware.settings import MiddlewareSettings
-from trawl.throttling.excuse import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 from trawl.throttling.hints import hint_of
+from trawl.throttling.outcomes import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 
 __all__ = ["meta_refresh", "redirect", "redirected"]
 

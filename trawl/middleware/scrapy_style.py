@@ -19,7 +19,7 @@ from typing import Any
 
 from trawl.errors import IgnoreRequest, TrawlError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
-from trawl.throttling.manager import awaited
+from trawl.throttling.managers import awaited
 
 __all__ = ["METHODS", "adapted", "is_scrapy_style", "with_spider"]
 

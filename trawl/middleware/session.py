@@ -15,7 +15,7 @@ from trawl.errors import SettingsError
 from trawl.http import Headers, Request, Response, host_of
 from trawl.http.request import Callback, RequestOptions
 from trawl.middleware.settings import SessionConfig
-from trawl.throttling.charging import SESSION
+from trawl.throttling.scope_amounts import SESSION
 from trawl.transport.proxy import Proxy
 
 __all__ = ["Session", "Sessions", "scope_of_session"]

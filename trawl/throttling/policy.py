@@ -9,6 +9,18 @@ What robots.txt or backing off put in force is a floor, too: jitter only lengthe
 Windows that pass (recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at which
 they ended: :meth:`ScopePolicy.settle`. A *kind* is what scopes configured alike share, so that a host nobody
 configured costs a reference.
+
+AutoThrottle: a host's delay follows its latency (H01-H12).
+
+Theory of operation. A server that answers in ``latency`` seconds and is to have N requests at once is asked every
+``latency / N`` seconds: that is the *target delay*. After each response the delay becomes the mean of itself and the
+target, or the target where that is larger, within the bounds that the user set. Only a healthy page may lower it: an
+error page is often quicker than a real one, and following it would speed up a crawl that hurts its server. So only a
+response of status 200 that is no trigger counts as healthy; refusals, errors and cached pages never speed anything up
+(H05, H15).
+
+Starting points (target concurrency, longest delay, first delay): polite 1.0, 10 s, 2.0 s; a server that cooperates
+4.0, 30 s, 1.0 s; many domains 2.0, 60 s, 1.0 s.
 """
 
 from __future__ import annotations
@@ -21,21 +33,68 @@ from typing import Any
 import attrs
 
 from trawl.http import TimesTotal
-from trawl.throttling.autothrottle import AutoThrottle
 from trawl.throttling.backoff import Backoff, Base, Standing
-from trawl.throttling.delay import lengthening
 from trawl.throttling.explain import LimitName
-from trawl.throttling.limits import Limits
+from trawl.throttling.limits import Limits, lengthening
 from trawl.throttling.patience import Patience
 from trawl.throttling.rampup import Ramp, Rampup
-from trawl.throttling.said import Failed, has_failed, nobody, said
 from trawl.throttling.scope import CONFIGURED, Scope
+from trawl.throttling.user_calls import Failed, has_failed, nobody, said
 
-__all__ = ["Kind", "ScopePolicy"]
+__all__ = ["AutoThrottle", "Kind", "ScopePolicy"]
+
+
+@attrs.frozen(kw_only=True)
+class AutoThrottle:
+    """How delays follow latencies.
+
+    Attributes:
+        start_delay: The delay before the first response, in seconds.
+        min_delay: The least delay, in seconds.
+        max_delay: The longest delay, in seconds; not under the least.
+        target_concurrency: Requests to one host wanted in flight on average; above 0. A target, not a cap.
+
+    Raises:
+        ValueError: The bounds cross (H06), or the target is not above 0.
+    """
+
+    start_delay: float = 5.0
+    min_delay: float = 0.0
+    max_delay: float = 60.0
+    target_concurrency: float = attrs.field(default=1.0, validator=attrs.validators.gt(0))
+
+    def __attrs_post_init__(self) -> None:
+        if self.min_delay > self.max_delay:
+            raise ValueError(f"min_delay ({self.min_delay:g} s) is above max_delay ({self.max_delay:g} s)")
+
+    @property
+    def first_delay(self) -> float:
+        """The delay that a host starts with, in seconds (H02)."""
+        return min(max(self.min_delay, self.start_delay), self.max_delay)
+
+    def target_delay(self, latency: float) -> float:
+        """The delay that ``latency`` (seconds) asks for (H03)."""
+        return latency / self.target_concurrency
+
+    def adjusted(self, delay: float, latency: float, *, is_healthy: bool) -> float:
+        """The delay after a response (H04-H06).
+
+        Args:
+            delay: The delay before it, in seconds.
+            latency: From the start of connecting to the headers, in seconds.
+            is_healthy: Whether it may lower the delay.
+        """
+        target = self.target_delay(latency)
+        wanted = min(max(target, (delay + target) / 2.0, self.min_delay), self.max_delay)
+        return wanted if is_healthy or wanted > delay else delay
+
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
+
 _MOST_STEPS = 1000
+
+
 """Steps back that are taken at once, after a pause: of smaller ones, the rest take windows of their own."""
 
 

@@ -12,7 +12,7 @@ from trawl.throttling.policy import ScopePolicy
 from trawl.throttling.scope import Scope
 
 if TYPE_CHECKING:
-    from trawl.throttling.sent import Sent
+    from trawl.throttling.explain import Sent
 
 __all__ = ["account", "add_parsing", "add_times", "add_vain_send", "report_of", "reports_of"]
 

@@ -18,15 +18,15 @@ import msgspec
 
 from trawl.throttling.backoff import Standing
 from trawl.throttling.explain import LimitName, Reason
-from trawl.throttling.pages import Ledger
 from trawl.throttling.patience import Patience
 from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.quota import Ledger
 from trawl.throttling.scope import Scope
 from trawl.throttling.state import Ahead, PaceState, QuotaState, ScopeState, ThrottleState, TroubleState
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
-    from trawl.throttling.table import Table
+    from trawl.throttling.scope_table import Table
 
 __all__ = ["Clock", "Restored", "scope_state", "state_of", "with_ahead"]
 

@@ -23,13 +23,9 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from trawl.throttling.delay import Stream, factor, lengthening
-from trawl.throttling.explain import LimitName, Reason
-from trawl.throttling.limits import EXACT, Limits
-from trawl.throttling.pages import Pages
-from trawl.throttling.quota import Quota
-from trawl.throttling.slots import Slots
-from trawl.throttling.waits import Asking, Waits
+from trawl.throttling.explain import Asking, LimitName, Reason, Waits
+from trawl.throttling.limits import EXACT, Limits, Slots, Stream, factor, lengthening
+from trawl.throttling.quota import Pages, Quota
 
 __all__ = ["CONFIGURED", "Scope"]
 

@@ -3,7 +3,7 @@
 Theory of operation. Before a request is queued the throttle says what it is charged to (:meth:`Throttle.scopes_of`);
 the scheduler asks it for scopes (:meth:`Throttle.scope`) and decides on them alone. When a body has been read, and
 before the places are given back, the throttle hears the outcome (:meth:`Throttle.heard`): it asks the manager what it
-means, lets each scope's policies take it in (the order is in :mod:`trawl.throttling.feedback`) and reports the scopes
+means, lets each scope's policies take it in (the order is in :mod:`trawl.throttling.outcomes`) and reports the scopes
 that moved. Windows that pass need no task: :meth:`Throttle.next_change` is part of the dispatcher's deadline and lets
 what is due take effect.
 
@@ -19,30 +19,43 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
-from trawl.throttling.alarms import Alarms, WhyNext
 from trawl.throttling.allowance import Allowances
-from trawl.throttling.asking import Asking, is_trigger
-from trawl.throttling.charging import AddressOf, Charging
-from trawl.throttling.crawldelay import CrawlDelays
-from trawl.throttling.due import Due
-from trawl.throttling.excuse import REFUSED_AT, judge, passed_by
-from trawl.throttling.explain import Reason, ScopeReport
-from trawl.throttling.feedback import adjust, correct, good, lengthened, step_at_start, trigger
-from trawl.throttling.givingup import GivenUp
-from trawl.throttling.kinds import Kinds
-from trawl.throttling.manager import ThrottlingManager, asked, awaited, is_overridden, manager_of
-from trawl.throttling.pages import Ledger
+from trawl.throttling.diagnostics import Alarms, WhyNext
+from trawl.throttling.explain import Reason, ScopeReport, Sent
+from trawl.throttling.managers import (
+    Asking,
+    Signal,
+    ThrottlingManager,
+    asked,
+    awaited,
+    is_overridden,
+    is_trigger,
+    manager_of,
+    signals_of,
+)
+from trawl.throttling.outcomes import (
+    REFUSED_AT,
+    GivenUp,
+    adjust,
+    correct,
+    good,
+    judge,
+    lengthened,
+    passed_by,
+    step_at_start,
+    trigger,
+)
 from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.quota import Ledger
 from trawl.throttling.report import account, reports_of
 from trawl.throttling.resume import Restored, state_of, with_ahead
-from trawl.throttling.said import Failed, nobody
 from trawl.throttling.scope import Scope
+from trawl.throttling.scope_amounts import AddressOf, Charging
+from trawl.throttling.scope_table import CrawlDelays, Due, Kinds, Table
 from trawl.throttling.scopes import Charges
-from trawl.throttling.sent import Sent
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.signals import Signal, signals_of
 from trawl.throttling.state import Ahead, ThrottleState
-from trawl.throttling.table import Table
+from trawl.throttling.user_calls import Failed, nobody
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock

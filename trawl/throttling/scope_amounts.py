@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
-from trawl.throttling.manager import awaited, is_overridden
+from trawl.throttling.managers import awaited, is_overridden
 from trawl.throttling.scopes import Charges, charges_of, normal_id
 
 if TYPE_CHECKING:
     from trawl.http import Request
-    from trawl.throttling.kinds import Kinds
+    from trawl.throttling.scope_table import Kinds
 
 __all__ = ["SESSION", "AddressOf", "Charging"]
 

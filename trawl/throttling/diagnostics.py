@@ -21,10 +21,8 @@ from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
-    from trawl.throttling.crawldelay import CrawlDelays
-    from trawl.throttling.explain import Reason
-    from trawl.throttling.kinds import Kinds
-    from trawl.throttling.sent import Sent
+    from trawl.throttling.explain import Reason, Sent
+    from trawl.throttling.scope_table import CrawlDelays, Kinds
     from trawl.throttling.settings import ThrottlingSettings
 
 __all__ = ["PERIOD", "Alarms", "Watch", "WhyNext"]

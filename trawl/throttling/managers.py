@@ -4,11 +4,19 @@ A *throttling manager* is one for the crawl; a *scope manager* is one for each s
 or the ones here. What a user's class lacks is the default's. The default manager's methods are async, so that ``await
 super()...`` works in a subclass; the throttle itself knows that nothing was overridden and asks a synchronous twin,
 so that the hot path has no coroutine.
+
+What a manager's answer says about each scope, in one form.
+
+What an outcome means for its scopes: the user's manager is asked, or nobody has to be.
+
+As long as no method of the default manager is overridden, the answer is found without a coroutine and without a
+mapping for each response: almost always it is "nothing".
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import math
+from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from inspect import isawaitable
@@ -16,17 +24,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import attrs
 
+from trawl.errors import SoftBlocked
 from trawl.http import host_scope
 from trawl.throttling.configuration import load_object
 from trawl.throttling.hints import Hint, hint_of
+from trawl.throttling.scopes import ScopeBackoff, iter_scopes, normal_id
+from trawl.throttling.user_calls import said
 
 if TYPE_CHECKING:
-    from trawl.http import Request, Response
-    from trawl.throttling.scopes import Charges, ScopeBackoff, Scopes
+    from trawl.http import Outcome, Request, Response
+    from trawl.throttling.explain import Sent
+    from trawl.throttling.policy import ScopePolicy
+    from trawl.throttling.scopes import Charges, Scopes
 
 __all__ = [
     "Asked",
+    "Asking",
     "Decider",
+    "Signal",
     "ThrottlingManager",
     "ThrottlingManagerProtocol",
     "ThrottlingScopeManager",
@@ -34,12 +49,85 @@ __all__ = [
     "asked",
     "awaited",
     "is_overridden",
+    "is_trigger",
     "manager_of",
+    "signals_of",
 ]
+
+
+_KEYS = ("delay", "consumed", "consumed_quota", "remaining", "quota")
+
+
+@attrs.frozen(kw_only=True)
+class Signal:
+    """What one answer says about one scope.
+
+    Attributes:
+        is_trigger: Whether it says "slow down".
+        delay: Seconds to send nothing, as a header or a manager says; None: nobody says so.
+        header: Where ``delay`` comes from, for explanations.
+        consumed: What the request really used of the quota; None: as expected.
+        remaining: What is left of the quota; None: not told.
+    """
+
+    is_trigger: bool = True
+    delay: float | None = None
+    header: str = ""
+    consumed: float | None = None
+    remaining: float | None = None
+
+
+def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, Signal]:
+    """What a backoff method returned, by scope (E09, E11).
+
+    ``{}`` (or a bare id) means exhausted; ``consumed`` or ``remaining`` without a ``delay`` correct the
+    quota and nothing else.
+
+    Raises:
+        TypeError: It has none of the forms, or a figure is no number.
+        ValueError: A figure is negative, not finite, or has an unknown name.
+    """
+    if backoff is None:
+        return {}
+    if not isinstance(backoff, Mapping):
+        return {normal_id(id): Signal() for id in iter_scopes(backoff)}
+    return {normal_id(id): _signal(id, figures, header) for id, figures in backoff.items()}
+
+
+def _signal(id: str, figures: Any, header: str) -> Signal:
+    if not isinstance(id, str):
+        raise TypeError(f"the id of a scope is a string, not {id!r}")
+    if figures is None:
+        return Signal()
+    if not isinstance(figures, Mapping):
+        raise TypeError(f"what backs scope {id!r} off is a mapping of {', '.join(_KEYS)}, not {figures!r}")
+    for name, figure in figures.items():
+        if name not in _KEYS:
+            raise ValueError(f"what backs scope {id!r} off has an unknown key {name!r}; known are {', '.join(_KEYS)}")
+        if figure is None:
+            continue
+        if isinstance(figure, bool) or not isinstance(figure, int | float):
+            raise TypeError(f"{name!r} of scope {id!r} is a number, not {figure!r}")
+        if not 0 <= figure < math.inf:
+            raise ValueError(f"{name!r} of scope {id!r} must be a number from 0 up, not {figure!r}")
+    delay = figures.get("delay")
+    consumed = figures.get("consumed", figures.get("consumed_quota"))
+    remaining = figures.get("remaining", figures.get("quota"))
+    return Signal(
+        is_trigger=delay is not None or (consumed is None and remaining is None),
+        delay=delay or None,
+        header=header if delay else "",
+        consumed=consumed,
+        remaining=remaining,
+    )
+
 
 T = TypeVar("T")
 
+
 _NO_CLOCK = datetime.max.replace(tzinfo=UTC)
+
+
 """For a manager without a throttle: dates count where the answer has one of its own, else they are past."""
 
 
@@ -140,6 +228,8 @@ class Asked:
 
 
 asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
+
+
 """The question that is being answered in this task: a response that a manager makes up is an answer to it, too."""
 
 
@@ -274,3 +364,79 @@ def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:
     if not ids:
         return None
     return {id: {} if delay is None else {"delay": delay} for id in ids}
+
+
+_HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
+
+
+def is_trigger(policy: ScopePolicy, response: Response | None, exception: Exception | None) -> bool:
+    """Whether an answer says "slow down" to one scope: as its scope manager says, else as its backoff does."""
+    if isinstance(exception, SoftBlocked):  # the user has said so
+        return True
+    if policy.manager is not None:
+        answer = said(policy.manager, "is_trigger", policy.kind.failed, response, exception)
+        if answer is not None:
+            return bool(answer)
+    return policy.kind.backoff.is_trigger(None if response is None else response.status, exception)
+
+
+class Asking:
+    """Asks one crawl's manager what outcomes mean.
+
+    Args:
+        manager: The manager.
+        default: Answers where the manager has no method for it.
+        decider: Whose questions these are.
+
+    Attributes:
+        is_custom: Whether the manager has a word of its own, so that :meth:`ask` has to be awaited.
+    """
+
+    def __init__(self, manager: Any, default: ThrottlingManager, decider: Decider) -> None:
+        self.is_custom: bool = is_overridden(manager, *_HOOKS)
+        self._manager = manager
+        self._default = default
+        self._decider = decider
+
+    def own_signals(self, entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> dict[str, Signal] | None:
+        """What the default manager says; None (almost always): nothing.
+
+        Args:
+            entry: The request.
+            outcome: What became of it.
+            policies: Of its scopes, in their order.
+        """
+        response, error = outcome.response, outcome.error
+        if response is None and error is None:
+            return None
+        told = [
+            id for (id, _), policy in zip(entry.scopes, policies, strict=True) if is_trigger(policy, response, error)
+        ]
+        if not told:
+            return None
+        hint = None if response is None else self._default.hint_nowait(response)
+        return dict.fromkeys(told, Signal() if hint is None else Signal(delay=hint.delay, header=hint.header))
+
+    async def ask(self, entry: Sent, outcome: Outcome) -> dict[str, Signal]:
+        """What the user's manager says. A checkpoint only where its answer is one. Raises whatever it raises."""
+        response = outcome.response
+        requests = [entry.request, outcome.request]
+        if response is not None and response.request is not None:
+            requests.append(response.request)
+        token = asked.set(Asked(self._decider, tuple(requests), entry.scopes))
+        try:
+            return await self._answer(entry, outcome)
+        finally:
+            asked.reset(token)
+
+    async def _answer(self, entry: Sent, outcome: Outcome) -> dict[str, Signal]:
+        ask: Any
+        if outcome.response is not None:
+            ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)
+            answer = await awaited(ask(outcome.response))
+            hint = self._default.hint_nowait(outcome.response) if answer else None
+            return signals_of(answer, "" if hint is None else hint.header)
+        if outcome.error is not None:
+            ask = getattr(self._manager, "get_exception_backoff", self._default.get_exception_backoff)
+            return signals_of(await awaited(ask(entry.request, outcome.error)))
+        return {}

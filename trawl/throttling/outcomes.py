@@ -1,0 +1,502 @@
+"""What one answer does to one scope.
+
+The order is fixed, and each part changes its own field only:
+
+1. windows that are over take effect (``ScopePolicy.settle``);
+2. the quota is corrected by what was really consumed;
+3. a trigger counts towards its incident, and rampup or backoff takes its step; or a good answer is noted;
+4. holds: nothing before the backoff's delay, nothing before what a header asks for;
+5. AutoThrottle adjusts its delay;
+6. the parts are put together (``ScopePolicy.apply``).
+
+Whether a request that was refused is sent again, and whether that is one of its retries (B20).
+
+Backing off loses nothing: a refusal is the scope's affair, not the request's, so a trigger is sent again, whatever
+its status; only a page that came (2xx, 3xx) is kept, even where a manager takes it for a trigger. An answer that says
+when to come back never counts as a retry. Any other trigger counts only where the scope is healthy, that is where it
+gave a good answer since this request was refused last. The first refusal may be the first sign of an outage, so it is
+counted with the second one, when that shows that it was not. One bad page on a healthy host so ends after its
+retries; an outage ends nobody. A scope that never gave a whole answer and can't be connected to, or speaks no HTTP, is
+no outage, it is not there.
+
+A page that was shown so to fail on a healthy host may be all that is left to send, and then nothing can give a good
+answer any more. Its further refusals count as long as it fails *alone*: no other request of the scope was refused
+since its last good answer, those left out that are known to fail by themselves. An answer that broke off came from a
+host that is there, so it is taken for the page's own fault as soon as it broke off twice with nobody else refused.
+
+A 429, or a refusal with a time in it, is never a retry (R12), and still a path may answer nothing else for ever. What
+tells it from a host that refuses as a whole is that the others are served meanwhile; what tells it from a rate limit is
+that nobody who was refused is served later. So each request counts its refusals of that kind: one counts if the scope
+gave a good answer since the one before (or, once that was so, if it is refused alone); the count begins anew when a
+request that had been refused is answered well. After seven it is *hopeless*, and ends with its last answer.
+
+Scopes that were given up: their pending requests end, a later request starts afresh (B20).
+
+What is pending is drained by the chooser, which asks about each request before it grants it; that takes no place and
+no time. A request that is admitted afterwards carries the instant in its meta, and so is known to be a later one.
+Some of them may wait for a time of their own meanwhile, so a scope stays listed here: the last ten thousand do.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
+from trawl.http import body_bytes
+from trawl.throttling.backoff import Backoff, Standing
+from trawl.throttling.explain import Reason
+from trawl.throttling.managers import Signal
+from trawl.throttling.patience import Patience
+from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.scope import Scope
+from trawl.throttling.user_calls import figure, said
+
+if TYPE_CHECKING:
+    from trawl.http import Outcome, Request
+    from trawl.throttling.explain import Sent
+    from trawl.throttling.scopes import Charges
+
+__all__ = [
+    "ADMITTED_AT",
+    "BAD_PAGE",
+    "REFUSALS",
+    "REFUSED_AT",
+    "UNCOUNTED",
+    "GivenUp",
+    "adjust",
+    "correct",
+    "good",
+    "judge",
+    "lengthened",
+    "passed_by",
+    "step_at_start",
+    "trigger",
+]
+
+
+REFUSED_AT = "throttling_refused_at"
+
+
+"""Meta key: when this request was refused last, in epoch seconds; it goes with the request when that is sent again."""
+
+
+BAD_PAGE = "throttling_bad_page"
+
+
+"""Meta key: it was refused on a scope that answered others well before and since."""
+
+
+UNCOUNTED = "throttling_uncounted"
+
+
+"""Meta key: it failed before, not with an excuse of its own, and that was not counted for want of a good answer."""
+
+
+REFUSALS = "throttling_refusals"
+
+
+"""Meta key: how often it was told to come back later while its scope served others."""
+
+
+SEVERAL = "*"
+
+
+"""In place of the one request that was refused: there was more than one."""
+
+
+TOO_MANY_REQUESTS = 429
+
+
+MOST_REFUSALS = 7  # in a row: with the pace halved at each, two minutes from 1 s on
+
+
+_KEPT = range(200, 400)
+
+
+def judge(
+    entry: Sent,
+    outcome: Outcome,
+    policies: Sequence[ScopePolicy],
+    signals: Iterable[Signal],
+    *,
+    now: float,
+    utc: datetime,
+) -> None:
+    """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Notes the refusal in the request's meta.
+
+    Args:
+        entry: The request.
+        outcome: What became of it.
+        policies: Of the scopes for which it is a trigger, as they were before it.
+        signals: What was told about its scopes.
+        now: The instant.
+        utc: The same in wall time.
+    """
+    response, error = outcome.response, outcome.error
+    if not policies or (response is not None and response.status in _KEPT):
+        return
+    if error is not None and not getattr(error, "is_retryable", False):
+        return
+    outcome.is_trigger = True
+    refused_utc = entry.request.meta_get(REFUSED_AT)
+    refused_at = None if refused_utc is None else now - max(0.0, utc.timestamp() - refused_utc)
+    _note(entry, outcome, REFUSED_AT, utc.timestamp())
+    is_retry, refusals = _said(entry, outcome, policies), 0
+    if is_retry is None:
+        has_hint = any(signal.delay for signal in signals if signal.is_trigger)
+        if has_hint or (response is not None and response.status == TOO_MANY_REQUESTS):
+            is_retry, refusals = False, _refusals(entry, policies, refused_at)
+            _note(entry, outcome, REFUSALS, refusals)
+        else:
+            is_retry = _counts(entry, outcome, policies, refused_at)
+    outcome.is_hopeless = refusals >= MOST_REFUSALS
+    outcome.is_excused = not is_retry and not outcome.is_hopeless
+    if refusals < 2 and not entry.request.meta_get(BAD_PAGE):  # else it is known to be refused while others are served
+        name = _name(entry)
+        for policy in policies:
+            policy.refused = name if policy.refused in ("", name) else SEVERAL
+
+
+def passed_by(entry: Sent, others: Mapping[str, Signal] | None) -> list[str]:
+    """The scopes that don't hold a refused request back by themselves, so that it has to wait for them before it goes.
+
+    Args:
+        entry: The request.
+        others: What was told about scopes that are not among its own.
+    """
+    ids = [id for id, signal in (others or {}).items() if signal.is_trigger]
+    return [*ids, *(id for id, _ in entry.scopes)] if entry.is_exempt else ids
+
+
+def _said(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> bool | None:
+    """Whether it is a retry by the word of a scope's manager; None: none has an opinion."""
+    for policy in policies:
+        if policy.manager is None:
+            continue
+        answer = said(policy.manager, "is_retry", policy.kind.failed, entry.request, outcome.response, outcome.error)
+        if answer is not None:
+            return bool(answer)
+    return None
+
+
+def _counts(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy], refused_at: float | None) -> bool:
+    error = outcome.error
+    is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
+    if is_not_there and not any(each.has_answered for each in policies):
+        return True
+    is_known, has_failed = bool(entry.request.meta_get(BAD_PAGE)), bool(entry.request.meta_get(UNCOUNTED))
+    are_others_served = refused_at is not None and all(policy.good_at > refused_at for policy in policies)
+    is_own_fault = is_known or (has_failed and isinstance(error, ResponseBroken))
+    if not are_others_served and not (is_own_fault and _is_alone(entry, policies)):
+        _note(entry, outcome, UNCOUNTED, True)
+        return False
+    if not is_known:
+        _note(entry, outcome, BAD_PAGE, True)
+        if has_failed:  # its first failure; a 429 before it stays excused
+            _note(entry, outcome, "retry_times", entry.request.meta_get("retry_times", 0) + 1)
+    return True
+
+
+def _refusals(entry: Sent, policies: Sequence[ScopePolicy], refused_at: float | None) -> int:
+    """How often it was told to come back later while others were served, this time included."""
+    count: int = entry.request.meta_get(REFUSALS, 0)
+    if refused_at is None or not count or any(policy.passed_at > refused_at for policy in policies):
+        return 1
+    are_others_served = all(policy.good_at > refused_at for policy in policies)
+    return count + (are_others_served or (count > 1 and _is_alone(entry, policies)))
+
+
+def _is_alone(entry: Sent, policies: Sequence[ScopePolicy]) -> bool:
+    """Whether its scopes refused nobody else since their last good answers, but what fails by itself."""
+    name = _name(entry)
+    return all(policy.refused in ("", name) for policy in policies)
+
+
+def _name(entry: Sent) -> str:
+    return f"{entry.request.method} {entry.request.url}"
+
+
+def _note(entry: Sent, outcome: Outcome, key: str, value: object) -> None:
+    for request in {id(each): each for each in (entry.request, outcome.request)}.values():
+        request.meta[key] = value
+
+
+ADMITTED_AT = "throttling_admitted_at"
+
+
+"""Meta key: when a request was admitted whose scope had been given up before, in epoch seconds."""
+
+
+_MOST = 10_000  # scopes listed
+
+
+class GivenUp:
+    """The scopes of one crawl that were given up and are being drained. Hot when it is empty: test it first."""
+
+    __slots__ = ("_at_utc",)
+
+    def __init__(self) -> None:
+        self._at_utc: dict[str, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._at_utc)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._at_utc
+
+    def add(self, id: str, utc: datetime) -> None:
+        """Give a scope up now, which is ``utc`` in wall time."""
+        self._at_utc.pop(id, None)
+        self._at_utc[id] = utc.timestamp()
+        if len(self._at_utc) > _MOST:
+            del self._at_utc[next(iter(self._at_utc))]
+
+    @property
+    def at_utc(self) -> Mapping[str, float]:
+        """When which scope was given up, in epoch seconds."""
+        return self._at_utc
+
+    def take_up(self, at_utc: Mapping[str, float], utc: datetime) -> None:
+        """Go on refusing what was pending when these scopes were given up in an earlier run, which is before ``utc``.
+
+        Also where the machine's clock was set back since: what is admitted now comes later all the same.
+        """
+        now = utc.timestamp()
+        self._at_utc.update({id: min(at, now) for id, at in at_utc.items()})
+
+    def admit(self, request: Request, charges: Charges, utc: datetime) -> None:
+        """Mark a request that comes after its scope was given up; one that was refused, and is sent again, does not."""
+        given_up = max([self._at_utc[id] for id, _ in charges if id in self._at_utc], default=math.inf)
+        if given_up < math.inf and request.meta_get(REFUSED_AT, -math.inf) < given_up:
+            request.meta[ADMITTED_AT] = utc.timestamp()
+
+    def refuses(self, entry: Sent) -> bool:
+        """Whether a request was pending when one of its scopes was given up."""
+        for id, _ in entry.scopes:
+            at_utc = self._at_utc.get(id)
+            if at_utc is not None:
+                admitted_at = entry.request.meta_get(ADMITTED_AT)
+                if admitted_at is None or admitted_at < at_utc:
+                    return True
+        return False
+
+
+logger: logging.Logger = logging.getLogger("trawl.throttling")
+
+
+_BELIEVABLE = 366 * 86_400.0
+
+
+"""Seconds. A wish beyond a year is a mistake, and capping it is not worth a line in the log."""
+
+
+def correct(scope: Scope, signal: Signal, now: float, *, expected: float | None, sent_at: float | None) -> bool:
+    """Correct the quota of ``scope`` (F04); whether there was anything to correct.
+
+    Args:
+        scope: The scope.
+        signal: What was told about it.
+        now: The instant.
+        expected: What was charged at the send; None: nothing was.
+        sent_at: The send.
+    """
+    if signal.consumed is not None:
+        difference = signal.consumed - (expected or 0.0)
+        scope.policy.used += difference
+        scope.charge(difference, now, sent_at)
+    if signal.remaining is not None:
+        scope.set_remaining(signal.remaining, now)
+    return signal.consumed is not None or signal.remaining is not None
+
+
+def trigger(
+    scope: Scope,
+    policy: ScopePolicy,
+    signal: Signal,
+    outcome: Outcome,
+    now: float,
+    *,
+    step: int | None,
+    granted_at: float,
+    factor: float,
+) -> None:
+    """Take a trigger in.
+
+    Args:
+        scope: The scope.
+        policy: Its policies.
+        signal: What was told about it.
+        outcome: The answer.
+        now: The instant.
+        step: The scope's step when the request was granted; None where it did not take the scope.
+        granted_at: When it was granted.
+        factor: What a hold that a header asks for is lengthened by, for jitter; at least 1.
+    """
+    is_new = step == scope.step if step is not None else granted_at >= policy.stepped_at
+    policy.triggers += 1
+    policy.triggered_at = now
+    if policy.patience is None:
+        policy.patience = Patience(now, lead=max(0.0, now - granted_at))
+    patience = policy.patience
+    is_robots = outcome.request.url.endswith("/robots.txt")  # it is asked again at a pace of its own, which counts
+    patience.refused(granted_at, is_paced=is_robots)
+    what = describe(outcome)
+    if is_new:
+        policy.trigger_source = what
+    ramp = policy.ramp
+    if ramp is not None and not ramp.has_fallen_back:
+        if is_new:
+            before = ramp.limits
+            if ramp.triggered(now):
+                policy.steer(ramp.triggers, before)
+            _count_incident(scope, policy, now)
+        policy.apply(scope)
+        if outcome.sent_at is None:  # no send, from which the delay could count
+            until = now + scope.interval()
+            scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
+    else:
+        _back_off(scope, policy, outcome, now, is_new=is_new)
+    if signal.delay:
+        _obey(scope, policy, patience, signal, now, what, factor)
+    _put_off(scope, policy, patience, now)
+    patience.quiet(now + scope.quiet_for(now))
+
+
+def _put_off(scope: Scope, policy: ScopePolicy, patience: Patience, now: float) -> None:
+    """Hold the scope until the end of the patience, where that is the time of the last try (B20)."""
+    standing, until = policy.standing, max(now, scope.held_until)
+    if standing is None:  # rampup moves it: its falls double the delay at the most
+        until = max(until, scope.last_sent + scope.interval())
+        following, mover = 2.0 * scope.longest, "rampup"
+    else:
+        strategy, mover = policy.kind.backoff, f"backoff step {standing.steps}"
+        following = Backoff.slower(strategy, standing.delay, policy.base(scope).delay)  # a guess: no other is asked
+        following *= max(1.0, strategy.jitter[1])
+    last = patience.put_off(until, following, policy.kind.give_up_after)
+    if last > until:
+        source = f"{mover}: {policy.trigger_source}; the last try before it is given up"
+        scope.hold(last, Reason(scope.id, "backoff", last, source))
+
+
+def _count_incident(scope: Scope, policy: ScopePolicy, now: float) -> None:
+    scope.step += 1
+    policy.steps += 1
+    policy.stepped_at = now
+
+
+def _back_off(scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float, *, is_new: bool) -> None:
+    base = policy.base(scope)
+    standing = policy.standing or Standing.at(base)
+    if is_new:
+        sent_at = outcome.sent_at if outcome.sent_at is not None else outcome.started_at
+        strategy = policy.kind.backoff
+        standing = standing.stepped(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at)
+        _count_incident(scope, policy, now)
+        # The first step of a trouble is news; but the failure of one page, which is told with the page, is no trouble.
+        news = 1 if outcome.error is None else 2
+        logger.log(
+            logging.WARNING if standing.steps == news else logging.INFO,
+            "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s",
+            scope.id, standing.steps, standing.delay, standing.concurrency, outcome.error or policy.trigger_source,
+        )  # fmt: skip
+    else:
+        standing = standing.again(now)
+    policy.standing = standing
+    policy.apply(scope)
+    quiet = scope.interval()
+    if policy.manager is not None:
+        about = (outcome.response, outcome.error, quiet)
+        wanted = figure(policy.manager, "get_delay", policy.kind.failed, *about, is_finite=True)
+        quiet = quiet if wanted is None else max(0.0, wanted)
+    if quiet > 0.0:
+        source = f"backoff step {standing.steps}: {policy.trigger_source}"
+        scope.hold(now + quiet, Reason(scope.id, "backoff", now + quiet, source))
+
+
+def _obey(
+    scope: Scope, policy: ScopePolicy, patience: Patience, signal: Signal, now: float, what: str, factor: float
+) -> None:
+    """Hold the scope for what a header (or a manager) asks, capped (D01, D05)."""
+    wanted, most = signal.delay or 0.0, policy.kind.backoff.max_delay
+    delay = min(wanted, most) * factor
+    header = signal.header or "the throttling manager"
+    source = f"{header}, {what}"
+    if wanted > most:
+        source = f"{source}; capped at {most:g} s"
+        if wanted <= _BELIEVABLE:
+            logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, most)
+    else:
+        patience.asked(now, now + delay)
+    policy.hints += 1
+    policy.last_hint = source
+    scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
+
+
+def lengthened(scope: Scope, policy: ScopePolicy, seed: int | str) -> float:
+    """What a hold that a header asks for is multiplied by: jitter lengthens it, never shortens (B06, R10)."""
+    spread = policy.kind.backoff.jitter[1] - 1.0
+    if spread <= 0.0:
+        return 1.0
+    return 1.0 + spread * random.Random(f"{seed}:{scope.id}:hint {policy.hints}").random()
+
+
+def step_at_start(scope: Scope, policy: ScopePolicy, signal: Signal, now: float) -> None:
+    """Take what the manager says before the first send: a delay only holds, exhausted takes one step (E10)."""
+    if signal.delay:
+        source = "get_initial_backoff of the throttling manager"
+        scope.hold(now + signal.delay, Reason(scope.id, "hint", now + signal.delay, source))
+    elif signal.is_trigger:
+        base = policy.base(scope)
+        standing = policy.standing or Standing.at(base)
+        policy.standing = standing.stepped(policy.kind.backoff, base, now, in_flight=1, sent_at=now)
+        policy.trigger_source = "exhausted at the start, says the throttling manager"
+        _count_incident(scope, policy, now)
+        policy.apply(scope)
+
+
+def good(policy: ScopePolicy, now: float, *, was_refused: bool = False) -> bool:
+    """Note a good answer, of a request that had been refused before or of another; whether it may start a recovery."""
+    policy.good_at = now
+    if was_refused:
+        policy.passed_at = now
+    policy.patience = None
+    policy.refused = ""
+    standing = policy.standing
+    if standing is not None:
+        policy.standing = standing.answered(now)
+        return policy.standing is not standing
+    if policy.ramp is not None and policy.ramp.has_fallen_back:
+        policy.ramp.has_fallen_back = False
+    return False
+
+
+def adjust(scope: Scope, policy: ScopePolicy, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:
+    """Let AutoThrottle follow the latency of an answer; whether its delay moved."""
+    auto, rule, response, latency = policy.auto, policy.kind.autothrottle, outcome.response, outcome.latency
+    if auto is None or rule is None or response is None or latency is None or policy.ramp is not None:
+        return False
+    if outcome.request.meta_get("autothrottle_dont_adjust_delay"):
+        return False
+    policy.auto = rule.adjusted(auto, latency, is_healthy=response.status == 200 and not is_trigger)
+    if debug:
+        logger.info(
+            "slot: %s | conc: %d | latency: %.0f ms, last %.0f ms | target: %.0f ms | delay: %.0f -> %.0f ms | "
+            "size: %d bytes",
+            scope.id, scope.in_flight, latency * 1000, policy.last_latency * 1000, rule.target_delay(latency) * 1000,
+            auto * 1000, policy.auto * 1000, body_bytes(response),
+        )  # fmt: skip
+    policy.last_latency = latency
+    return policy.auto != auto
+
+
+def describe(outcome: Outcome) -> str:
+    """An answer in a few words: "429 of https://a.example/"."""
+    url = outcome.request.url
+    if outcome.response is not None:
+        return f"{outcome.response.status} of {url}"
+    return f"{type(outcome.error).__name__} of {url}"

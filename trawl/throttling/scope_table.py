@@ -1,0 +1,396 @@
+"""The scopes of a crawl: made on demand, forgotten when idle.
+
+Theory of operation. A scope is made when something first needs it. At each making the one or two scopes that were
+looked at longest ago are looked at again: idle for long, they are forgotten, else they go to the end of the line. So
+forgetting costs the same for ten scopes and for a hundred thousand, and nothing sweeps. A scope is never forgotten
+while it is in flight, has something pending, backs off, holds or has spent quota (I01).
+
+When which scope moves by itself: the end of a window, or of the patience with it.
+
+Theory of operation. A scope is due at one instant, which is noted with its policy (``armed``); the heap remembers every
+instant that was ever noted, and what does not agree with the note is stale. A host that refuses and answers by turns
+notes two instants each time, and the patience with it may last for weeks: so the stale ones are thrown out whenever
+they could be half of all.
+
+The Crawl-delays that robots.txt asks for, by scope.
+
+Several origins may lead to one scope: ``http`` and ``https`` of a host do, and all hosts at an address with
+``CONCURRENT_REQUESTS_PER_IP``. The longest of their wishes counts, so that none is undercut. What an origin says anew
+replaces what it said before, so that a wish which is gone from its robots.txt is gone here.
+
+From settings to kinds: what each scope id is configured to.
+
+Looked up by ``host:port``, then by ``host`` (E19); an id without an entry gets the defaults of its form (I10).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Any
+
+import msgspec
+
+from trawl.throttling.allowance import Allowances
+from trawl.throttling.backoff import backoff_of
+from trawl.throttling.configuration import check_scope, load_object
+from trawl.throttling.limits import Limits, limits_of
+from trawl.throttling.managers import ThrottlingScopeManager
+from trawl.throttling.policy import AutoThrottle, Kind, ScopePolicy
+from trawl.throttling.quota import Ledger
+from trawl.throttling.rampup import rampup_of
+from trawl.throttling.scope import CONFIGURED, Scope
+from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
+from trawl.throttling.settings import ThrottlingSettings
+from trawl.throttling.user_calls import Failed, nobody
+
+__all__ = ["CrawlDelays", "Due", "Kinds", "Table"]
+
+
+_ROOM_TO_GROW = 64
+
+
+class Due:
+    """The instants at which the scopes of a table are due.
+
+    Args:
+        scopes: The table.
+    """
+
+    __slots__ = ("_bound", "_heap", "_order", "_scopes")
+
+    def __init__(self, scopes: Table) -> None:
+        self._scopes = scopes
+        self._heap: list[tuple[float, int, str]] = []
+        self._order = 0
+        self._bound = _ROOM_TO_GROW
+
+    def __len__(self) -> int:
+        """How many instants are remembered, stale ones included."""
+        return len(self._heap)
+
+    def next_at(self) -> float:
+        """The first of them, which may be stale; ``inf`` for none."""
+        return self._heap[0][0] if self._heap else inf
+
+    def arm(self, scope: Scope) -> None:
+        """Note anew when ``scope`` is due."""
+        at = scope.policy.due_at(scope)
+        if at == scope.policy.armed:
+            return
+        scope.policy.armed = at
+        if at < inf:
+            self._order += 1
+            heappush(self._heap, (at, self._order, scope.id))
+            if len(self._heap) > self._bound:
+                self._throw_out()
+
+    def passed(self, now: float) -> Iterator[Scope]:
+        """The scopes that are due at ``now``, one by one, no longer armed: arm each anew."""
+        while self._heap and self._heap[0][0] <= now:
+            at, _, id = heappop(self._heap)
+            scope = self._scopes.get(id)
+            if scope is not None and scope.policy.armed == at:
+                scope.policy.armed = inf
+                yield scope
+
+    def _throw_out(self) -> None:
+        kept = {}
+        for entry in self._heap:
+            scope = self._scopes.get(entry[2])
+            if scope is not None and scope.policy.armed == entry[0]:
+                kept[entry[2]] = entry
+        self._heap[:] = kept.values()
+        heapify(self._heap)
+        self._bound = 2 * len(self._heap) + _ROOM_TO_GROW
+
+
+MOST_ORIGINS = 100
+
+
+"""Origins that are told apart in one scope; of more, the longest wish is all that is kept."""
+
+
+class CrawlDelays:
+    """What was asked for, and is obeyed. Hot when it is empty: test it first.
+
+    Args:
+        most: Scopes kept; of more, those that came first are forgotten.
+    """
+
+    __slots__ = ("_most", "_wishes")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._wishes: dict[str, dict[str, float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._wishes)
+
+    def of(self, id: str) -> float:
+        """The Crawl-delay of a scope, in seconds; 0.0 for none."""
+        return max(self._wishes.get(id, {}).values(), default=0.0)
+
+    def say(self, id: str, origin: str, delay: float) -> bool:
+        """Note what an origin asks for (seconds; 0.0: nothing, or nothing any more); whether that changes its scope."""
+        before = self.of(id)
+        if delay > 0.0:
+            wishes = self._wishes.setdefault(id, {})
+            if origin not in wishes and len(wishes) >= MOST_ORIGINS:
+                origin = min(wishes, key=lambda known: wishes[known])
+                delay = max(delay, wishes[origin])
+            wishes[origin] = delay
+        elif origin in self._wishes.get(id, {}):
+            del self._wishes[id][origin]
+            if not self._wishes[id]:
+                del self._wishes[id]
+        if len(self._wishes) > self._most:
+            del self._wishes[next(iter(self._wishes))]
+        return self.of(id) != before
+
+
+_OWN_HOSTS = 10_000  # names without a dot that are remembered as hosts: intranets have few
+
+
+class Kinds:
+    """The kinds of all scopes of one crawl.
+
+    Args:
+        settings: What is configured.
+        failed: Told when a user's strategy or scope manager fails.
+
+    Raises:
+        SettingsError: A scope's custom strategy can't be made.
+    """
+
+    def __init__(self, settings: ThrottlingSettings, failed: Failed = nobody) -> None:
+        self.settings = settings
+        self._failed = failed
+        per_ip = settings.concurrent_requests_per_ip
+        self._ip_settings = msgspec.structs.replace(settings, concurrent_requests_per_domain=per_ip) if per_ip else None
+        self._configs: dict[str, tuple[str, Mapping[str, Any]]] = {
+            normal_id(key): (key, config) for key, config in settings.throttling_scopes.items()
+        }
+        self._own_hosts: dict[str, None] = {}
+        self._known: dict[tuple[str, bool, bool], Kind] = {}
+        for id in self._configs:
+            self.of(id)
+
+    def of(self, id: str) -> Kind:
+        """The kind of a scope with a normalised id; the same object for scopes that are configured alike."""
+        is_host, is_ip = self._form(id)
+        key, config = self._configs.get(id) or (is_host and self._configs.get(host_part(id))) or ("", {})
+        known = self._known.get((key, is_host, is_ip))
+        if known is None:
+            known = self._known[key, is_host, is_ip] = self._made(key, config, is_host=is_host, is_ip=is_ip)
+        return known
+
+    def is_host(self, id: str) -> bool:
+        """Whether a scope is host-like: by its form, or because it was a request's own host (E20)."""
+        return is_host_like(id) or id in self._own_hosts
+
+    def own_host(self, id: str) -> None:
+        """Note that ``id`` is the host of a request."""
+        if id not in self._own_hosts:
+            self._own_hosts[id] = None
+            if len(self._own_hosts) > _OWN_HOSTS:
+                del self._own_hosts[next(iter(self._own_hosts))]
+
+    def changed(self, id: str, changes: Mapping[str, Any]) -> Kind:
+        """The kind of a scope whose configuration is to be changed (I12); nothing is changed before :meth:`keep`.
+
+        Raises:
+            SettingsError: A key is unknown or a value does not fit.
+        """
+        config = dict(self.of(id).config)
+        if "delay" in changes:
+            config.pop("rate", None)
+        if "rate" in changes:
+            config.pop("delay", None)
+            config.pop("delay_per_slot", None)
+        checked = check_scope({**config, **changes}, f"THROTTLING_SCOPES[{id!r}]")
+        is_host, is_ip = self._form(id)
+        return self._made(id, checked, is_host=is_host, is_ip=is_ip)
+
+    def keep(self, id: str, kind: Kind) -> None:
+        """Put a kind of :meth:`changed` in the place of the scope's, also for when it is made anew."""
+        for known in [known for known in self._known if known[0] == id]:
+            del self._known[known]
+        self._configs[id] = (id, kind.config)
+        self._known[id, *self._form(id)] = kind
+
+    def _form(self, id: str) -> tuple[bool, bool]:
+        """Whether a scope is host-like, and whether it is an address that hosts are charged to (I05)."""
+        is_host = self.is_host(id)
+        return is_host, self._ip_settings is not None and is_host and is_address(id)
+
+    def configured(self) -> list[tuple[str, Kind]]:
+        """The scopes that have a configuration of their own."""
+        return [(id, self.of(id)) for id in self._configs]
+
+    def _made(self, key: str, config: Mapping[str, Any], *, is_host: bool, is_ip: bool) -> Kind:
+        settings = self._ip_settings if is_ip and self._ip_settings is not None else self.settings
+        path = f"THROTTLING_SCOPES[{key!r}]"
+        backoff = backoff_of(config.get("backoff", {}), settings, f"{path}['backoff']", failed=self._failed)
+        follows_latency = settings.autothrottle_enabled and is_host and "delay" not in config and "rate" not in config
+        cls = load_object(config.get("manager") or settings.throttling_scope_manager, f"{path}['manager']")
+        return Kind(
+            config=config,
+            limits=limits_of(config, settings, is_host=is_host),
+            backoff=backoff,
+            rampup=rampup_of(config.get("rampup", False), settings, window=backoff.window, max_delay=backoff.max_delay),
+            autothrottle=_autothrottle(settings) if follows_latency else None,
+            give_up_after=settings.backoff_give_up_after,
+            source=path if key else CONFIGURED,
+            manager=None if cls is ThrottlingScopeManager else cls,
+            failed=self._failed,
+        )
+
+
+def _autothrottle(settings: ThrottlingSettings) -> AutoThrottle:
+    return AutoThrottle(
+        start_delay=settings.autothrottle_start_delay,
+        min_delay=settings.download_delay,
+        max_delay=settings.autothrottle_max_delay,
+        target_concurrency=settings.autothrottle_target_concurrency,
+    )
+
+
+_LOOKS = 2
+
+
+"""Scopes looked at for forgetting at each making."""
+
+
+_LOOKS_AT_LIMIT = 32
+
+
+"""The same while there are more than the limit."""
+
+
+class Table:
+    """Scopes by id, each with its policy.
+
+    Args:
+        kinds: What is configured.
+        seed: For the scopes' draws.
+        forgotten: Told of each scope that is forgotten.
+
+    Attributes:
+        crawl: For the scope managers' ``from_crawler``.
+        kinds: What is configured.
+        pages: The page budgets, also those of scopes that were forgotten.
+    """
+
+    def __init__(self, kinds: Kinds, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None) -> None:
+        self.crawl: object = None
+        self.kinds: Kinds = kinds
+        self.pages: Ledger = Ledger()
+        self._seed = seed
+        self._forgotten = forgotten
+        self._allowances: Allowances | None = None
+        self._scopes: dict[str, Scope] = {}
+        self._by_age: deque[str] = deque()
+        self._limit = kinds.settings.throttling_scope_limit
+        self._max_idle = kinds.settings.throttling_scope_max_idle
+
+    def __len__(self) -> int:
+        return len(self._scopes)
+
+    def __iter__(self) -> Iterator[Scope]:
+        return iter(self._scopes.values())
+
+    def get(self, id: str) -> Scope | None:
+        """The scope of a normalised id, if there is one."""
+        return self._scopes.get(id)
+
+    def made(self, id: str, now: float) -> tuple[Scope, bool]:
+        """The scope of an id, and whether it was made just now."""
+        scope = self._scopes.get(id) or self._scopes.get(id := normal_id(id))
+        if scope is not None:
+            return scope, False
+        self._forget_some(now)
+        kind = self.kinds.of(id)
+        scope = self._scopes[id] = Scope(id, kind.limits, seed=self._seed)
+        scope.policy = ScopePolicy(kind, now)
+        try:
+            scope.policy.manager = self.manager_of(id, kind)  # it may set limits of this very scope
+        except BaseException:
+            del self._scopes[id]
+            raise
+        self.pages.keep(scope)
+        self._allow(scope)
+        scope.policy.apply(scope)
+        self._by_age.append(id)
+        return scope, True
+
+    def adopt(self, scope: Scope, limits: Limits, now: float) -> None:
+        """Put other limits in force on a scope."""
+        scope.adopt(limits, now)
+        self.pages.keep(scope)
+        self._allow(scope)
+
+    def spend_by(self, allowances: Allowances) -> None:
+        """Let quotas be spent only as far as ``allowances`` go: there is a job."""
+        self._allowances = allowances
+        for scope in self:
+            self._allow(scope)
+
+    def _allow(self, scope: Scope) -> None:
+        if self._allowances is not None and scope.quota is not None:
+            self._allowances.add(scope.id, scope.quota)
+
+    def manager_of(self, id: str, kind: Kind) -> Any:
+        """A new scope manager, as its kind has them; None for the default. Raises whatever the user's class does."""
+        if kind.manager is None:
+            return None
+        make = getattr(kind.manager, "from_crawler", None)
+        config = _merged(id, kind)
+        return kind.manager(config) if make is None else make(self.crawl, config)
+
+    def _forget_some(self, now: float) -> None:
+        looks = _LOOKS if len(self._scopes) < self._limit else _LOOKS_AT_LIMIT
+        for _ in range(min(looks, len(self._by_age))):
+            scope = self._scopes[self._by_age[0]]
+            policy: ScopePolicy = scope.policy
+            idle = now - max(scope.last_sent, policy.good_at, policy.triggered_at, policy.made_at)
+            is_due = idle > (self._max_idle if len(self._scopes) < self._limit else 0.0)
+            if is_due and policy.is_quiet(scope, now):
+                self._by_age.popleft()
+                del self._scopes[scope.id]
+                if self._allowances is not None:
+                    self._allowances.forget(scope.id)
+                if self._forgotten is not None:
+                    self._forgotten(scope)
+            else:
+                self._by_age.rotate(-1)
+
+
+def _merged(id: str, kind: Kind) -> Mapping[str, Any]:
+    """A scope's configuration with the defaults filled in, for its manager (E17)."""
+    limits, backoff = kind.limits, kind.backoff
+    return {
+        "id": id,
+        "concurrency": limits.concurrency,
+        "delay": limits.delay,
+        "delay_per_slot": limits.delay_per_slot,
+        "jitter": limits.jitter,
+        "quota": limits.quota,
+        "window": limits.window,
+        "sliding": limits.sliding,
+        "rampup": False,
+        "ignore_robots_txt": False,
+        **kind.config,
+        "backoff": {
+            "http_codes": sorted(backoff.http_codes),
+            "exceptions": list(backoff.exceptions),
+            "delay_factor": backoff.delay_factor,
+            "max_delay": backoff.max_delay,
+            "min_delay": backoff.min_delay,
+            "jitter": backoff.jitter,
+            "window": backoff.window,
+            "concurrency_factor": backoff.concurrency_factor,
+        },
+    }
