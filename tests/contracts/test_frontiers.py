@@ -14,7 +14,7 @@ from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.frontier import Frontier, MemoryFrontier
 from trawl.frontier.job import open_job
-from trawl.frontier.shelf import Bounds
+from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.sqlite import open_frontier
 from trawl.testing.frontiers import FrontierContract, Opener
 

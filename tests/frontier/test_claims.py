@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.frontier.claims import Claims
+from trawl.frontier.tables import Claims
 
 
 def marks(count: int) -> list[bytes]:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.frontier.exact import MOST_NESTED, portable, restored
+from trawl.frontier.codec import MOST_NESTED, portable, restored
 from trawl.http import Request
 
 DECODER = msgspec.msgpack.Decoder(ext_hook=restored)

@@ -19,8 +19,8 @@ from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
+from trawl.frontier.inspect import export_pending, look_at
 from trawl.frontier.job import Job, open_job
-from trawl.frontier.looking import export_pending, look_at
 from trawl.frontier.schema import SCHEMA_VERSION, connect_to_read
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.frontier import Record
-from trawl.frontier.line import Line
+from trawl.frontier.memory import Line
 from trawl.http import Request
 
 ORIGIN = "http://a.example"

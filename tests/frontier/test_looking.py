@@ -15,8 +15,8 @@ from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
+from trawl.frontier.inspect import Failure, export_pending, failures, look_at, requeue_failed
 from trawl.frontier.job import Job, open_job
-from trawl.frontier.looking import Failure, export_pending, failures, look_at, requeue_failed
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request
 from trawl.throttling.outcomes import BAD_PAGE, REFUSED_AT, UNCOUNTED

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trawl.clock import WallClock
 from trawl.frontier import Record
-from trawl.frontier.records import RecordCodec, StoredRecord, pack, unpack
+from trawl.frontier.codec import RecordCodec, StoredRecord, pack, unpack
 from trawl.http import Request
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier import Record
 from trawl.frontier.job import Job, open_job
-from trawl.frontier.shelf import Bounds
+from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request
 

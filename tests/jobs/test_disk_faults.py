@@ -16,7 +16,7 @@ from tests.jobs.site import Runs, all_urls, site
 from trawl.cli import main
 from trawl.errors import JobError
 from trawl.feeds.targets import FileTarget
-from trawl.frontier.looking import export_pending
+from trawl.frontier.inspect import export_pending
 from trawl.frontier.schema import connect
 
 FAST = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0, "DOWNLOAD_DELAY_PER_SLOT": 0, "ROBOTSTXT_OBEY": False}

@@ -16,8 +16,8 @@ import trio
 import trio.testing
 
 from tests.feeds.fakes import READERS
-from trawl.frontier.facts import STATISTICS
-from trawl.frontier.looking import export_pending, look_at
+from trawl.frontier.inspect import export_pending, look_at
+from trawl.frontier.sections import STATISTICS
 
 SPIDER = """
 import trawl

@@ -12,8 +12,8 @@ import typer
 from trawl.cli.exits import FAILED, OK, USAGE
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds.outbox import MARKS
-from trawl.frontier.facts import FACTS, STATISTICS
-from trawl.frontier.looking import JobReport, export_pending, failures, look_at, requeue_failed
+from trawl.frontier.inspect import JobReport, export_pending, failures, look_at, requeue_failed
+from trawl.frontier.sections import FACTS, STATISTICS
 from trawl.observe import printable
 
 __all__ = ["job_command"]

@@ -24,7 +24,7 @@ from trawl.engine.limits import ItemLimit
 from trawl.engine.outlet import Counts, Outlet
 from trawl.errors import FeedError, ItemLost
 from trawl.frontier import Frontier, JobStore, Record
-from trawl.frontier.facts import START_ITEMS
+from trawl.frontier.sections import START_ITEMS
 from trawl.observe import Stats
 
 __all__ = ["MOST_BYTES", "MOST_ITEMS", "Holder", "Holding", "ItemStore"]

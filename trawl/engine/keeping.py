@@ -26,7 +26,7 @@ from trawl.cookies import Cookie, Jars
 from trawl.engine.note import Note
 from trawl.engine.robots_gate import RobotsGates
 from trawl.frontier import JobStore, Section
-from trawl.frontier.facts import START_ITEMS, STATISTICS
+from trawl.frontier.sections import START_ITEMS, STATISTICS
 from trawl.observe import Stats
 from trawl.robots import Answers, KeptAnswer, RobotsSettings
 from trawl.throttling import Throttle

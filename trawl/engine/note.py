@@ -8,7 +8,7 @@ import msgspec
 
 from trawl.errors import UsageError
 from trawl.frontier import JobStore, damaged
-from trawl.frontier.facts import FACTS, Facts
+from trawl.frontier.sections import FACTS, Facts
 from trawl.spiders import Spider
 
 __all__ = ["Note", "note_of"]

@@ -11,10 +11,9 @@ from trawl.frontier.base import (
     Scopes,
     SortKey,
 )
-from trawl.frontier.choosing import named_frontier
 from trawl.frontier.memory import MemoryFrontier
 from trawl.frontier.sections import Section, damaged
-from trawl.frontier.settings import JobSettings
+from trawl.frontier.settings import JobSettings, named_frontier
 
 __all__ = [
     "Amounts",

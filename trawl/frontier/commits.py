@@ -24,7 +24,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import JobError
-from trawl.frontier.trouble import DATABASE_ERRORS, job_error
+from trawl.frontier.errors import DATABASE_ERRORS, job_error
 
 __all__ = ["Commits"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from trawl.frontier.records import repacked, unpack
-from trawl.frontier.trouble import malformed
+from trawl.frontier.codec import repacked, unpack
+from trawl.frontier.errors import malformed
 
 __all__ = ["HELD", "bring_forward", "due", "first_due", "hold", "is_clock_set_back", "let_in", "wall_time"]
 

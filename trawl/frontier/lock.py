@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from trawl.errors import JobError
-from trawl.frontier.trouble import job_error
+from trawl.frontier.errors import job_error
 
 __all__ = ["LOCK_NAME", "JobLock", "last_words_of", "owner_of"]
 

@@ -17,7 +17,7 @@ import sqlite3
 from pathlib import Path
 
 from trawl.errors import JobError, UsageError
-from trawl.frontier.trouble import malformed
+from trawl.frontier.errors import malformed
 
 __all__ = ["APPLICATION_ID", "DATABASE_NAME", "SCHEMA_VERSION", "connect", "connect_to_read"]
 

@@ -3,6 +3,8 @@
 A job outlives the release that made it. A section that this release can't read, because it is damaged or of another
 version, is left out with a warning: what was learned of a host is learned again. What must not be lost (requests,
 items) is not kept here.
+
+What a job says of itself, and the statistics that it keeps: read by its next run, and by who looks at it.
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Annotated, Generic, Protocol, TypeVar
 
 import msgspec
 
 from trawl.errors import JobError
 from trawl.frontier.base import JobStore
 
-__all__ = ["Kept", "Section", "damaged"]
+__all__ = ["FACTS", "START_ITEMS", "STATISTICS", "Facts", "Kept", "Section", "damaged"]
+
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
+
 
 T = TypeVar("T")
 
@@ -86,3 +90,53 @@ class Section(Generic[T]):
             reason = f"it can't be read: {error}"
         logger.warning("job %s: what it kept as %r is left out: %s", job.directory, self.name, reason)
         return None
+
+
+LATEST = 250_000_000_000
+
+
+"""In epoch seconds the year 9892: what is later is damage."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job says of itself.
+
+    Attributes:
+        spider: The spider's name.
+        cls: The qualified name of its class. The module is left out: it depends on how the spider is started.
+        begun_at: When the job began, in epoch seconds.
+        runs: How often it was run.
+        is_started: Whether ``start()`` has come to its end.
+        reason: Why the last run ended; "" while one runs, and after a kill.
+    """
+
+    spider: str
+    cls: str
+    begun_at: Annotated[float, msgspec.Meta(ge=0, lt=LATEST)]
+    runs: Annotated[int, msgspec.Meta(ge=0, lt=LATEST)] = 0
+    is_started: bool = False
+    reason: str = ""
+
+    def is_finished(self, pending: int) -> bool:
+        """Whether nothing is left to do, where so many requests are pending."""
+        return self.is_started and not pending
+
+
+FACTS: Section[Facts] = Section("job", Facts)
+
+
+"""Who the job belongs to, and how far it has come."""
+
+
+START_ITEMS: Section[int] = Section("start", int)
+
+
+"""How many items of ``start()`` are stored, while it has not come to its end; its next reading leaves out as many."""
+
+
+STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
+    "statistics", dict[str, int | float | str | bool | None]
+)
+
+
+"""All statistics by their keys, as of the last transaction."""

@@ -24,13 +24,11 @@ import trio
 from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, OutboxItem, Record, SortKey
-from trawl.frontier.claims import Claims
+from trawl.frontier.codec import RecordCodec
 from trawl.frontier.held import HELD, bring_forward, due, hold, is_clock_set_back, let_in, wall_time
 from trawl.frontier.job import Job
-from trawl.frontier.lane_reader import LaneReader
-from trawl.frontier.records import RecordCodec
-from trawl.frontier.shelf import Bounds, Shelf, Shelves
-from trawl.frontier.tables import Found, Row, end, insert, replace, spill, survey, unspill, which_are_seen
+from trawl.frontier.lane_cache import Bounds, LaneReader, Shelf, Shelves
+from trawl.frontier.tables import Claims, Found, Row, end, insert, replace, spill, survey, unspill, which_are_seen
 from trawl.http import Request
 
 __all__ = ["LEASES", "SqliteFrontier", "open_frontier"]

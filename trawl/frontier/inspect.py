@@ -18,14 +18,14 @@ from typing import Any
 import attrs
 import msgspec
 
+from trawl.frontier.codec import StoredRecord, repacked, unpack
+from trawl.frontier.errors import DATABASE_ERRORS, job_error
 from trawl.frontier.held import HELD
 from trawl.frontier.lock import JobLock, last_words_of, owner_of
-from trawl.frontier.records import StoredRecord, repacked, unpack
 from trawl.frontier.schema import connect, connect_to_read
 from trawl.frontier.sections import damaged
 from trawl.frontier.sqlite import LEASES
 from trawl.frontier.tables import read_kept
-from trawl.frontier.trouble import DATABASE_ERRORS, job_error
 from trawl.throttling.outcomes import ADMITTED_AT, BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 
 __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "look_at", "requeue_failed"]

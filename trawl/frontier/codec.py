@@ -1,0 +1,460 @@
+"""Records as bytes: what a job stores of a pending request, in MessagePack, and never pickle.
+
+A record is stored as a flat array of plain values. Callbacks are stored by name. ``meta``, ``cb_kwargs`` and cookies
+come back exactly as they were, or are refused when the request is scheduled, with the place that can't be stored.
+
+*Times.* ``not_before`` is an instant of this process's clock, which means nothing to the next one: it is stored as wall
+time, together with the wait that was left then. What is read back waits until that wall time, and never longer than
+that wait, whatever was done to the machine's clock in between (P10).
+
+Callbacks by name: what a job stores in place of a function, and how it is found again.
+
+Only what the spider itself has under a name can be stored: its methods. A name is looked up on the spider and nowhere
+else, and must be a method there, so that what a job's directory holds can call nothing but the spider's own callbacks.
+
+Plain values that come back from a file exactly as they went in: same type, same value, or they are refused.
+
+MessagePack knows None, booleans, numbers, text, bytes, lists and maps. Tuples, sets, dates and a few more are put in
+extension types of our own. Everything else is refused, with the place where it stands: an object that came back as
+something else would fail a callback days later. Nothing here is ever called by what is read: no pickle, no import.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from trawl.clock import WallClock
+from trawl.frontier.base import Amounts, Record, Scopes
+from trawl.http import Request
+
+__all__ = [
+    "MOST_NESTED",
+    "CallbackNames",
+    "RecordCodec",
+    "StoredRecord",
+    "pack",
+    "portable",
+    "repacked",
+    "restored",
+    "unpack",
+]
+
+
+class CallbackNames:
+    """The names of one spider's callbacks.
+
+    Args:
+        spider: Whose methods the callbacks are.
+    """
+
+    __slots__ = ("_callbacks", "_names", "_spider")
+
+    def __init__(self, spider: object) -> None:
+        self._spider = spider
+        self._names: dict[object, str] = {}
+        self._callbacks: dict[str, Callable[..., Any]] = {}
+
+    def name_of(self, callback: Callable[..., Any] | None, role: str) -> str | None:
+        """The name under which the spider has ``callback``; None for None.
+
+        Args:
+            callback: A request's callback or errback.
+            role: Which of the two, for the error.
+
+        Raises:
+            ValueError: The spider has it under no name; the sentence says what to do.
+        """
+        if callback is None:
+            return None
+        function = getattr(callback, "__func__", None)
+        if function is None or getattr(callback, "__self__", None) is not self._spider:
+            return self._found(callback, role)
+        name = self._names.get(function)
+        if name is None:
+            name = self._names[function] = self._found(callback, role)
+        return name
+
+    def callback(self, name: str | None) -> Callable[..., Any] | None:
+        """The spider's method of that name; None for None.
+
+        Raises:
+            LookupError: The spider has no such method: it was changed since, or the name is no callback's.
+        """
+        if name is None:
+            return None
+        callback = self._callbacks.get(name)
+        if callback is None:
+            callback = None if _is_special(name) else getattr(self._spider, name, None)
+            if callback is None or not (inspect.ismethod(callback) or inspect.isfunction(callback)):
+                raise LookupError(f"the spider {type(self._spider).__name__} has no method {name!r}")
+            self._callbacks[name] = callback
+        return callback
+
+    def _found(self, callback: Callable[..., Any], role: str) -> str:
+        for name in self._candidates(callback):
+            if not _is_special(name) and getattr(self._spider, name, None) == callback:
+                return name
+        shown = getattr(callback, "__qualname__", None) or repr(callback)
+        raise ValueError(
+            f"{role} {shown} is no method of the spider, and a job stores callbacks by their name: make it a method of"
+            f" {type(self._spider).__name__}, and give what it needs besides as cb_kwargs"
+        )
+
+    def _candidates(self, callback: Callable[..., Any]) -> Iterator[str]:
+        """Names that it may have: its own, that name made private to a class, and any it was given by assignment."""
+        name = getattr(callback, "__name__", None)
+        classes = type(self._spider).__mro__
+        if isinstance(name, str):
+            yield name
+            yield from (f"_{kind.__name__.lstrip('_')}{name}" for kind in classes if name.startswith("__"))
+        function = getattr(callback, "__func__", callback)
+        for kind in classes:
+            yield from (key for key, value in vars(kind).items() if value is function)
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+MOST_NESTED = 100
+
+
+"""Containers inside each other; more is taken for a value that contains itself."""
+
+
+SHOWN = 60
+
+
+"""Letters that an error shows of a path without end."""
+
+
+_PLAIN = frozenset({type(None), bool, float, bytes})
+
+
+_INT64 = range(-(2**63), 2**63)
+
+
+_TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID, _DICT = range(1, 12)
+
+
+def portable(value: object, path: str, depth: int = 0) -> Any:
+    """``value`` in a form that MessagePack holds and :func:`restored` turns back into the same.
+
+    Args:
+        value: None, bool, int, float, str, bytes, list, tuple, dict, set, frozenset, datetime (naive or with a fixed
+            offset), date, time, timedelta, Decimal or UUID; containers of these.
+        path: Where it stands, as an error names it: ``meta['page']``.
+        depth: Containers around it.
+
+    Raises:
+        ValueError: It is, or contains, something else; the sentence names the place and says what to do.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is str:
+        return _text(value, path)
+    if depth >= MOST_NESTED:
+        raise ValueError(
+            f"{path[:SHOWN]}... is nested more than {MOST_NESTED} deep, or contains itself: a job can't store it"
+        )
+    pack = _PACKERS.get(kind)
+    if pack is None:
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        raise ValueError(
+            f"{path} is of type {name}, which a job can't store: put plain values there (text,"
+            f" numbers, bytes, dates, and lists, tuples, sets and dicts of them), or what finds it again"
+        )
+    return pack(value, path, depth)
+
+
+def restored(code: int, payload: memoryview) -> Any:
+    """What an extension type of ours holds: the ``ext_hook`` of a MessagePack decoder.
+
+    Raises:
+        ValueError: It is no type of ours, or damaged.
+    """
+    build = _BUILDERS.get(code)
+    if build is None:
+        raise ValueError(f"a value of the unknown type {code}")
+    return build(_decoder.decode(payload))
+
+
+_decoder = msgspec.msgpack.Decoder(ext_hook=restored)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _ext(code: int, inner: object) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(code, _encode(inner))
+
+
+def _text(value: Any, path: str) -> object:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{path} holds half of a surrogate pair: a job can't store what is no text") from None
+    return value
+
+
+def _int(value: Any, path: str, depth: int) -> object:
+    return value if value in _INT64 else _ext(_INT, hex(value))
+
+
+def _list(value: Any, path: str, depth: int) -> list[object]:
+    return [portable(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
+
+
+def _dict(value: Any, path: str, depth: int) -> object:
+    pairs = [
+        (portable(key, f"the key {key!r} of {path}", depth + 1), portable(each, f"{path}[{key!r}]", depth + 1))
+        for key, each in value.items()
+    ]
+    if any(type(key) is msgspec.msgpack.Ext for key, _ in pairs):  # which is no key of a map
+        return _ext(_DICT, pairs)
+    return dict(pairs)
+
+
+def _group(code: int) -> Callable[[Any, str, int], object]:
+    return lambda value, path, depth: _ext(code, _list(value, path, depth))
+
+
+def _moment(code: int) -> Callable[[Any, str, int], object]:
+    def pack(value: Any, path: str, depth: int) -> object:
+        if value.tzinfo is not None and type(value.tzinfo) is not timezone:
+            raise ValueError(f"{path} is a time in a named time zone, which a job can't store: give it in UTC")
+        offset = None if value.tzinfo is None else value.tzinfo.utcoffset(None)
+        apart = None if offset is None else [offset.days, offset.seconds, offset.microseconds]
+        return _ext(code, [value.replace(tzinfo=None).isoformat(), value.fold, apart])
+
+    return pack
+
+
+def _placed(value: Any, fold: int, apart: list[int] | None) -> Any:
+    """A moment in its zone: Python's ISO format loses an offset of less than a second."""
+    return value.replace(fold=fold, tzinfo=None if apart is None else timezone(timedelta(*apart)))
+
+
+_PACKERS: Mapping[type, Callable[[Any, str, int], object]] = {
+    int: _int,
+    list: _list,
+    dict: _dict,
+    tuple: _group(_TUPLE),
+    set: _group(_SET),
+    frozenset: _group(_FROZENSET),
+    datetime: _moment(_DATETIME),
+    date: lambda value, path, depth: _ext(_DATE, value.isoformat()),
+    time: _moment(_TIME),
+    timedelta: lambda value, path, depth: _ext(_TIMEDELTA, [value.days, value.seconds, value.microseconds]),
+    Decimal: lambda value, path, depth: _ext(_DECIMAL, str(value)),
+    UUID: lambda value, path, depth: _ext(_UUID, value.bytes),
+}
+
+
+_BUILDERS: Mapping[int, Callable[[Any], object]] = {
+    _TUPLE: tuple,
+    _SET: set,
+    _FROZENSET: frozenset,
+    _INT: lambda inner: int(inner, 16),
+    _DATETIME: lambda inner: _placed(datetime.fromisoformat(inner[0]), *inner[1:]),
+    _DATE: date.fromisoformat,
+    _TIME: lambda inner: _placed(time.fromisoformat(inner[0]), *inner[1:]),
+    _TIMEDELTA: lambda inner: timedelta(*inner),
+    _DECIMAL: Decimal,
+    _UUID: lambda inner: UUID(bytes=inner),
+    _DICT: dict,
+}
+
+
+class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
+    """A record as it is stored. New fields go to the end, with a default: an older job is then read as it is.
+
+    Attributes:
+        url: The request's URL.
+        method: Its method.
+        body: Its body; None for none.
+        headers: Each field's name and values; None where none was set.
+        cookies: Its cookies, portable.
+        meta: Its meta, portable.
+        cb_kwargs: Its cb_kwargs, portable.
+        callback: Its callback's name.
+        errback: Its errback's name.
+        priority: Its priority.
+        dont_filter: Whether duplicates are wanted.
+        depth: Links from a start request.
+        scopes: Its throttling scopes and amounts.
+        origin: Its origin.
+        fingerprint: What was claimed for it.
+        until: The wall time before which it may not be sent, in seconds since 1970; None for none.
+        wait: Seconds that were left until then when it was stored.
+        share: The largest part of a quota that it names.
+        amounts: The amounts that count for its lane.
+        found: The wall time at which it was stored first, in seconds since 1970; None where that is not known.
+        is_diverted: Its scopes and origin are not its own.
+    """
+
+    url: str
+    method: str
+    body: bytes | None
+    headers: list[list[str]] | None
+    cookies: Any
+    meta: Any
+    cb_kwargs: Any
+    callback: str | None
+    errback: str | None
+    priority: int
+    dont_filter: bool
+    depth: int
+    scopes: list[tuple[str, float | None]]
+    origin: str
+    fingerprint: bytes | None
+    until: float | None
+    wait: float
+    share: float
+    amounts: list[float | None]
+    found: float | None = None
+    is_diverted: bool = False
+
+
+_LEAST = -(2**63) + 1
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+_record_decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=restored)
+
+
+def pack(stored: StoredRecord) -> bytes:
+    """The bytes of a stored record whose meta, cb_kwargs and cookies are portable."""
+    return _encoder.encode(stored)
+
+
+def repacked(stored: StoredRecord, **changes: Any) -> bytes:
+    """The bytes of a stored record that was read, with some fields changed."""
+    changed = msgspec.structs.replace(stored, **changes)
+    return pack(
+        msgspec.structs.replace(
+            changed,
+            meta=portable(changed.meta, "meta"),
+            cb_kwargs=portable(changed.cb_kwargs, "cb_kwargs"),
+            cookies=portable(changed.cookies, "cookies"),
+        )
+    )
+
+
+def unpack(blob: bytes) -> StoredRecord:
+    """The stored record of ``blob``, with meta, cb_kwargs and cookies as they were.
+
+    Raises:
+        ValueError: It is no stored record.
+    """
+    return _record_decoder.decode(blob)
+
+
+class RecordCodec:
+    """Turns the records of one spider's job into bytes and back.
+
+    Args:
+        spider: Whose methods the callbacks are.
+        wall: Wall time, for ``not_before``.
+    """
+
+    __slots__ = ("_names", "_wall")
+
+    def __init__(self, spider: object, wall: WallClock) -> None:
+        self._names = CallbackNames(spider)
+        self._wall = wall
+
+    def encode(self, record: Record, now: float) -> bytes:
+        """The bytes of ``record`` at the instant ``now`` of the run clock.
+
+        Raises:
+            ValueError: A part of it can't be stored; the sentence names it and says what to do.
+        """
+        request = record.request
+        if type(request) is not Request:
+            raise ValueError(f"a {type(request).__name__} can't be stored in a job: use trawl.Request itself")
+        if not _LEAST <= request.priority <= -_LEAST:
+            raise ValueError(f"priority {request.priority} can't be stored in a job: keep to what 64 bits hold")
+        headers, cookies, meta, cb_kwargs = request.extras()
+        until = None
+        wait = 0.0
+        if record.not_before > now:
+            until = self._wall.to_epoch(record.not_before)
+            wait = record.not_before - now
+        return _encoder.encode(
+            StoredRecord(
+                request.url,
+                request.method,
+                request.body or None,
+                None if headers is None else headers.as_set(),
+                portable(cookies, "cookies") if cookies else None,
+                portable(meta, "meta") if meta else None,
+                portable(cb_kwargs, "cb_kwargs") if cb_kwargs else None,
+                self._names.name_of(request.callback, "the callback"),
+                self._names.name_of(request.errback, "the errback"),
+                request.priority,
+                request.dont_filter,
+                request.depth,
+                [(scope, None if amount is None else float(amount)) for scope, amount in record.scopes],
+                record.origin,
+                record.fingerprint,
+                until,
+                wait,
+                record.share,
+                [None if amount is None else float(amount) for amount in record.amounts],
+                self._wall.to_epoch(now if record.found_at is None else record.found_at),
+                record.is_diverted,
+            )
+        )
+
+    def decode(self, blob: bytes, now: float) -> Record:
+        """The record of ``blob``, read at the instant ``now`` of the run clock.
+
+        Raises:
+            ValueError: It is no record, or its request can't be made.
+            LookupError: The spider has no such callback any more.
+        """
+        stored = unpack(blob)
+        request = Request(
+            stored.url,
+            self._names.callback(stored.callback),
+            method=stored.method,
+            headers=None if stored.headers is None else {field[0]: field[1:] for field in stored.headers},
+            body=stored.body,
+            cookies=stored.cookies,
+            meta=stored.meta,
+            cb_kwargs=stored.cb_kwargs,
+            priority=stored.priority,
+            dont_filter=stored.dont_filter,
+            errback=self._names.callback(stored.errback),
+        )
+        request.depth = stored.depth
+        scopes: Scopes = tuple(stored.scopes)
+        amounts: Amounts = tuple(stored.amounts)
+        not_before = 0.0
+        if stored.until is not None:
+            not_before = min(self._wall.from_epoch(stored.until), now + stored.wait)
+        record = Record(
+            request,
+            scopes,
+            stored.origin,
+            stored.fingerprint,
+            not_before,
+            stored.share,
+            amounts,
+            is_diverted=stored.is_diverted,
+        )
+        if stored.found is not None:  # the time between two runs is nobody's
+            record.found_at = min(now, max(self._wall.from_epoch(stored.found), self._wall.anchor_at))
+        return record
