@@ -41,9 +41,8 @@ from trawl.spiders import Crawler, Spider, make_spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import ChosenTransport, Transport, TransportSettings
 from trawl.transport.dial import Resolve, ThreadResolver
-from trawl.transport.nameservers import NameServers
+from trawl.transport.resolver import NameServers, Whereabouts
 from trawl.transport.warc import open_archive
-from trawl.transport.whereabouts import Whereabouts
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
 

@@ -22,8 +22,8 @@ from trawl.http import Response
 from trawl.settings import Layer, load
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
 from trawl.transport import dial as dialling
-from trawl.transport.choice import ChosenTransport
 from trawl.transport.dial import Address
+from trawl.transport.router import ChosenTransport
 
 __all__ = ["clock"]
 

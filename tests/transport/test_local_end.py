@@ -15,8 +15,8 @@ from trawl.errors import ConnectFailed, ProxyFailed, RequestInvalid, SettingsErr
 from trawl.http import Outcome, Request
 from trawl.settings import Layer, assignments, load
 from trawl.transport import ChosenTransport, TransportSettings
+from trawl.transport.bind_address import LocalEnd
 from trawl.transport.dial import Line, dial
-from trawl.transport.local_end import LocalEnd
 
 __all__ = ["clock"]
 

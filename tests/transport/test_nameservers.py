@@ -19,8 +19,7 @@ from trawl.errors import SettingsError
 from trawl.http import Request
 from trawl.transport import ChosenTransport, TransportSettings
 from trawl.transport.dial import Address, LastingAddresses
-from trawl.transport.http11.names import CachedResolver
-from trawl.transport.nameservers import NameServers
+from trawl.transport.resolver import CachedResolver, NameServers
 
 __all__ = ["clock"]
 

@@ -348,9 +348,9 @@ async def test_a_guard_looks_at_addresses_in_urls_and_never_at_the_proxys_own(cl
 async def test_of_many_proxies_those_used_longest_ago_are_let_go(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trawl.transport.httpx_ import pools
+    from trawl.transport.httpx_ import backend
 
-    monkeypatch.setattr(pools, "MOST_PROXIES", 1)
+    monkeypatch.setattr(backend, "MOST_PROXIES", 1)
     async with serving(echoes) as server, proxying() as one, proxying() as other:
         wire = transport()
         for proxy in (one, other):
@@ -364,9 +364,9 @@ async def test_of_many_proxies_those_used_longest_ago_are_let_go(
 async def test_of_many_proxies_that_are_all_in_use_none_is_let_go(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trawl.transport.httpx_ import pools
+    from trawl.transport.httpx_ import backend
 
-    monkeypatch.setattr(pools, "MOST_PROXIES", 1)
+    monkeypatch.setattr(backend, "MOST_PROXIES", 1)
     everyone_asks, has_both, outcomes = trio.Event(), trio.Event(), []
 
     async def together(connection: Connection) -> None:

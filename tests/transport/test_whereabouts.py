@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from trawl.transport.dial import Address
-from trawl.transport.whereabouts import LOOKUP_LIMIT, Whereabouts
+from trawl.transport.resolver import LOOKUP_LIMIT, Whereabouts
 
 
 class NameServer:

@@ -38,7 +38,7 @@ from trawl.testing.outages import Outage
 from trawl.testing.patience import Patience
 from trawl.testing.responses import Failure, SimulatedResponse, failure_of
 from trawl.testing.sends import Ledger, Row
-from trawl.transport.spilling import sink_for, spilled
+from trawl.transport.body_sink import sink_for, spilled
 
 if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb

@@ -8,9 +8,9 @@ from trawl.transport.base import OnSent, Transport
 from trawl.transport.settings import TransportSettings
 
 if TYPE_CHECKING:
-    from trawl.transport.choice import ChosenTransport
     from trawl.transport.http11 import Http11Transport
     from trawl.transport.httpx_ import HTTP11Transport, HttpxTransport
+    from trawl.transport.router import ChosenTransport
 
 __all__ = [
     "ChosenTransport",
@@ -25,7 +25,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "ChosenTransport":
-        from trawl.transport.choice import ChosenTransport  # noqa: PLC0415 - a simulated crawl needs no wire
+        from trawl.transport.router import ChosenTransport  # noqa: PLC0415 - a simulated crawl needs no wire
 
         return ChosenTransport
     if name == "Http11Transport":

@@ -21,8 +21,8 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.errors import AddressRefused
-from trawl.transport.local_end import LocalEnd
-from trawl.transport.wording import words_of
+from trawl.transport.bind_address import LocalEnd
+from trawl.transport.limits import words_of
 
 __all__ = [
     "Address",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from trawl.errors import SettingsError
-from trawl.transport.local_end import LocalEnd
+from trawl.transport.bind_address import LocalEnd
 
 __all__ = ["TransportSettings"]
 

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from trawl.transport.dial import Address
-from trawl.transport.http11.names import CachedResolver
+from trawl.transport.resolver import CachedResolver
 
 HERE = Address(socket.AF_INET, ("192.0.2.1", 80))
 

@@ -13,8 +13,7 @@ from trio.testing import MockClock
 from tests.net.badserver import clock, deaf_port
 from trawl.errors import ConnectFailed, NameNotResolved
 from trawl.transport.dial import Address
-from trawl.transport.http11.connecting import Connector
-from trawl.transport.http11.pool import Pool
+from trawl.transport.http11.pool import Connector, Pool
 from trawl.transport.http11.wire import SocketWire
 
 __all__ = ["clock"]

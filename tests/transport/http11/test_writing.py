@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trawl.errors import RequestInvalid
 from trawl.http import Headers, Request
 from trawl.transport.http11.pool import Pool
-from trawl.transport.http11.writing import chunk, head_bytes, message_of
+from trawl.transport.http11.request_head import chunk, head_bytes, message_of
 from trawl.transport.target import Target, wire_fields
 
 DEFAULTS = Headers({"Accept-Encoding": "gzip"})

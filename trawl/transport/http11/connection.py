@@ -1,23 +1,35 @@
-"""One connection and its responses, one after another."""
+"""One connection and its responses, one after another.
+
+From what a server sends to a whole response within its limits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
+from trawl.http import Outcome, Request, Response
+from trawl.transport.body_sink import Spill, sink_for
+from trawl.transport.decoding import Body
 from trawl.transport.http11.parser import ResponseParser, ServerLeftError
 from trawl.transport.http11.pool import Site
-from trawl.transport.http11.watch import Watch
-from trawl.transport.http11.wire import Wire
-from trawl.transport.wording import words_of
+from trawl.transport.http11.wire import Watch, Wire
+from trawl.transport.limits import Limits, words_of
 
-__all__ = ["Connect", "Connection"]
+__all__ = ["Connect", "Connection", "read_response"]
+
 
 Connect = Callable[[Site], Awaitable[Wire]]
+
+
 """Opens a connection. Raises ``ConnectFailed``; when it is cancelled, it closes what it opened."""
 
+
 EXPECT_WAIT = 1.0
+
+
 """Seconds that a request with ``Expect: 100-continue`` waits for the server's word before it sends its body."""
 
 
@@ -106,3 +118,125 @@ class Connection:
         """Close it at once. Safe to call twice."""
         self.wire.close()
         self.parser.close()
+
+
+_BODILESS = frozenset({204, 304})  # RFC 9112, 6.3, rule 1
+
+
+async def read_response(connection: Connection, outcome: Outcome, limits: Limits, watch: Watch) -> Response:
+    """Read the response to the request just sent, and note when its headers came. Cancelling loses it.
+
+    Raises:
+        DownloadError: It is broken, or larger than it may be.
+        ServerLeftError: The server closed the connection instead.
+        OSError: The connection broke.
+    """
+    parser = connection.parser
+    broken = await _read_head(connection, watch)
+    outcome.first_byte_at = trio.current_time()
+    if broken is not None and limits.is_strict:
+        raise broken
+    flags: Sequence[str] = ()
+    make: Callable[..., Response] = Response
+    whole = b"".join(parser.take()) if parser.is_complete else b""
+    if not parser.is_complete or parser.has_excess or len(whole) > limits.plain_bytes or _is_coded(parser, limits):
+        sink = sink_for(outcome.request, parser.status)
+        if sink is None:
+            whole, flags = await _read_body(connection, whole, outcome.request, limits, watch, broken)
+        else:
+            async with Spill(sink) as spill:
+                whole, flags = await _read_body(connection, whole, outcome.request, limits, watch, broken, spill)
+                watch.writing()
+                make = await spill.end(whole)
+    return make(
+        outcome.request.url,
+        parser.status,
+        parser.headers,
+        whole,
+        outcome.request,
+        flags,
+        outcome.first_byte_at - outcome.started_at,
+        ip_address=connection.wire.peer,
+        protocol="HTTP/" + parser.version,
+    )
+
+
+def _is_coded(parser: ResponseParser, limits: Limits) -> bool:
+    return limits.decodes and "content-encoding" in parser.headers
+
+
+async def _read_body(
+    connection: Connection,
+    begun: bytes,
+    request: Request,
+    limits: Limits,
+    watch: Watch,
+    broken: DownloadError | None,
+    spill: Spill | None = None,
+) -> tuple[bytes, Sequence[str]]:
+    """Read a body that is not simply there, or that has to be looked at; return it with the response's flags.
+
+    With ``spill`` only what has not gone there is returned.
+    """
+    parser = connection.parser
+    length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
+    body = limits.body(parser.headers.getlist("content-encoding"), length)
+    loss: DownloadError | None
+    try:
+        for piece in (begun, *parser.take()):
+            await _take(body, piece, watch, spill)
+        loss = None if parser.is_complete else await _read_rest(connection, body, limits, watch, broken, spill)
+    except BodyTooLarge as error:
+        if not limits.truncates:
+            raise
+        loss = error
+    if loss is None and parser.has_excess and length is not None:
+        loss = ResponseBroken(f"more came than its Content-Length of {length} bytes")
+    return limits.whole(body, loss, request)
+
+
+async def _read_head(connection: Connection, watch: Watch) -> DownloadError | None:
+    """Read the headers; return what is wrong with as much of the body as came in the same read."""
+    parser = connection.parser
+    try:
+        if not parser.has_head:
+            await connection.receive(watch)
+        while not parser.has_head:
+            watch.reading(trio.current_time())
+            await connection.receive(watch)
+    except ResponseBroken as error:
+        if not parser.has_head:
+            raise
+        return error
+    return None
+
+
+async def _read_rest(
+    connection: Connection,
+    body: Body,
+    limits: Limits,
+    watch: Watch,
+    broken: DownloadError | None,
+    spill: Spill | None,
+) -> DownloadError | None:
+    """Read the body to its end; return what is wrong with its end, if that is allowed."""
+    parser = connection.parser
+    while broken is None and not parser.is_complete:
+        watch.reading(trio.current_time())
+        try:
+            await connection.receive(watch)
+        except (ResponseBroken, OSError) as error:
+            if limits.is_strict:
+                raise
+            broken = error if isinstance(error, DownloadError) else ResponseBroken(str(error))
+        for piece in parser.take():
+            await _take(body, piece, watch, spill)
+    return broken
+
+
+async def _take(body: Body, piece: bytes, watch: Watch, spill: Spill | None) -> None:
+    """Take a piece of a body. Writing it down, or decompressing it, is not the server's time, but has an end too."""
+    if spill is not None or body.is_packed:
+        watch.writing()
+        watch.start()
+    await (body.feed(piece) if spill is None else spill.feed(body, piece))

@@ -4,34 +4,114 @@ Theory of operation: a site has its idle connections in a stack, and all of them
 which they became idle. The youngest of a site is used first, so that the oldest can run out; the oldest of all is
 closed first when there are too many, and it is also the oldest of its site. So taking, giving and closing never search.
 Nothing runs in the background: what ran out is closed when somebody takes or gives.
+
+TLS by Trio's ``SSLStream`` (RFC 8446), as browsers do it: nobody's goodbye is waited for.
+
+A server that closes without ``close_notify`` has ended its stream: most do so. A body that has a length or chunks shows
+a cut all the same; one that ends with the connection does not (RFC 9112, 9.8).
+
+From an origin to a wire: its addresses, a connection to the first that answers (RFC 8305), TLS if it is https.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 from collections import OrderedDict, deque
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.errors import UnsupportedScheme
-from trawl.transport.local_end import LocalEnd
+import attrs
+import certifi
+import trio
+
+from trawl.addresses import AddressGuard
+from trawl.errors import ConnectFailed, NameNotResolved, UnsupportedScheme
+from trawl.transport.bind_address import LocalEnd
+from trawl.transport.dial import Line, Resolve, ThreadResolver, dial, is_short_of_files
+from trawl.transport.http11.wire import SocketWire, StreamWire, Wire, peer_of
+from trawl.transport.limits import tls_failure, words_of
+from trawl.transport.resolver import CachedResolver
 from trawl.transport.target import Target
 
 if TYPE_CHECKING:
     from trawl.transport.http11.connection import Connection
 
-__all__ = ["Pool", "Site", "room_for_idle"]
+__all__ = ["Connector", "OutOfFilesError", "Pool", "Site", "client_context", "room_for_idle", "secured"]
+
+
+def client_context(*, verifies: bool = True) -> ssl.SSLContext:
+    """Return the context of a client that speaks HTTP/1.1.
+
+    Servers are trusted that certifi trusts, or those of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` if one of them is set.
+
+    Args:
+        verifies: Whether certificates are looked at.
+    """
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    context = ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
+    if not verifies:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def secured(
+    plain: trio.SocketStream, host: str, context: ssl.SSLContext, session: ssl.SSLSession | None
+) -> StreamWire:
+    """Shake hands over ``plain`` and return the wire that is safe then. Closes ``plain`` if that fails or is cancelled.
+
+    Args:
+        plain: A fresh connection.
+        host: Whose certificate is asked for.
+        context: Decides what is trusted.
+        session: An earlier session with this server, to go on with (RFC 8446, 2.2); must be of the same context.
+
+    Raises:
+        ssl.SSLError: The handshake failed or the certificate was refused.
+        OSError: The connection broke.
+    """
+    peer = peer_of(plain.socket)
+    secure = trio.SSLStream(plain, context, server_hostname=host.rstrip("."), https_compatible=True)
+    try:
+        if session is not None:
+            secure.session = session
+        await secure.do_handshake()
+    except trio.BrokenResourceError as error:
+        plain.socket.close()
+        raise (error.__cause__ if isinstance(error.__cause__, OSError) else ConnectionResetError(str(error))) from error
+    except BaseException:
+        plain.socket.close()
+        raise
+
+    def is_quiet() -> bool:
+        return plain.socket.fileno() >= 0 and not plain.socket.is_readable() and not secure.pending()
+
+    return StreamWire(secure, close=plain.socket.close, is_quiet=is_quiet, peer=peer)
+
 
 MOST_IDLE = 4_096
+
+
 """Idle connections that are kept at most; where the system allows fewer open files, half of those."""
 
+
 OTHER_FILES = 32
+
+
 """Files that are not counted on for connections: the feeds, the job, the log, what Python itself holds open."""
 
+
 USUAL_IDLE = 100
+
+
 """Idle connections that are kept where the system has no such limit."""
 
+
 MOST_SITES = 4_096
+
+
 """Sites known beyond which those without a connection are forgotten, with their TLS sessions."""
 
 
@@ -168,3 +248,80 @@ class Pool:
         connection, site = self._idle.popitem(last=False)
         site.idle.popleft()
         connection.close()
+
+
+_NO_FILES = "no connection: too many files are open (raise the limit: ulimit -n)"
+
+
+class OutOfFilesError(ConnectFailed):
+    """This process may open no more files; internal to the transports, for the host is not to blame."""
+
+
+class Connector:
+    """Opens connections.
+
+    Args:
+        resolve: Looks names up; None: as the system does, in threads. What it says is remembered for a minute.
+        ssl_context: Decides what servers are trusted; None: those that certifi trusts, asked when the first ``https``
+            site is. Its list of ALPN protocols is set to HTTP/1.1, which is all we speak.
+        verifies: Whether certificates are looked at, if there is no ``ssl_context``.
+        guard: Says which addresses may be connected to; None: all.
+        line: How connections are made.
+    """
+
+    def __init__(
+        self,
+        resolve: Resolve | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        *,
+        verifies: bool = True,
+        guard: AddressGuard | None = None,
+        line: Line | None = None,
+    ) -> None:
+        self._resolve = CachedResolver(resolve or ThreadResolver())
+        self._context = ssl_context
+        self._verifies = verifies
+        self._guard = guard
+        self._line = line or Line()
+
+    async def __call__(self, site: Site) -> Wire:
+        """A new connection to ``site``. Cancelling closes what was opened. Always a checkpoint.
+
+        Raises:
+            NameNotResolved: The name has no address.
+            OutOfFilesError: This process may open no more files.
+            AddressRefused: None of its addresses may be connected to.
+            TLSFailed: The handshake failed or the certificate was refused.
+            ConnectFailed: Nobody answered.
+        """
+        target, line = site.target, self._line
+        if site.local_end is not None:
+            line = attrs.evolve(line, local_end=site.local_end)
+        try:
+            stream = await dial(target.host, target.port, self._resolve, self._guard, line)
+        except socket.gaierror as error:
+            if is_short_of_files(error):
+                raise OutOfFilesError(_NO_FILES) from error
+            raise NameNotResolved(f"the name {target.host!r} has no address ({words_of(error)})") from error
+        except OSError as error:
+            if is_short_of_files(error):
+                raise OutOfFilesError(_NO_FILES) from error
+            self._resolve.forget(target.host, target.port)
+            raise ConnectFailed(f"no connection: {words_of(error)}") from error
+        try:
+            if target.scheme == "https":
+                return await secured(stream, site.server_name or target.host, self._tls_context(), site.session)
+            return SocketWire(stream)
+        except ssl.SSLError as error:
+            raise tls_failure(error) from error
+        except OSError as error:
+            stream.socket.close()
+            if is_short_of_files(error):
+                raise OutOfFilesError(_NO_FILES) from error
+            raise ConnectFailed(f"no connection: {words_of(error)}") from error
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._context is None:
+            self._context = client_context(verifies=self._verifies)
+        self._context.set_alpn_protocols(["http/1.1"])  # each time: who gave it may use it for something else too
+        return self._context

@@ -16,13 +16,12 @@ import trio
 
 from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS
-from trawl.transport.http11.connecting import OutOfFilesError
 from trawl.transport.http11.connection import Connect, Connection
 from trawl.transport.http11.parser import ServerLeftError, TalkativeParser
-from trawl.transport.http11.pool import Pool, Site
-from trawl.transport.http11.question import Failure, Question, StreamsError
+from trawl.transport.http11.pool import OutOfFilesError, Pool, Site
+from trawl.transport.http11.request_head import Failure, Question, StreamsError
 from trawl.transport.http11.wire import Wire
-from trawl.transport.wording import words_of
+from trawl.transport.limits import words_of
 
 __all__ = ["Answer", "Streams"]
 

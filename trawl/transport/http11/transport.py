@@ -17,19 +17,16 @@ from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
 from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
+from trawl.transport.bind_address import LocalEnd
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Line, Resolve
-from trawl.transport.http11.connecting import Connector, OutOfFilesError
-from trawl.transport.http11.connection import Connect, Connection
+from trawl.transport.http11.connection import Connect, Connection, read_response
 from trawl.transport.http11.parser import ServerLeftError
-from trawl.transport.http11.pool import Pool, Site, room_for_idle
-from trawl.transport.http11.reading import read_response
-from trawl.transport.http11.watch import Watch
-from trawl.transport.http11.writing import Message, message_of
-from trawl.transport.limits import Limits
-from trawl.transport.local_end import LocalEnd
+from trawl.transport.http11.pool import Connector, OutOfFilesError, Pool, Site, room_for_idle
+from trawl.transport.http11.request_head import Message, message_of
+from trawl.transport.http11.wire import Watch
+from trawl.transport.limits import Limits, words_of
 from trawl.transport.settings import TransportSettings
-from trawl.transport.wording import words_of
 
 __all__ = ["Connect", "Http11Transport"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
+from trawl.transport.bind_address import LocalEnd
 from trawl.transport.dial import Line, Resolve
 from trawl.transport.http11 import Answer, Connector, Pool, Question, Streams, StreamsError, Timeouts, room_for_idle
-from trawl.transport.local_end import LocalEnd
 
 __all__ = ["HTTP11Transport"]
 

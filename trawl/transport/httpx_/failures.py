@@ -18,8 +18,8 @@ from trawl.errors import (
     ReadTimeout,
     ResponseBroken,
 )
+from trawl.transport.limits import protocol_words, system_error, tls_failure, words_of
 from trawl.transport.settings import TransportSettings
-from trawl.transport.wording import protocol_words, system_error, tls_failure, words_of
 
 __all__ = ["BODY_BROKEN", "LEFT", "Circumstances", "is_foreign", "mapped"]
 

@@ -6,37 +6,291 @@ ours (:mod:`~trawl.transport.httpx_.backend`).
 
 What belongs to a proxy goes to the proxy only: ``Proxy-Authorization`` is part of the ``CONNECT`` that opens a tunnel,
 or of a request that the proxy itself is to read, and of no request that goes through a tunnel or without a proxy.
+
+The instants of one exchange, noted as httpcore passes them.
+
+A response of httpcore's, read whole and within its limits; without importing it.
 """
 
 from __future__ import annotations
 
+import re
 import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, MutableMapping
 from importlib.util import find_spec
 from ipaddress import ip_address
+from typing import Any, Protocol
 
 import httpcore
 import trio
 
 from trawl.addresses import AddressGuard
-from trawl.errors import AddressRefused, DownloadError, DownloadTimeout, RequestInvalid, UnsupportedScheme
-from trawl.http import SAFE_METHODS, Outcome, Request, Response, scheme_of
-from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room
+from trawl.errors import (
+    AddressRefused,
+    BodyTooLarge,
+    DownloadError,
+    DownloadTimeout,
+    RequestInvalid,
+    ResponseBroken,
+    UnsupportedScheme,
+)
+from trawl.http import SAFE_METHODS, BodySink, Headers, Outcome, Request, Response, scheme_of
+from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
+from trawl.transport.bind_address import LocalEnd
+from trawl.transport.body_sink import Spill, sink_for
 from trawl.transport.decoding import accept_encoding
 from trawl.transport.dial import Resolve, ThreadResolver, is_short_of_files
-from trawl.transport.http11.tls import client_context
-from trawl.transport.httpx_.backend import Backend
+from trawl.transport.http11.pool import client_context
+from trawl.transport.httpx_.backend import Backend, Pools, Route
 from trawl.transport.httpx_.failures import BODY_BROKEN, LEFT, Circumstances, is_foreign, mapped
-from trawl.transport.httpx_.pools import Pools, Route
-from trawl.transport.instants import HeldError, Instants
-from trawl.transport.local_end import LocalEnd
+from trawl.transport.limits import Limits
 from trawl.transport.proxy import Proxy
-from trawl.transport.reading import Reading
 from trawl.transport.settings import TransportSettings
 from trawl.transport.target import Target, wire_fields
 
-__all__ = ["HttpxTransport"]
+__all__ = ["Answer", "HeldError", "HttpxTransport", "Instants", "Reading", "Refusable"]
+
+
+_WRITTEN = frozenset({"send_request_headers.complete", "send_request_body.complete"})
+
+
+class HeldError(Exception):
+    """The request must not go to the wire now (:data:`~trawl.transport.base.OnSent`)."""
+
+
+class Instants:
+    """Notes the instants of one exchange, and tells that the request goes to the wire.
+
+    What httpcore says to a proxy before that (``CONNECT``) is not the request.
+
+    Attributes:
+        is_new: A connection was opened for it.
+        is_through: A proxy has let it through, so that what goes wrong from now on is between us and the server.
+        has_sent: It has gone to the wire.
+    """
+
+    __slots__ = ("_close", "_is_connect", "_on_sent", "_outcome", "has_sent", "is_new", "is_through")
+
+    def __init__(self, outcome: Outcome, on_sent: OnSent) -> None:
+        self._outcome = outcome
+        self._on_sent = on_sent
+        self._is_connect = False
+        self._close: Callable[[], None] | None = None
+        self.is_new: bool = False
+        self.is_through: bool = False
+        self.has_sent: bool = False
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it was sent on a connection that had been idle, and nothing came back."""
+        return not self.is_new and self.has_sent and self._outcome.first_byte_at is None
+
+    @property
+    def is_past_proxies(self) -> bool:
+        """Whether no proxy is to blame for what goes wrong."""
+        return self.is_through or self.has_sent
+
+    async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
+        """Called by httpcore as things happen.
+
+        Raises:
+            HeldError: It is about to be sent, and must not be.
+        """
+        where, _, what = event.partition(".")
+        outcome = self._outcome
+        if what == "connect_tcp.started":
+            self.is_new = True
+            outcome.started_at = trio.current_time()
+        elif what == "connect_tcp.complete" and where == "socks":
+            self._close = details["return_value"].close
+        elif what == "setup_socks5_connection.complete":
+            self._close = None
+            self.is_through = True
+        elif what == "send_request_headers.started":
+            self._is_connect = details["request"].method == b"CONNECT"
+            if not self._is_connect:
+                self._sent()
+        elif what in _WRITTEN:
+            if self.has_sent:
+                tell_written(self._on_sent)
+        elif what == "receive_response_headers.complete" and self._is_connect:
+            self.is_through = 200 <= details["return_value"][1] < 300
+        elif what == "receive_response_headers.complete":
+            outcome.first_byte_at = trio.current_time()
+
+    def end(self) -> None:
+        """Close what httpcore leaves open: a connection to a SOCKS proxy that would not do what it was asked."""
+        if self._close is not None:
+            self._close()
+
+    def _sent(self) -> None:
+        outcome = self._outcome
+        if outcome.sent_at is None and self._on_sent():
+            raise HeldError
+        self.has_sent = True
+        if outcome.sent_at is not None:
+            return
+        outcome.sent_at = trio.current_time()
+        if not self.is_new:
+            outcome.started_at = outcome.sent_at
+
+
+_FORBIDDEN = re.compile(rb"[\r\n\0]")
+
+
+class Answer(Protocol):
+    """What is used of ``httpcore.Response``."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    stream: Any
+    extensions: MutableMapping[str, Any]
+
+    def aiter_stream(self) -> AsyncIterator[bytes]:
+        """The pieces of the body."""
+        ...
+
+
+class Refusable(Protocol):
+    """What is used of the stream that we gave httpcore."""
+
+    is_spoilt: bool
+
+    def refuse(self) -> None:
+        """Read nothing more."""
+        ...
+
+
+def _check(answer: Answer) -> None:
+    """Refuse what HTTP/2 can carry and httpcore lets pass (RFC 9113, 8.2.1; RFC 9110, 15).
+
+    Raises:
+        ResponseBroken: The sentence says what it is.
+    """
+    if not 200 <= answer.status <= 999:
+        raise ResponseBroken(f"the answer is broken: its status is {answer.status:03}")
+    for name, value in answer.headers:
+        if _FORBIDDEN.search(name) or _FORBIDDEN.search(value):
+            raise ResponseBroken(f"the answer is broken: the field {name[:50]!r} holds a line end")
+
+
+class Reading:
+    """One response from its headers to its end.
+
+    Args:
+        request: What was asked.
+        answer: The response, its body unread.
+        outcome: Tells how long it took.
+        settings: Limits.
+        broken: The errors that mean that the body did not come to its end.
+
+    Raises:
+        ResponseBroken: Its status or its fields are none.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        answer: Answer,
+        outcome: Outcome,
+        settings: TransportSettings,
+        broken: tuple[type[Exception], ...],
+    ) -> None:
+        self._request = request
+        self._answer = answer
+        self._broken = broken
+        self._outcome = outcome
+        _check(answer)
+        self._headers = Headers.from_wire(answer.headers)
+        self._limits = Limits.of(settings).for_request(request)
+        self._has_body = request.method != "HEAD" and answer.status not in {204, 304}
+        length = self._headers.get("Content-Length", "") if self._has_body else ""
+        self._length = int(length) if length.isdecimal() else None
+        self._body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
+
+    def response(self) -> Coroutine[Any, Any, Response]:
+        """Read the body and make the response, when awaited.
+
+        Raises:
+            DownloadError: It is larger than it may be, or broken.
+            Exception: One of ``broken``.
+        """
+        sink = sink_for(self._request, self._answer.status) if self._has_body else None
+        return self._whole(None) if sink is None else self._spilled(sink)
+
+    async def _spilled(self, sink: BodySink) -> Response:
+        async with Spill(sink) as spill:
+            return await self._whole(spill)
+
+    async def _whole(self, spill: Spill | None) -> Response:
+        answer, request = self._answer, self._request
+        stream = answer.extensions["network_stream"]
+        loss = await self._read(stream, spill) or self._excess(stream)
+        body, flags = self._limits.whole(self._body, loss, request)
+        make = Response if spill is None else await spill.end(body)
+        return make(
+            request.url,
+            answer.status,
+            self._headers,
+            body,
+            request,
+            flags,
+            self._outcome.latency,
+            ip_address=stream.get_extra_info("server_addr"),
+            protocol=answer.extensions.get("http_version", b"HTTP/1.1").decode("ascii"),
+        )
+
+    async def _read(self, stream: Refusable, spill: Spill | None) -> DownloadError | None:
+        """Read the body to its end; return what is wrong with its end.
+
+        Whatever happens between two pieces, a cancellation included, httpcore's generators are to come to their end,
+        which they do when their stream refuses to be read; only then it is told.
+        """
+        refused: DownloadError | None = None
+        cancelled: trio.Cancelled | None = None
+        try:
+            async for chunk in self._answer.aiter_stream():
+                if refused is None and cancelled is None:
+                    try:
+                        await (self._body.feed(chunk) if spill is None else spill.feed(self._body, chunk))
+                    except DownloadError as error:
+                        refused = error
+                        stream.refuse()
+                    except trio.Cancelled as error:  # noqa: ASYNC103 - raised when the generators have ended
+                        cancelled = error
+                        stream.refuse()
+        except self._broken as error:
+            if refused is None and cancelled is None:
+                if self._limits.is_strict:
+                    raise
+                return ResponseBroken(str(error))
+        if cancelled is not None:
+            raise cancelled
+        if refused is not None and not (self._limits.truncates and isinstance(refused, BodyTooLarge)):
+            raise refused
+        return refused
+
+    def _excess(self, stream: Refusable) -> DownloadError | None:
+        """Note that more came than the response's framing says; the connection is then dropped (RFC 9112, 6.3).
+
+        httpcore shows what its parser has left to nobody, and would read it as the next response.
+        """
+        connection: Any = getattr(getattr(self._answer.stream, "_stream", None), "_connection", None)
+        state = getattr(connection, "_h11_state", None)
+        if state is None:  # HTTP/2 frames its bodies
+            return None
+        left, _ = state.trailing_data
+        if not left:
+            return None
+        stream.is_spoilt = True
+        if self._length is not None and left.strip(b"\r\n"):
+            return ResponseBroken(f"more came than its Content-Length of {self._length} bytes")
+        return None
+
 
 _OF_CONNECTIONS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"})
+
+
 """Fields of a connection of HTTP/1.1, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
 
 
