@@ -22,8 +22,7 @@ from trawl.errors import BodyNotWritten
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.observe import Stats
 from trawl.pipelines import FilesPipeline
-from trawl.pipelines.part import Part, open_part, sha1_of
-from trawl.pipelines.shelf import FolderShelf, Shelf, open_shelf
+from trawl.pipelines.file_store import FolderShelf, Part, Shelf, open_part, open_shelf, sha1_of
 
 BODY = b"0123456789" * 40_000
 

@@ -10,7 +10,7 @@ import fsspec  # type: ignore[import-untyped]
 import pytest
 
 from trawl.errors import SettingsError
-from trawl.pipelines.shelf import Known, Shelf, checked, open_shelf
+from trawl.pipelines.file_store import Known, Shelf, checked, open_shelf
 
 KNOWN = Known(url="http://a.example/x", path="full/x.pdf", checksum="c", fetched_at=1.0, etag='"v"')
 

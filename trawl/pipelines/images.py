@@ -16,8 +16,8 @@ import trio
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
+from trawl.pipelines.file_store import checked
 from trawl.pipelines.media import FileError, MediaCrawl, MediaInfo, MediaPipeline, name_of
-from trawl.pipelines.shelf import checked
 
 __all__ = ["ImagesPipeline"]
 

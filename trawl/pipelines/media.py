@@ -27,8 +27,7 @@ from trawl.errors import NotConfigured, TrawlError
 from trawl.http import FileResponse, Request, Response, body_bytes, fingerprint
 from trawl.items import item_fields
 from trawl.observe import Stats
-from trawl.pipelines.part import Part, md5_of, open_part, sha1_of
-from trawl.pipelines.shelf import Known, Shelf, open_shelf
+from trawl.pipelines.file_store import Known, Part, Shelf, md5_of, open_part, open_shelf, sha1_of
 
 __all__ = ["FileError", "MediaCrawl", "MediaInfo", "MediaPipeline", "Result", "name_of"]
 
