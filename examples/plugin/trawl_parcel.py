@@ -11,7 +11,7 @@ import typer
 from trawl.engine import Crawl
 from trawl.events import ItemScraped
 from trawl.feeds import FeedOptions
-from trawl.feeds.format_jsonl import JsonLines
+from trawl.feeds.formats import JsonLines
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Fetch, Outcome, Request
 

@@ -11,7 +11,7 @@ import trawl
 from tests.feeds.fakes import STARTED_UTC
 from trawl.errors import FeedError
 from trawl.feeds import FeedsSettings
-from trawl.feeds.naming import filled, is_numbered, names_in, with_attributes
+from trawl.feeds.options import filled, is_numbered, names_in, with_attributes
 from trawl.testing import SimulatedWeb, simulate
 
 

@@ -19,7 +19,7 @@ from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, ItemLost, JobError
 from trawl.feeds import Feed, FeedMapping, Feeds, FeedsSettings, Outbox, open_outbox
 from trawl.feeds.outbox import MOST_BEHIND
-from trawl.feeds.stored import to_stored
+from trawl.feeds.stored_items import to_stored
 from trawl.observe import Stats
 
 FORMATS = list(READERS)

@@ -17,7 +17,7 @@ from tests.feeds.test_outbox import Mortal, run_until_killed
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError
 from trawl.feeds import Feed
-from trawl.feeds.packing import PIECE_BYTES
+from trawl.feeds.compression import PIECE_BYTES
 
 
 def unzst(content: bytes) -> bytes:

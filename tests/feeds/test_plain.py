@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trawl.feeds.plain import to_ascii_json, to_json, to_plain
+from trawl.feeds.to_json import to_ascii_json, to_json, to_plain
 from trawl.items import Field, Item
 
 

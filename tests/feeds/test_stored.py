@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trawl.feeds import FORMATS, FeedOptions, make_format
-from trawl.feeds.stored import Stored, class_name, from_stored, to_stored
-from trawl.feeds.written import written_fields
+from trawl.feeds.stored_items import Stored, class_name, from_stored, to_stored
+from trawl.feeds.to_json import written_fields
 from trawl.items import Field, Item
 
 

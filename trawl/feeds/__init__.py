@@ -4,16 +4,14 @@ from trawl.feeds.base import End, FeedReport, Format, NotThisFormat, OneFeed
 from trawl.feeds.batches import BatchedFeed
 from trawl.feeds.feed import Feed
 from trawl.feeds.formats import make_format
-from trawl.feeds.naming import with_attributes
-from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, feed_options
+from trawl.feeds.item_filter import Picker
+from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, feed_options, with_attributes
 from trawl.feeds.outbox import Outbox, open_outbox
-from trawl.feeds.picking import Picker
-from trawl.feeds.plain import to_json
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 from trawl.feeds.table import Table, TableFeed
 from trawl.feeds.targets import FileTarget, StreamTarget, Target
+from trawl.feeds.to_json import to_json, written_fields
 from trawl.feeds.writer import Feeds, open_feeds
-from trawl.feeds.written import written_fields
 
 __all__ = [
     "FORMATS",

@@ -22,9 +22,9 @@ import attrs
 from trawl.blocking import Blocking
 
 if TYPE_CHECKING:
+    from trawl.feeds.item_filter import Picker
     from trawl.feeds.losses import ItemOrigin
-    from trawl.feeds.picking import Picker
-    from trawl.feeds.stored import Stored
+    from trawl.feeds.stored_items import Stored
 
 __all__ = ["CHUNK_BYTES", "End", "FeedReport", "Format", "NotThisFormat", "OneFeed"]
 

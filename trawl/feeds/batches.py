@@ -4,6 +4,8 @@ Theory of operation. Items are encoded when they are put, so a batch that is ful
 not open yet and only takes items. The next flush finishes the full ones in order and opens what follows. With a job the
 number of the batch and its count of items are recorded with its position: what a killed process wrote of later batches
 is overwritten when they are begun again.
+
+The feed that a feed's options ask for.
 """
 
 from __future__ import annotations
@@ -20,18 +22,25 @@ import trio
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import FeedReport, OneFeed
+from trawl.feeds.feed import Feed
+from trawl.feeds.item_filter import Picker
 from trawl.feeds.losses import ItemOrigin
-from trawl.feeds.naming import filled, is_numbered
-from trawl.feeds.options import FeedOptions
-from trawl.feeds.picking import Picker
-from trawl.feeds.stored import Stored
+from trawl.feeds.options import TABLES, FeedOptions, filled, is_numbered, names_in
+from trawl.feeds.stored_items import Stored
+from trawl.feeds.table import TableFeed
 
-__all__ = ["BatchedFeed"]
+__all__ = ["BatchedFeed", "make_feed", "refuse_for_job"]
+
 
 BLANK_BYTES = 1 << 14
+
+
 """A batch without an item is smaller, in every format: larger ones are not looked into."""
 
+
 GAP = 100
+
+
 """Numbers that must be free in a row for a feed that does not overwrite to begin there."""
 
 
@@ -277,3 +286,39 @@ def _opened(feed: OneFeed) -> None:
     feed.open()
     feed.locate()
     feed.start()
+
+
+def make_feed(options: FeedOptions, *, started_utc: datetime) -> OneFeed:
+    """The feed, not open yet.
+
+    Args:
+        options: How it is written.
+        started_utc: The wall time now.
+
+    Raises:
+        SettingsError: It needs what is not installed.
+    """
+    if options.is_batched:
+        return BatchedFeed(options, _one_file, started_utc=started_utc)
+    return _one_file(options)
+
+
+def refuse_for_job(options: FeedOptions) -> None:
+    """Refuse a feed that no later run of a job could go on with.
+
+    Raises:
+        FeedError: It is one.
+    """
+    why = ""
+    if options.format == "parquet":
+        why = "a parquet file can't be continued; write sqlite or jsonl"
+    elif options.is_remote:
+        why = "what is in a store can't be continued; write to a file and copy it when the job is finished"
+    elif options.is_batched and "batch_time" in names_in(options.uri):
+        why = "the times of batches are not those of the run before; number them: %(batch)05d"
+    if why:
+        raise FeedError(f"feed {options.uri}: can't be a feed of a job: {why}", options.uri)
+
+
+def _one_file(options: FeedOptions) -> OneFeed:
+    return TableFeed(options) if options.format in TABLES else Feed(options)

@@ -9,16 +9,14 @@ from collections.abc import Mapping, Sequence
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import End, FeedReport, Format, NotThisFormat
+from trawl.feeds.compression import PIECE_BYTES, Content, make_packing
 from trawl.feeds.formats import make_format
+from trawl.feeds.item_filter import Picker
 from trawl.feeds.losses import ItemOrigin, listed
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.packing import PIECE_BYTES, Content, make_packing
-from trawl.feeds.picking import Picker
-from trawl.feeds.plain import wrong_field
-from trawl.feeds.stored import Stored
-from trawl.feeds.stores import Delivery, open_store
-from trawl.feeds.targets import FileTarget, Target, Unopened, open_standard_output, open_target
-from trawl.feeds.written import written_fields
+from trawl.feeds.stored_items import Stored
+from trawl.feeds.targets import Delivery, FileTarget, Target, Unopened, open_standard_output, open_store, open_target
+from trawl.feeds.to_json import written_fields, wrong_field
 
 __all__ = ["Feed"]
 
@@ -256,7 +254,7 @@ class Feed:
     async def flush(self, blocking: Blocking) -> None:
         """Write all that was added, in one piece of whole records and the closing. A checkpoint if there is any.
 
-        A compressed feed keeps up to :data:`trawl.feeds.packing.PIECE_BYTES` of it, until it is synced or finished.
+        A compressed feed keeps up to :data:`trawl.feeds.compression.PIECE_BYTES` of it, until it is synced or finished.
         Cancelling loses nothing: what was not written is written by the next call, from the same byte.
 
         Raises:

@@ -1,19 +1,502 @@
-"""The formats there are, made from a feed's options."""
+"""The formats there are, made from a feed's options.
+
+Comma-separated values (RFC 4180): one line of column names, then one record an item, lines ended by CR LF.
+
+One JSON array of all items (RFC 8259).
+
+JSON Lines: one JSON value a line (jsonlines.org; newline is LF, no byte order mark).
+
+XML 1.0: one element an item, its fields inside, the parts of a list as ``<value>`` elements.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+import io
+import os
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import BinaryIO, Self
+from xml.parsers import expat
+
+import attrs
+import msgspec
 
 from trawl.errors import SettingsError
-from trawl.feeds.base import Format
-from trawl.feeds.format_csv import CsvTable
-from trawl.feeds.format_json import JsonArray
-from trawl.feeds.format_jsonl import JsonLines
-from trawl.feeds.format_xml import XmlTree
+from trawl.feeds.base import CHUNK_BYTES, End, Format, NotThisFormat
 from trawl.feeds.options import FORMATS, PLUGINS, FeedOptions
+from trawl.feeds.to_json import Plain, to_ascii_json, to_json, to_plain
 from trawl.plugins import load_plugin
 
-__all__ = ["make_format"]
+__all__ = ["CsvTable", "JsonArray", "JsonLines", "XmlTree", "make_format"]
+
+
+@attrs.frozen(kw_only=True)
+class CsvTable:
+    """Items as rows of a table.
+
+    Attributes:
+        columns: The fields of the table, in order; None until the first item tells them.
+        encoding: The character encoding; what it lacks is written as ``?``. ``utf-8-sig`` begins a file with a byte
+            order mark.
+        has_header: Whether a new file begins with the names of the columns.
+        joint: What lists of plain values are joined with; None writes them as JSON.
+    """
+
+    columns: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
+    has_header: bool = True
+    joint: str | None = None
+
+    name = "csv"
+    first = b""
+    separator = b""
+    closing = b""
+
+    @property
+    def opening(self) -> bytes:
+        """The names of the columns; nothing before they are known."""
+        if not self.columns:
+            return b""
+        mark = BOM_UTF8 if self.encoding == "utf-8-sig" else b""
+        return mark + (self._line([str(name) for name in self.columns]) if self.has_header else b"")
+
+    def settled(self, names: Iterable[str]) -> Self:
+        """This format with these columns, unless it has some."""
+        if self.columns:
+            return self
+        return attrs.evolve(self, columns=tuple(names) or None)
+
+    def record(self, row: Mapping[str, object]) -> bytes:
+        """The item's line; a field that it lacks is empty, and a field that has no column is left out.
+
+        Raises:
+            ValueError: There are no columns: this is the first item, and has no field.
+            Exception: As for any format.
+        """
+        if not self.columns:
+            raise ValueError("it has no field, and a table needs columns")
+        return self._line([self._cell(row.get(name)) for name in self.columns])
+
+    def end_of(self, file: BinaryIO) -> End:
+        """After the last newline that stands outside of quotes."""
+        file.seek(0)
+        if _OTHER.match(file.read(_BEGINNING)):
+            raise NotThisFormat("it begins as JSON or XML do")
+        file.seek(0)
+        position = end = 0
+        is_quoted = False
+        for line in file:
+            position += len(line)
+            if is_quoted or (b'"' in line and not _WHOLE_LINE.fullmatch(line)):
+                is_quoted = _is_quoted_after(line, is_quoted)
+            if not is_quoted and line.endswith(b"\n"):
+                end = position
+        return End(end)
+
+    def continued(self, file: BinaryIO) -> Self:
+        """This format with the columns of the file."""
+        if not self.has_header:
+            return self
+        file.seek(0)
+        text = io.TextIOWrapper(file, self._reading, newline="")
+        try:
+            names = tuple(next(csv.reader(text), ()))
+        except (csv.Error, UnicodeError) as error:
+            raise NotThisFormat(f"its header can't be read: {error}") from error
+        finally:
+            text.detach()
+        if self.columns and tuple(map(str, self.columns)) != names:
+            raise NotThisFormat(f"its columns are {','.join(names)}, not {','.join(map(str, self.columns))}")
+        return attrs.evolve(self, columns=names)
+
+    @property
+    def _reading(self) -> str:
+        return "utf-8-sig" if self.encoding == "utf-8" else self.encoding
+
+    def _line(self, cells: list[str]) -> bytes:
+        text = io.StringIO()
+        csv.writer(text).writerow(cells)
+        return text.getvalue().encode("utf-8" if self.encoding == "utf-8-sig" else self.encoding, "replace")
+
+    def _cell(self, value: object) -> str:
+        if type(value) is str and value.isascii():
+            return value
+        if value is None:
+            return ""
+        return self._written(to_plain(value))
+
+    def _written(self, plain: Plain) -> str:
+        if isinstance(plain, list) and self.joint is not None and not any(isinstance(p, list | dict) for p in plain):
+            return self.joint.join("" if part is None else str(part) for part in plain)
+        if isinstance(plain, list | dict):
+            return to_json(plain).decode()
+        return "" if plain is None else str(plain)
+
+
+_FIELD = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|[^",\n][^,\n]*+)?+'
+
+
+_WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # the usual case, in one step
+
+
+_OTHER = re.compile(rb'\s*+(?:\{"[^\n]*\}\r?\n|\[\s*+[{\]]|<\?xml\s)')
+
+
+_BEGINNING = 1 << 16
+
+
+_QUOTED_FIELD = re.compile(rb'(?:^|,)"')
+
+
+def _is_quoted_after(line: bytes, is_quoted: bool) -> bool:
+    """Whether a quoted field is open at the end of ``line``; a quote opens one only at its start (RFC 4180, 2.5)."""
+    at = 0
+    while True:
+        if not is_quoted:
+            opened = _QUOTED_FIELD.search(line, at)
+            if opened is None:
+                return False
+            at = opened.end()
+        at = line.find(b'"', at)
+        if at < 0:
+            return True
+        is_quoted = line[at + 1 : at + 2] == b'"'  # a doubled quote stands for one, and the field goes on
+        at += 2 if is_quoted else 1
+
+
+@attrs.frozen(kw_only=True)
+class JsonArray:
+    """Items as the elements of one array.
+
+    Attributes:
+        indent: Characters a level; with 0 an item takes one line.
+        is_ascii: Whether all other characters are escaped.
+    """
+
+    indent: int = 0
+    is_ascii: bool = False
+
+    name = "json"
+    columns = None
+    opening = b"["
+    first = b"\n"
+    separator = b",\n"
+    closing = b"\n]\n"
+
+    def settled(self, names: Iterable[str]) -> Self:
+        """Itself: any fields fit."""
+        return self
+
+    def record(self, row: Mapping[str, object]) -> bytes:
+        """The item's object; no newline inside a text is ever raw, so its lines can be indented."""
+        text = to_ascii_json(row) if self.is_ascii else to_json(row)
+        if not self.indent:
+            return text
+        margin = b" " * self.indent
+        return margin + msgspec.json.format(text, indent=self.indent).replace(b"\n", b"\n" + margin)
+
+    def end_of(self, file: BinaryIO) -> End:
+        """After the last whole element of the array."""
+        scan = _Scan()
+        file.seek(0)
+        while chunk := file.read(CHUNK_BYTES):
+            scan.feed(chunk)
+        scan.finish()
+        return End(scan.last_end)
+
+    def continued(self, file: BinaryIO) -> Self:
+        """Itself: an array says nothing about its elements."""
+        return self
+
+
+# Whatever is no bracket, texts as a whole; then one bracket, or an array or object with no other inside.
+_PLAIN = rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+'
+
+
+_TOKEN = re.compile(rb"(%b)(\{%b\}|\[%b\]|[\[\]{}])" % (_PLAIN, _PLAIN, _PLAIN), re.DOTALL)
+
+
+_SPACE = b" \t\r\n"
+
+
+class _Scan:
+    """Counts brackets outside of texts. What stands at depth 1, between them, may be commas only."""
+
+    def __init__(self) -> None:
+        self.last_end = 0
+        self._depth = 0
+        self._start = 0  # the place in the file of the first byte of what is carried, or of the next chunk
+        self._carried = b""
+        self._is_closed = False
+
+    def feed(self, chunk: bytes) -> None:
+        text = self._carried + chunk
+        if self._start == 0 and text.startswith(BOM_UTF8):
+            text = b" " * len(BOM_UTF8) + text[len(BOM_UTF8) :]
+        at = 0
+        while token := _TOKEN.match(text, at):
+            self._check(token[1], token[2])
+            at = token.end()
+            self._meet(token[2], self._start + at)
+        self._carried = text[at:]
+        self._start += at
+
+    def finish(self) -> None:
+        """Check what has no bracket after it."""
+        self._check(self._carried, b"")
+
+    def _meet(self, token: bytes, end: int) -> None:
+        if token in b"[{":
+            self._depth += 1
+        elif token in b"]}":
+            self._depth -= 1
+        if self._depth == 1 and token != b"[":
+            self.last_end = end
+        self._is_closed = self._depth == 0
+
+    def _check(self, between: bytes, token: bytes) -> None:
+        if self._is_closed and (token or between.strip(_SPACE)):
+            raise NotThisFormat("something follows its array")
+        if self._depth == 0 and (between.strip(_SPACE) or token[:1] not in (b"[", b"")):
+            raise NotThisFormat("it holds no array")
+        inside = token[1:-1] if self._depth == 0 else between
+        if self._depth <= 1 and inside.strip(_SPACE + b","):
+            raise NotThisFormat("its array holds other things than objects")
+
+
+@attrs.frozen(kw_only=True)
+class JsonLines:
+    """Items as JSON, one a line.
+
+    Attributes:
+        is_ascii: Whether all other characters are escaped.
+    """
+
+    is_ascii: bool = False
+
+    name = "jsonl"
+    columns = None
+    opening = b""
+    first = b""
+    separator = b""
+    closing = b""
+
+    def settled(self, names: Iterable[str]) -> Self:
+        """Itself: any fields fit."""
+        return self
+
+    def record(self, row: Mapping[str, object]) -> bytes:
+        """The item's line, newline included."""
+        return (to_ascii_json(row) if self.is_ascii else to_json(row)) + b"\n"
+
+    def end_of(self, file: BinaryIO) -> End:
+        """After the last newline; or after a last line that lacks only its newline."""
+        file.seek(0)
+        if file.read(CHUNK_BYTES).lstrip()[:1] not in (b"", b"{"):
+            raise NotThisFormat("its first line is no JSON object")
+        size = file.seek(0, os.SEEK_END)
+        tail = b""
+        start = size
+        while start and b"\n" not in tail:
+            step = min(CHUNK_BYTES, start)
+            start -= step
+            file.seek(start)
+            tail = file.read(step) + tail
+        whole, newline, half = tail.rpartition(b"\n")
+        position = start + len(whole) + len(newline)
+        if half.strip() and _is_whole(half):
+            return End(size, b"\n")
+        return End(position)
+
+    def continued(self, file: BinaryIO) -> Self:
+        """Itself: a file says nothing about its lines."""
+        return self
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether a line without a newline is an object; no beginning of an object is one."""
+    try:
+        return isinstance(msgspec.json.decode(line), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+@attrs.frozen(kw_only=True)
+class XmlTree:
+    """Items as elements under one root.
+
+    A field whose name is no XML name is written under a name that is one, with its own in the attribute ``name``.
+    Characters that XML 1.0 cannot hold (2.2) are dropped.
+
+    Attributes:
+        root: The name of the outermost element.
+        element: The name of an item's element.
+        indent: Characters a level; with 0 an item is not broken into lines.
+        encoding: The character encoding; what it lacks is written as a character reference.
+    """
+
+    root: str = "items"
+    element: str = "item"
+    indent: int = 0
+    encoding: str = "utf-8"
+
+    name = "xml"
+    columns = None
+    first = b"\n"
+    separator = b"\n"
+
+    @property
+    def opening(self) -> bytes:
+        """The declaration (2.8) and the root's start."""
+        return f'<?xml version="1.0" encoding="{self.encoding}"?>\n<{self.root}>'.encode("ascii")
+
+    @property
+    def closing(self) -> bytes:
+        """The root's end."""
+        return f"\n</{self.root}>\n".encode("ascii")
+
+    def settled(self, names: Iterable[str]) -> Self:
+        """Itself: any fields fit."""
+        return self
+
+    def record(self, row: Mapping[str, object]) -> bytes:
+        """The item's element."""
+        plain = {str(name): to_plain(value) for name, value in row.items()}
+        return self._element(self.element, "", plain, 1).encode(self.encoding, "xmlcharrefreplace")
+
+    def end_of(self, file: BinaryIO) -> End:
+        """After the last whole element under the root."""
+        head = file.read(len(self.opening)) if file.seek(0) == 0 else b""
+        if self.opening.startswith(head) and head != self.opening:
+            return End()
+        scan = _XmlScan(self.root)
+        file.seek(0)
+        while not scan.is_broken and (chunk := file.read(CHUNK_BYTES)):
+            scan.feed(chunk)
+        scan.finish()
+        size = file.seek(0, os.SEEK_END)
+        # A write that was cut off leaves a part of a tag before a part of the old closing, never more than that.
+        if scan.is_broken and scan.broken_at < size - len(self.closing):
+            raise NotThisFormat(f"it is not well-formed at byte {scan.broken_at}")
+        return End(scan.end_in(file))
+
+    def continued(self, file: BinaryIO) -> Self:
+        """Itself, if the file is in the same encoding."""
+        file.seek(0)
+        declared = re.match(rb"<\?xml[^>]*?encoding=[\"']([A-Za-z0-9._-]+)", file.read(CHUNK_BYTES))
+        named = declared[1].decode().lower() if declared else "utf-8"
+        if named.replace("_", "-") != self.encoding.lower().replace("_", "-"):
+            raise NotThisFormat(f"it is in {named}, not in {self.encoding}")
+        return self
+
+    def _element(self, name: str, attribute: str, value: Plain, level: int) -> str:
+        """One element and all inside it."""
+        margin = " " * (self.indent * level)
+        if isinstance(value, dict):
+            inner = [self._element(*_named(key), part, level + 1) for key, part in value.items()]
+        elif isinstance(value, list):
+            inner = [self._element("value", "", part, level + 1) for part in value]
+        else:
+            return f"{margin}<{name}{attribute}>{'' if value is None else _escape(str(value))}</{name}>"
+        if self.indent and inner:
+            inner = ["", *inner, margin]
+        return f"{margin}<{name}{attribute}>{(chr(10) if self.indent else '').join(inner)}</{name}>"
+
+
+# XML 1.0, 2.3, without the colon, which would need a namespace, and without what is not ASCII, for plain tools.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
+
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, 2.2
+
+
+_TEXT = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}  # a raw CR would be read as LF (XML 1.0, 2.11)
+
+
+_SPECIAL = re.compile(r"[&<>\r]")
+
+
+def _named(key: str) -> tuple[str, str]:
+    """An element name for a field, and the attribute that keeps the field's own name where they differ."""
+    if _NAME.match(key):
+        return key, ""
+    name = _NOT_IN_NAMES.sub("_", key) or "_"
+    own = _escape(key).replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
+    return (name if _NAME.match(name) else f"_{name}"), f' name="{own}"'
+
+
+def _escape(text: str) -> str:
+    legal = text if text.isascii() and text.isprintable() else _ILLEGAL.sub("", text)
+    return _SPECIAL.sub(lambda found: _TEXT[found[0]], legal) if _SPECIAL.search(legal) else legal
+
+
+class _XmlScan:
+    """Follows a document with expat and remembers where the last whole element right under the root began and ended."""
+
+    def __init__(self, root: str) -> None:
+        self._start = 0
+        self._last: tuple[int, int] | None = None  # the places of its first and its last tag
+        self.is_broken = False
+        self.broken_at = 0
+        self._root = root
+        self._depth = 0
+        self._parser = expat.ParserCreate()
+        self._parser.StartElementHandler = self._started
+        self._parser.EndElementHandler = self._ended
+
+    def feed(self, chunk: bytes) -> None:
+        try:
+            self._parser.Parse(chunk, False)
+        except expat.ExpatError:
+            if not self._depth:
+                raise NotThisFormat("it is not an XML document of items") from None
+            self.is_broken = True
+            self.broken_at = self._parser.ErrorByteIndex
+
+    def finish(self) -> None:
+        """Let expat look at what it put off because it ended within a chunk."""
+        with suppress(expat.ExpatError):  # the document has no end: it was cut off, which is what is looked for
+            self._parser.Parse(b"", True)
+
+    def _started(self, name: str, attributes: object) -> None:
+        if self._depth == 0 and name != self._root:
+            raise NotThisFormat(f"its root is <{name}>, not <{self._root}>")
+        if self._depth == 1:
+            self._start = self._parser.CurrentByteIndex
+        self._depth += 1
+
+    def _ended(self, name: str) -> None:
+        self._depth -= 1
+        if self._depth == 1:
+            self._last = self._start, self._parser.CurrentByteIndex
+
+    def end_in(self, file: BinaryIO) -> int:
+        """Where that element ends, in bytes; 0 if there is none."""
+        if self._last is None:
+            return 0
+        first, last = self._last
+        tag = _tag_at(file, first)
+        if not tag.endswith(b"/>"):  # of an empty element's one tag, expat tells the end as the place of the last tag
+            first, tag = last, _tag_at(file, last)
+        return first + len(tag)
+
+
+_TAG = re.compile(rb"""<[^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*>""")
+
+
+def _tag_at(file: BinaryIO, start: int) -> bytes:
+    """The tag that begins at byte ``start``."""
+    file.seek(start)
+    tag = _TAG.match(file.read(CHUNK_BYTES))
+    if tag is None:
+        raise NotThisFormat(f"the tag at byte {start} is too long")
+    return tag[0]
 
 
 def make_format(options: FeedOptions) -> Format:

@@ -1,4 +1,9 @@
-"""What the settings say about one feed, checked and complete."""
+"""What the settings say about one feed, checked and complete.
+
+What stands for what in the path of a feed: ``%(name)s``, ``%(time)s``, and for batches ``%(batch)05d``.
+
+Any other name is that of an attribute of the spider, as Scrapy has it.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +11,136 @@ import codecs
 import pkgutil
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, date, datetime
 from difflib import get_close_matches
+from functools import partial
 from os import PathLike, fspath
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import attrs
+import msgspec
 
 from trawl.errors import FeedError, SettingsError
+from trawl.feeds.compression import PACKINGS
+from trawl.feeds.item_filter import Accepts, Picker, accepts_of
 from trawl.feeds.losses import listed
-from trawl.feeds.naming import BATCH_NAMES, filled, names_in
-from trawl.feeds.packing import PACKINGS
-from trawl.feeds.picking import Accepts, Picker, accepts_of
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 from trawl.plugins import plugin_names
 
-__all__ = ["FORMATS", "STANDARD_OUTPUT", "TABLES", "FeedOptions", "feed_entry", "feed_options"]
+__all__ = [
+    "BATCH_NAMES",
+    "FORMATS",
+    "STANDARD_OUTPUT",
+    "TABLES",
+    "FeedOptions",
+    "feed_entry",
+    "feed_options",
+    "filled",
+    "is_numbered",
+    "names_in",
+    "with_attributes",
+]
+
+
+BATCH_NAMES = frozenset({"batch", "batch_id", "batch_time"})
+
+
+"""The names that differ from one batch to the next; one of them must be in the path of a feed in batches."""
+
+
+_NAME = re.compile(r"%\((name|time|batch|batch_id|batch_time)\)(0?\d{0,2})([sd])")
+
+
+_OTHER = re.compile(r"%\((?!(?:name|time|batch|batch_id|batch_time)\))(\w+)\)(0?\d{0,2})([sd])")
+
+
+def names_in(path: str) -> frozenset[str]:
+    """The names that stand in a path."""
+    return frozenset(match[1] for match in _NAME.finditer(path))
+
+
+def is_numbered(path: str) -> bool:
+    """Whether a path has the number of the batch in it."""
+    return bool(names_in(path) & {"batch", "batch_id"})
+
+
+def filled(
+    path: str,
+    *,
+    name: str | None = None,
+    time_utc: datetime | None = None,
+    batch: int | None = None,
+    batch_time_utc: datetime | None = None,
+) -> str:
+    """The path with what is given put in; names of what is not given stay as they are.
+
+    Args:
+        path: As the user wrote it.
+        name: The spider's name.
+        time_utc: When the crawl began; written as Scrapy does (``2025-01-01T12-30-00+00-00``).
+        batch: The number of the batch, from 1.
+        batch_time_utc: When the batch was begun.
+    """
+    values: dict[str, object] = {"name": name, "batch": batch, "batch_id": batch}
+    if time_utc is not None:
+        values["time"] = _written(time_utc.replace(microsecond=0))
+    if batch_time_utc is not None:
+        values["batch_time"] = _written(batch_time_utc)
+
+    def one(match: re.Match[str]) -> str:
+        value = values.get(match[1])
+        if value is None:
+            return match[0]
+        width = match[2] if isinstance(value, int) else ""
+        return f"{value:{width}}" if width else str(value)
+
+    return _NAME.sub(one, path)
+
+
+def _written(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat().replace(":", "-")
+
+
+def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
+    """The settings with attributes of the spider put into the paths of feeds, where they name some.
+
+    Raises:
+        FeedError: The spider has no such attribute, or it is nothing that can be in a path.
+    """
+    feeds = {}
+    for key, options in settings.feeds.items():
+        path = fspath(key) if isinstance(key, str | PathLike) else key
+        if isinstance(path, str) and _OTHER.search(path):
+            key = _OTHER.sub(partial(_attribute, spider, path), path)  # noqa: PLW2901
+            if key in settings.feeds or key in feeds:
+                raise FeedError(f"feed {key}: another feed goes to the same place", key)
+        feeds[key] = options
+    return msgspec.structs.replace(settings, feeds=feeds)
+
+
+def _attribute(spider: object, path: str, match: re.Match[str]) -> str:
+    value = getattr(spider, match[1], None)
+    if not isinstance(value, str | int | float | date | PurePath) or value == "":
+        why = "is none" if value is None else f"is {value!r}"
+        raise FeedError(
+            f"feed {path}: {match[0]} stands for an attribute of the spider, which {why}; "
+            "other names are name, time, batch and batch_time",
+            path,
+        )
+    try:
+        return f"{int(str(value)):{match[2]}}" if match[3] == "d" else str(value)
+    except ValueError:
+        raise FeedError(f"feed {path}: {match[0]}: {value!r} is no whole number", path) from None
+
 
 STANDARD_OUTPUT = "-"
+
+
 """The path that means the standard output."""
+
 
 FORMATS: Mapping[str, str] = {
     "jsonl": "jsonl",
@@ -42,16 +155,29 @@ FORMATS: Mapping[str, str] = {
     "db": "sqlite",
     "parquet": "parquet",
 }
+
+
 """The names and endings of formats, and the format that each means."""
 
+
 TABLES = frozenset({"sqlite", "parquet"})
+
+
 """The formats that are no text: written by a library, not byte by byte."""
 
+
 PLUGINS = "trawl.feeds"
+
+
 """The group of entry points of further formats."""
 
+
 _KNOWN = "jsonl, json, csv, xml, sqlite, parquet"
+
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 

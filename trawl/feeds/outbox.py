@@ -43,10 +43,9 @@ from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import OneFeed
 from trawl.feeds.losses import Counts, ItemOrigin, Losses, reason_of
-from trawl.feeds.naming import filled
-from trawl.feeds.options import feed_options
+from trawl.feeds.options import feed_options, filled
 from trawl.feeds.settings import FeedsSettings
-from trawl.feeds.stored import from_stored, to_stored
+from trawl.feeds.stored_items import from_stored, to_stored
 from trawl.feeds.writer import Feeds, open_feeds
 from trawl.frontier import JobStore, OutboxItem, Section, damaged
 

@@ -9,14 +9,12 @@ from typing import Any, Protocol
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import FeedReport, NotThisFormat
+from trawl.feeds.item_filter import Picker
 from trawl.feeds.losses import ItemOrigin
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.picking import Picker
-from trawl.feeds.plain import wrong_field
-from trawl.feeds.stored import Stored
-from trawl.feeds.stores import Delivery, open_store
-from trawl.feeds.targets import make_folder
-from trawl.feeds.written import written_fields
+from trawl.feeds.stored_items import Stored
+from trawl.feeds.targets import Delivery, make_folder, open_store
+from trawl.feeds.to_json import written_fields, wrong_field
 
 __all__ = ["AddedRow", "RefusedRow", "Row", "Table", "TableFeed"]
 

@@ -18,8 +18,8 @@ from trawl.durable import replace_file, sync_content
 from trawl.errors import SettingsError
 from trawl.feeds.base import NotThisFormat
 from trawl.feeds.losses import listed
-from trawl.feeds.plain import legal_text, to_json, to_plain
 from trawl.feeds.table import AddedRow, RefusedRow, Row
+from trawl.feeds.to_json import legal_text, to_json, to_plain
 
 __all__ = ["ParquetTable"]
 

@@ -20,8 +20,8 @@ from typing import Any
 from trawl.durable import sync_folder
 from trawl.feeds.base import NotThisFormat
 from trawl.feeds.losses import listed
-from trawl.feeds.plain import legal_text, to_json, to_plain
 from trawl.feeds.table import AddedRow, RefusedRow, Row
+from trawl.feeds.to_json import legal_text, to_json, to_plain
 
 __all__ = ["SqliteTable"]
 

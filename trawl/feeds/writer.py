@@ -21,8 +21,8 @@ import trio
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import FeedReport, OneFeed
+from trawl.feeds.batches import make_feed, refuse_for_job
 from trawl.feeds.losses import Counts, ItemOrigin, Losses, reason_of
-from trawl.feeds.opening import make_feed, refuse_for_job
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from trawl.errors import SettingsError
-from trawl.feeds.stored import Stored
+from trawl.feeds.stored_items import Stored
 from trawl.items import InvalidItem
 
 __all__ = ["Accepts", "Picker", "accepts_of"]

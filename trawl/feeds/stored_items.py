@@ -3,8 +3,8 @@
 The stored form is JSON: of a plain dict its object, of any other item an array of that object and the names of its
 classes. Why JSON, and not pickle, msgpack or the feeds' own records:
 
-* Every format of feeds writes an item through :func:`trawl.feeds.written.written_fields` and
-  :func:`trawl.feeds.plain.to_plain`, the values that JSON has, and JSON
+* Every format of feeds writes an item through :func:`trawl.feeds.to_json.written_fields` and
+  :func:`trawl.feeds.to_json.to_plain`, the values that JSON has, and JSON
   says each of these exactly: integers of any size (msgpack ends at 64 bits) and floats by their shortest digits. So a
   feed's record of a stored item is byte for byte the record of the item itself, whatever class it was of.
 * The form that an item has in one feed depends on the feed's settings and on its first item. They may be changed, and
@@ -24,8 +24,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 import msgspec
 
-from trawl.feeds.plain import to_json, wrong_field
-from trawl.feeds.written import written_fields
+from trawl.feeds.to_json import to_json, written_fields, wrong_field
 
 __all__ = ["Stored", "class_name", "from_stored", "to_stored"]
 
