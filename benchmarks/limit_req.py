@@ -19,8 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.servers.limited import CASES, HTTP, SERVER, WINDOWS, Run, crawl_all, write_page
 from tests.servers.nginx import running
-from trawl.testing.scale import Scale, marks
-from trawl.testing.svg import document, group, line, number, rectangle, text
+from trawl.testing.drawing import Scale, document, group, line, marks, number, rectangle, text
 
 WIDTH, PANEL, LEFT, RIGHT, TOP, BOTTOM = 900.0, 240.0, 60.0, 880.0, 44.0, 54.0
 BIN = 2.0

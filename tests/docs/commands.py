@@ -36,8 +36,7 @@ from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.cli import asking, main
 from trawl.testing import Simulation, running, simulate
-from trawl.testing.clock import VirtualClock
-from trawl.testing.determinism import seeded_scheduling
+from trawl.testing.clock import VirtualClock, seeded_scheduling
 from trawl.testing.wire import WALL_START_UTC
 from trawl.transport import TransportSettings
 

@@ -19,8 +19,7 @@ from trawl.blocking import InlineBlocking
 from trawl.http import Fetch, Outcome, Replace, Request
 from trawl.settings import Layer, load
 from trawl.testing import Send
-from trawl.testing.clock import VirtualClock
-from trawl.testing.determinism import seeded_scheduling
+from trawl.testing.clock import VirtualClock, seeded_scheduling
 from trawl.testing.recording import Recording
 
 __all__ = ["Look", "Trace", "run_mixture"]

@@ -21,7 +21,7 @@ from trawl.engine.memory import MEBIBYTE, held_bytes
 from trawl.frontier import MemoryFrontier
 from trawl.http import Outcome, Request, host_scope
 from trawl.settings import Layer, load
-from trawl.testing.determinism import seeded_scheduling
+from trawl.testing.clock import seeded_scheduling
 from trawl.testing.guard import guarded
 from trawl.testing.sends import Row
 from trawl.testing.watchdog import Watchdog

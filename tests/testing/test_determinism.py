@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import trawl
 from trawl.testing import SimulatedWeb, simulate
-from trawl.testing.determinism import seeded_scheduling, seeded_scheduling_here
+from trawl.testing.clock import seeded_scheduling, seeded_scheduling_here
 
 
 def order_of_steps(rounds: int = 4) -> list[int]:

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.testing import Send, Stretch
-from trawl.testing.drawing import BARS, SHADES, draw
-from trawl.testing.lanes import lanes_of
-from trawl.testing.scale import Scale, marks, step_of
-from trawl.testing.stretches import merged
+from trawl.testing.drawing import BARS, SHADES, Scale, draw, lanes_of, marks, step_of
+from trawl.testing.recording import merged
 
 SVG = "{http://www.w3.org/2000/svg}"
 

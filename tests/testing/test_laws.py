@@ -11,7 +11,7 @@ import pytest
 
 from trawl import http
 from trawl.testing import LogNormal, Uniform
-from trawl.testing.laws import Law, checked_law, seconds
+from trawl.testing.latency import Law, checked_law, seconds
 
 REQUEST = http.Request("http://a.example/seven")
 

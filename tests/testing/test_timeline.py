@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from trawl.testing import Send
-from trawl.testing.sends import shown
-from trawl.testing.timeline import timeline
+from trawl.testing.sends import shown, timeline
 
 FIRST = Send(time=0.0, finished=0.1, url="http://a.example/", host="a.example", scopes={"a.example": 1.0})
 SECOND = Send(

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trawl.testing.frontiers import FrontierContract
     from trawl.testing.guard import TouchedTheWorld
-    from trawl.testing.laws import LogNormal, Uniform
+    from trawl.testing.latency import LogNormal, Outage, Uniform
     from trawl.testing.limits import RateLimit
-    from trawl.testing.outages import Outage
+    from trawl.testing.recording import Stretch
     from trawl.testing.responses import SimulatedResponse
     from trawl.testing.running import simulate
     from trawl.testing.sends import Send
     from trawl.testing.simulation import Simulation
-    from trawl.testing.stretches import Stretch
     from trawl.testing.watchdog import Stuck
     from trawl.testing.web import SimulatedWeb
     from trawl.testing.webfile import load_web

@@ -2,21 +2,207 @@
 
 What closed a scope is shaded behind its bars: delays, backoff, what servers asked for, quotas, robots.txt. The picture
 is SVG and is a function of its arguments alone.
+
+The few shapes that a picture is made of, as SVG text (SVG 1.1).
+
+Time as places on a picture: which part of a run is shown, and where the marks of the axis go.
+
+Sends arranged for a picture: a lane for each scope, a row for each of its slots.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from html import escape
 
 import attrs
 
-from trawl.testing.lanes import Lane, lanes_of
-from trawl.testing.scale import Scale, marks
+from trawl.observe import printable
+from trawl.testing.recording import Kind, Stretch, merged
 from trawl.testing.sends import Send
-from trawl.testing.stretches import Kind, Stretch, merged
-from trawl.testing.svg import document, group, line, number, rectangle, text
 
-__all__ = ["draw"]
+__all__ = [
+    "Lane",
+    "Scale",
+    "document",
+    "draw",
+    "group",
+    "lanes_of",
+    "line",
+    "marks",
+    "number",
+    "rectangle",
+    "step_of",
+    "text",
+]
+
+
+FONT = "ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
+
+
+def number(value: float) -> str:
+    """A coordinate with as many digits as can be seen."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _attributes(pairs: dict[str, str | float]) -> str:
+    return "".join(
+        f' {name.replace("_", "-")}="{number(value) if isinstance(value, int | float) else escape(value)}"'
+        for name, value in pairs.items()
+    )
+
+
+def rectangle(x: float, y: float, width: float, height: float, *, tip: str = "", **style: str | float) -> str:
+    """A rectangle, with a text that shows when it is pointed at."""
+    shape = {"x": x, "y": y, "width": width, "height": height, **style}
+    if not tip:
+        return f"<rect{_attributes(shape)}/>"
+    return f"<rect{_attributes(shape)}><title>{escape(printable(tip, keeps_lines=True))}</title></rect>"
+
+
+def line(x1: float, y1: float, x2: float, y2: float, **style: str | float) -> str:
+    """A straight line."""
+    return f"<line{_attributes({'x1': x1, 'y1': y1, 'x2': x2, 'y2': y2, **style})}/>"
+
+
+def text(x: float, y: float, words: str, **style: str | float) -> str:
+    """Words that begin (or, with ``text_anchor``, end or centre) at a point of the base line."""
+    return f"<text{_attributes({'x': x, 'y': y, **style})}>{escape(printable(words))}</text>"
+
+
+def group(shapes: list[str], **style: str | float) -> str:
+    """Shapes that share a style."""
+    inside = "\n".join(shapes)
+    return f"<g{_attributes(style)}>\n{inside}\n</g>"
+
+
+def document(width: float, height: float, shapes: list[str], title: str) -> str:
+    """A whole picture on white, that scales with the page it is put on."""
+    inside = "\n".join(shapes)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" '
+        f'viewBox="0 0 {number(width)} {number(height)}" role="img" font-family="{FONT}" font-size="12">\n'
+        f"<title>{escape(printable(title))}</title>\n"
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n{inside}\n</svg>\n'
+    )
+
+
+@attrs.frozen
+class Scale:
+    """From seconds to places on a line.
+
+    Attributes:
+        start: The first second shown.
+        end: The last second shown.
+        left: Where ``start`` is.
+        right: Where ``end`` is.
+    """
+
+    start: float
+    end: float
+    left: float
+    right: float
+
+    def x(self, at: float) -> float:
+        """The place of ``at``; what is outside is put on the edge."""
+        share = (min(max(at, self.start), self.end) - self.start) / (self.end - self.start)
+        return self.left + share * (self.right - self.left)
+
+    def shows(self, start: float, end: float) -> bool:
+        """Whether any of the time from ``start`` to ``end`` is on the picture."""
+        return end >= self.start and start <= self.end
+
+
+def step_of(span: float, most: int) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that divides ``span`` seconds into at most ``most`` parts."""
+    least = span / most
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= least * (1 - 1e-9))
+
+
+def marks(start: float, end: float, most: int = 12) -> list[tuple[float, str]]:
+    """Round instants from ``start`` to ``end`` with their labels, all with the same number of digits."""
+    step = step_of(end - start, most)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
+    return [(count * step, f"{count * step:.{digits}f}") for count in range(first, last + 1)]
+
+
+MOST_LANES = 40
+
+
+UNTHROTTLED = "(no scope)"
+
+
+LONGEST_LABEL = 34
+
+
+@attrs.frozen
+class Lane:
+    """One scope of a picture.
+
+    Attributes:
+        scope: Its id; "" for what took no scope.
+        row_names: The number of the slot of each row, from the top.
+        bars: The row of each send, and the send.
+    """
+
+    scope: str
+    row_names: Sequence[str]
+    bars: Sequence[tuple[int, Send]]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return len(self.row_names)
+
+    @property
+    def label(self) -> str:
+        """Its name, cut where it is long."""
+        name = self.scope or UNTHROTTLED
+        return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
+
+
+def lanes_of(sends: Sequence[Send], scopes: Iterable[str] | None = None) -> tuple[list[Lane], int]:
+    """The lanes of a picture from top to bottom, and how many scopes are left out for lack of room.
+
+    Args:
+        sends: What is shown.
+        scopes: Which scopes, in this order; None: the most used first, then by name, at most 40.
+    """
+    used = Counter(scope for send in sends for scope in send.slots)
+    if scopes is None:
+        names = sorted(used, key=lambda scope: (-used[scope], scope))
+        kept = names[:MOST_LANES]
+    else:
+        names = kept = list(scopes)
+    lanes = [_lane(scope, [send for send in sends if scope in send.slots]) for scope in kept]
+    free = [send for send in sends if not send.slots]
+    if free and scopes is None:
+        lanes.append(_packed(free))
+    return lanes, len(names) - len(kept)
+
+
+def _lane(scope: str, sends: Sequence[Send]) -> Lane:
+    last = max([send.slots[scope] for send in sends], default=1)
+    bars = [(send.slots[scope] - 1, send) for send in sends]
+    return Lane(scope, [f"slot {number + 1}" for number in range(last)], bars)
+
+
+def _packed(sends: Sequence[Send]) -> Lane:
+    """A lane of sends without slots: each in the first row that is free."""
+    ends: list[float] = []
+    bars: list[tuple[int, Send]] = []
+    for send in sends:
+        row = next((row for row, end in enumerate(ends) if end <= send.time), len(ends))
+        if row == len(ends):
+            ends.append(0.0)
+        ends[row] = send.finished
+        bars.append((row, send))
+    return Lane("", [""] * len(ends), bars)
+
 
 SHADES: dict[Kind, tuple[str, str]] = {
     "delay": ("#dbe2ea", "delay"),
@@ -26,6 +212,8 @@ SHADES: dict[Kind, tuple[str, str]] = {
     "hint": ("#fed7aa", "asked for by the server"),
     "quota": ("#ddd6fe", "quota spent"),
 }
+
+
 BARS: dict[str, tuple[str, str]] = {
     "good": ("#2563eb", "2xx"),
     "moved": ("#0d9488", "3xx"),
@@ -33,9 +221,17 @@ BARS: dict[str, tuple[str, str]] = {
     "failed": ("#d97706", "other 4xx, 5xx"),
     "error": ("#111827", "no answer"),
 }
+
+
 INK, FAINT, GRID = "#111827", "#6b7280", "#e5e7eb"
+
+
 TOP, BOTTOM, RIGHT, LANE_GAP, LANE_PAD = 86.0, 48.0, 28.0, 10.0, 5.0
+
+
 LETTER, BOLD_LETTER = 6.9, 7.7  # the width of a letter of 12 px, about
+
+
 NARROWEST_BAR, NARROWEST_LABEL = 2.5, 26.0
 
 

@@ -10,9 +10,8 @@ import attrs
 from attrs import validators
 
 from trawl.http import Request, host_scope, normalize_url
-from trawl.testing.laws import Law, checked_law
+from trawl.testing.latency import Law, Outage, as_outages, checked_law
 from trawl.testing.limits import RateLimit
-from trawl.testing.outages import Outage, as_outages
 from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, checked_failure
 
 __all__ = ["Handler", "Host", "scope_of_name"]

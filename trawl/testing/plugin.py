@@ -42,7 +42,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     web: SimulatedWeb | None = getattr(item, "funcargs", {}).get("simulated_web")
     if report.when == "call" and report.failed and web is not None and web.latest is not None:
-        from trawl.testing.timeline import timeline  # noqa: PLC0415 not before a test asks for it
+        from trawl.testing.sends import timeline  # noqa: PLC0415 not before a test asks for it
 
         report.sections.append(("Simulated sends", timeline(web.latest.sends, MOST_ROWS)))
     return report

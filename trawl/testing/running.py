@@ -12,8 +12,7 @@ from trio.testing import MockClock
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.settings import Layer, Settings, load, of_spider
-from trawl.testing.clock import VirtualClock
-from trawl.testing.determinism import seeded_scheduling, seeded_scheduling_here
+from trawl.testing.clock import VirtualClock, seeded_scheduling, seeded_scheduling_here
 from trawl.testing.guard import guarded
 from trawl.testing.recording import Recording
 from trawl.testing.sends import shown

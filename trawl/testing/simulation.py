@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from trawl.testing.drawing import draw
-from trawl.testing.sends import Send, shown
-from trawl.testing.stretches import Stretch
-from trawl.testing.timeline import timeline
+from trawl.testing.recording import Stretch
+from trawl.testing.sends import Send, shown, timeline
 
 if TYPE_CHECKING:
     from trawl.throttling import ScopeReport

@@ -36,9 +36,8 @@ from trawl import errors
 from trawl.errors import DownloadError, SettingsError, UsageError
 from trawl.http import join_url
 from trawl.settings.check import checked, nearest
-from trawl.testing.laws import Law, Uniform
+from trawl.testing.latency import Law, Outage, Uniform
 from trawl.testing.limits import RateLimit
-from trawl.testing.outages import Outage
 from trawl.testing.responses import EMPTY_PAGE
 from trawl.testing.web import SimulatedWeb
 

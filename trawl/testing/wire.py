@@ -8,16 +8,20 @@ Theory of operation of one exchange, each step with the time it takes::
 All that is known when the request is sent (how long, whether a timeout cuts it off) is worked out then, and one sleep
 covers it: a request costs one timer, no task. Only an async handler takes more. A connection that ended well goes back
 to the idle ones of its origin and is used again while it is kept alive; the latest first.
+
+How long the simulated client waits and how much it reads: what the real transport's settings say.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+import attrs
 import trio
 
 from trawl.clock import WallClock
@@ -25,6 +29,7 @@ from trawl.errors import (
     BodyTooLarge,
     ConnectTimeout,
     DownloadError,
+    DownloadTimeout,
     ReadTimeout,
     ResponseBroken,
     UnsupportedScheme,
@@ -32,10 +37,8 @@ from trawl.errors import (
 from trawl.http import Outcome, Request, Response, origin_of
 from trawl.testing.clock import sleep_until
 from trawl.testing.hosts import Host
-from trawl.testing.laws import seconds
+from trawl.testing.latency import Outage, seconds
 from trawl.testing.limits import Bucket
-from trawl.testing.outages import Outage
-from trawl.testing.patience import Patience
 from trawl.testing.responses import Failure, SimulatedResponse, failure_of
 from trawl.testing.sends import Ledger, Row
 from trawl.transport.body_sink import sink_for, spilled
@@ -44,9 +47,65 @@ if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb
     from trawl.transport import TransportSettings
 
-__all__ = ["WALL_START_UTC", "SimulatedTransport"]
+__all__ = ["WALL_START_UTC", "Patience", "SimulatedTransport"]
+
+
+@attrs.frozen(kw_only=True)
+class Patience:
+    """The limits that the client sets itself.
+
+    Attributes:
+        connect: Seconds for a new connection.
+        read: Seconds until something comes.
+        whole: Seconds for the whole exchange.
+        keep_alive: Seconds that an idle connection is kept.
+        most_bytes: The largest body.
+        truncates: Whether a larger one is cut there, and is no error.
+    """
+
+    connect: float = math.inf
+    read: float = math.inf
+    whole: float = 180.0
+    keep_alive: float = math.inf
+    most_bytes: float = math.inf
+    truncates: bool = False
+
+    @classmethod
+    def of(cls, settings: TransportSettings | None) -> Patience:
+        """What the settings say; the defaults without any."""
+        if settings is None:
+            return cls()
+        return cls(
+            connect=settings.download_connect_timeout,
+            read=settings.download_read_timeout,
+            whole=settings.download_timeout,
+            keep_alive=settings.download_keepalive_timeout,
+            most_bytes=settings.download_maxsize or math.inf,
+        )
+
+    def for_request(self, request: Request) -> Patience:
+        """These limits with what the request's meta changes (``download_timeout``, ``download_maxsize``)."""
+        timeout = request.meta_get("download_timeout")
+        most_bytes = request.meta_get("download_maxsize")
+        if timeout is None and most_bytes is None:
+            return self
+        return attrs.evolve(
+            self,
+            whole=self.whole if timeout is None else float(timeout) or math.inf,
+            most_bytes=self.most_bytes if most_bytes is None else float(most_bytes) or math.inf,
+            truncates=bool(request.meta_get("download_truncate")),
+        )
+
+    def cut(self, started_at: float, now: float) -> tuple[type[DownloadError], str, float]:
+        """The error, its cause and its instant, of an exchange that is cut off at ``now``."""
+        if now < started_at + self.whole:
+            return ReadTimeout, f"nothing came for {self.read:g} s", now
+        return DownloadTimeout, f"not done within {self.whole:g} s", now
+
 
 WALL_START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
+
+
 """The wall time at which every simulation begins."""
 
 
