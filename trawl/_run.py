@@ -24,7 +24,7 @@ from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
 from trawl.engine.callbacks import culprits
-from trawl.engine.durable import Durable, open_durable
+from trawl.engine.job import Durable, open_durable
 from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes

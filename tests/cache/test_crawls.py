@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from tests.cache.crawls import HOST, Reader, crawl, settings, web_of
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.engine.hits import MOST_AT_ONCE
+from trawl.engine.cache_lookup import MOST_AT_ONCE
 from trawl.errors import SettingsError, UsageError
 from trawl.frontier import MemoryFrontier
 from trawl.http import Request, Response

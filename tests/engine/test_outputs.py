@@ -7,8 +7,8 @@ import logging
 import pytest
 import trio
 
-from trawl.engine.outlet import Outlet
-from trawl.engine.outputs import BATCH, Outputs
+from trawl.engine.items import Outlet
+from trawl.engine.job_items import BATCH, Outputs
 from trawl.errors import DropItem
 from trawl.http import Request, Response
 from trawl.observe import Stats

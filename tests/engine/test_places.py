@@ -11,7 +11,7 @@ import trio
 
 import trawl
 from tests.promises.pacing import SPACED, pages, web_of
-from trawl.engine.places import MOST_KEPT, Places
+from trawl.engine.fetcher import MOST_KEPT, Places
 from trawl.scheduler import Entry
 from trawl.scheduler.lanes import Lane
 from trawl.testing import RateLimit, simulate

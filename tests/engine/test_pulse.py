@@ -7,7 +7,7 @@ import math
 import trio
 from trio.testing import MockClock
 
-from trawl.engine.pulse import Pulse
+from trawl.engine.state import Pulse
 
 
 async def test_a_beat_wakes_the_waiting_task_at_once(autojump_clock: MockClock) -> None:

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import trawl
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.engine.places import Places
+from trawl.engine.fetcher import Places
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
@@ -63,7 +63,7 @@ async def test_an_endless_start_is_read_no_further_than_needed(autojump_clock: M
 async def test_a_start_of_throttled_hosts_is_read_up_to_the_bound(  # C3
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trawl.engine.reading.MOST_PENDING", 50)
+    monkeypatch.setattr("trawl.engine.start_requests.MOST_PENDING", 50)
     web = SimulatedWeb()
     web.add_host("a.example", latency=0.1)
 

@@ -16,7 +16,7 @@ import trawl
 from tests.jobs.killing import killed_after
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.blocking import InlineBlocking
-from trawl.engine.holding import MOST_ITEMS
+from trawl.engine.job_items import MOST_ITEMS
 from trawl.errors import JobError, UsageError
 from trawl.feeds import FileTarget
 from trawl.frontier.job import open_job

@@ -29,10 +29,9 @@ from typing import NamedTuple
 
 import trio
 
-from trawl.engine.hits import Hits
+from trawl.engine.cache_lookup import Hits
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.state import State
-from trawl.engine.turn import Turn, Waiter
+from trawl.engine.state import State, Turn, Waiter
 from trawl.errors import IgnoreRequest
 from trawl.events import Events, RequestDropped, RequestScheduled
 from trawl.frontier import Frontier, MemoryFrontier, Record, Scopes

@@ -13,8 +13,7 @@ import trio
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.direct import DirectFetches
-from trawl.engine.state import State
-from trawl.engine.turn import current_turn
+from trawl.engine.state import State, current_turn
 from trawl.events import MOST_UNREAD, Event, Events, EventStream, EventT
 from trawl.frontier import Frontier
 from trawl.http import Request, Response

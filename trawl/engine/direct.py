@@ -18,8 +18,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import trio
 
 from trawl.engine.admission import Admission, not_before
-from trawl.engine.state import State
-from trawl.engine.turn import Turn, current_turn, in_pipelines
+from trawl.engine.state import State, Turn, current_turn, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
 from trawl.scheduler import Chooser, Entry

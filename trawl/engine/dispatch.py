@@ -20,13 +20,12 @@ from functools import partial
 
 import trio
 
-from trawl.engine.flow import Flow
-from trawl.engine.hits import Hits
-from trawl.engine.places import Places
-from trawl.engine.reading import Reading
+from trawl.engine.cache_lookup import Hits
+from trawl.engine.fetcher import Places
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.state import State
-from trawl.engine.turn import Turn
+from trawl.engine.start_requests import Reading
+from trawl.engine.state import State, Turn
+from trawl.engine.worker import Flow
 from trawl.scheduler import Chooser, Entry, Heads, Refused
 from trawl.throttling import Throttle
 

@@ -18,7 +18,7 @@ import trio
 
 from trawl.engine.callbacks import Shields
 from trawl.engine.intake import Intake
-from trawl.engine.outputs import BATCH
+from trawl.engine.job_items import BATCH
 from trawl.engine.state import State
 from trawl.errors import CloseSpider, DontCloseSpider
 from trawl.http import Request

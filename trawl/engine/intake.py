@@ -4,26 +4,66 @@ Each step is one call of the frontier, so that a job can make it one transaction
 of its request. It is a value, not a nested fetch: it waits for its own turn in its own lane, holds nothing meanwhile,
 and is never absent from the count of what is open. What a request needs is found by
 :class:`~trawl.engine.admission.Admission`.
+
+What a crawl keeps in the meta of one request, and is not handed on with it.
+
+Scrapy's users write ``meta=response.meta``. Beside what is theirs, that has what the crawl counts for the one request
+that was answered: how often it was tried, where it was redirected, since when a server refuses it, that it was a start.
+The next request begins anew. What a request was given that differs from the answered one's is left: a request that is
+tried again by a callback counts its tries there.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import trio
 
 from trawl.engine.admission import Admission, page_entry
-from trawl.engine.handed_on import forget_the_last
-from trawl.engine.state import State
-from trawl.engine.turn import Turn
+from trawl.engine.state import State, Turn
 from trawl.errors import DownloadError
 from trawl.frontier import Frontier, Record
 from trawl.http import Outcome, Replace, Request, Response
 from trawl.observe import Stats
 from trawl.scheduler import Entry, Heads
 
-__all__ = ["Intake"]
+__all__ = ["CRAWLS_OWN", "Intake", "forget_the_last"]
+
+
+CRAWLS_OWN: frozenset[str] = frozenset(
+    (
+        *("download_latency", "is_start_request", "redirect_reasons", "redirect_times", "redirect_urls", "retry_times"),
+        "proxy_retry_times",
+        *("throttling_admitted_at", "throttling_bad_page", "throttling_refusals", "throttling_refused_at"),
+        "throttling_uncounted",
+    )
+)
+
+
+"""The keys that are meant for one request alone."""
+
+
+def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
+    """Take out of the meta of ``requests`` what was handed on from ``last``, the one whose callback gave them.
+
+    A request that is tried again (``retry_times`` differs) is the same one still, and keeps all.
+    """
+    if last is None or not last.has_meta:
+        return
+    for request in requests:
+        if request.has_meta:
+            _forget(request.meta, last.meta)
+
+
+def _forget(meta: dict[str, Any], before: dict[str, Any]) -> None:
+    if meta.get("retry_times") != before.get("retry_times"):
+        return
+    for key in CRAWLS_OWN & meta.keys() & before.keys():
+        if meta[key] == before[key]:
+            del meta[key]
+
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 

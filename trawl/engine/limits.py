@@ -23,8 +23,7 @@ from collections.abc import Callable
 import trio
 
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import State
-from trawl.engine.turn import Turn
+from trawl.engine.state import State, Turn
 from trawl.errors import CloseSpider
 from trawl.http import Outcome, Replace
 from trawl.scheduler import Chooser

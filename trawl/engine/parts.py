@@ -12,26 +12,24 @@ from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.admission import Admission, page_entry
+from trawl.engine.cache_lookup import Hits
 from trawl.engine.callbacks import Shields
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
-from trawl.engine.durable import Durable
-from trawl.engine.flow import Flow, StatusRule
-from trawl.engine.hits import Hits
-from trawl.engine.holding import Holder
+from trawl.engine.fetcher import Places, Recorder, Sending
 from trawl.engine.hooks import Hooks
 from trawl.engine.idling import Idling
 from trawl.engine.intake import Intake
-from trawl.engine.keeping import Keeping
+from trawl.engine.items import ItemSink, Outlet, Processor, Writer
+from trawl.engine.job import Durable, Keeping
+from trawl.engine.job_items import Holder
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.outlet import ItemSink, Outlet, Processor, Writer
-from trawl.engine.places import Places
-from trawl.engine.reading import Reading
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.sending import Recorder, Sending
 from trawl.engine.settings import EngineSettings
+from trawl.engine.start_requests import Reading
 from trawl.engine.state import State
+from trawl.engine.worker import Flow, StatusRule
 from trawl.errors import UsageError
 from trawl.events import Events, ScopeBackedOff
 from trawl.frontier import Frontier

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.engine.state import State
-from trawl.engine.turn import Turn
+from trawl.engine.state import State, Turn
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, SoftBlocked
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats

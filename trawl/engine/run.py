@@ -10,6 +10,13 @@ The dispatcher returns when the crawl is idle or ending; where somebody hears ``
 give. The inner nursery ends when its last request has. Then pipelines and feeds are closed, what was leased and not
 finished goes back to the frontier, and spider, transport and frontier are closed, shielded and under a time limit each.
 The first shutdown sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
+
+How much memory this process holds, on the systems that tell it without further libraries.
+
+What runs beside a crawl: the limits that no event reaches, and what users put there (``WATCHERS``).
+
+A limit of time that passes, of items that do not come, of memory that grows is one task beside the crawl that sleeps
+until it could be reached, ends the crawl as the first Ctrl-C does, and is cancelled with the others that watch.
 """
 
 from __future__ import annotations
@@ -17,8 +24,11 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -26,21 +36,159 @@ import trio
 
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.extensions import own_extensions
-from trawl.engine.outlet import Writer
+from trawl.engine.items import Writer
+from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.parts import Parts, Plan, assemble
-from trawl.engine.watches import limit_watchers, own_watchers
-from trawl.errors import FeedError
+from trawl.engine.settings import EngineSettings
+from trawl.errors import FeedError, SettingsError
+from trawl.middleware.loading import fits, instance, named
+from trawl.plugins import load_plugin
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
 
-__all__ = ["Ended", "run_plan"]
+__all__ = ["MEBIBYTE", "Ended", "held_bytes", "limit_watchers", "own_watchers", "run_plan"]
+
+
+MEBIBYTE = 1024 * 1024
+
+
+_STATM = Path("/proc/self/statm")  # proc(5): the second figure is the resident set, in pages
+
+
+def held_bytes() -> int | None:
+    """The process's resident set, in bytes: now on Linux, the largest so far on other Unixes; None where none tells."""
+    try:
+        return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return _largest_bytes()
+
+
+def _largest_bytes() -> int | None:
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # getrusage(2): bytes there, kibibytes elsewhere
+
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
+
+Measure = Callable[[], "int | None"]
+
+
+"""Gives the memory of the process in bytes, or None where it can't be told."""
+
+
+def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measure = held_bytes) -> list[Watcher]:
+    """The tasks that hold a crawl to those limits that are set.
+
+    Raises:
+        SettingsError: The memory is limited, and this system does not tell how much there is in use.
+    """
+    watchers: list[Watcher] = []
+    if settings.closespider_timeout:
+        watchers.append(partial(_until, settings.closespider_timeout))
+    if settings.closespider_timeout_no_item and limits.items is not None:
+        watchers.append(partial(_while_items_come, settings.closespider_timeout_no_item, limits.items))
+    if settings.memusage_limit_mb or settings.memusage_warning_mb:
+        if measure() is None:
+            name = "MEMUSAGE_LIMIT_MB" if settings.memusage_limit_mb else "MEMUSAGE_WARNING_MB"
+            raise SettingsError(f"{name}: this system does not tell how much memory a process holds", name)
+        watchers.append(partial(_while_memory_lasts, settings, measure))
+    return watchers
+
+
+async def _until(timeout: float, crawl: Crawl) -> None:
+    await trio.sleep_until(crawl.started_at + timeout)
+    crawl.shutdown("closespider_timeout")
+
+
+async def _while_items_come(timeout: float, items: ItemLimit, crawl: Crawl) -> None:
+    until = crawl.started_at + timeout
+    while until > trio.current_time():
+        await trio.sleep_until(until)
+        until = max(items.latest_at, crawl.started_at) + timeout
+    crawl.shutdown("closespider_timeout_no_item")
+
+
+async def _while_memory_lasts(settings: EngineSettings, measure: Measure, crawl: Crawl) -> None:
+    """Measure now and then. Reading a figure of the kernel's takes microseconds: it needs no thread."""
+    limit, warning = settings.memusage_limit_mb, settings.memusage_warning_mb
+    crawl.stats.set("memusage/startup", measure() or 0)
+    has_warned = False
+    while True:
+        held = measure() or 0
+        crawl.stats.max("memusage/max", held)
+        held_mb = held / MEBIBYTE
+        if limit and held_mb > limit:
+            logger.error("memory: %.0f MiB held, MEMUSAGE_LIMIT_MB is %g: the crawl ends", held_mb, limit)
+            crawl.stats.set("memusage/limit_reached", 1)
+            crawl.shutdown("memusage_exceeded")
+            return
+        if warning and held_mb > warning and not has_warned:
+            logger.warning("memory: %.0f MiB held, MEMUSAGE_WARNING_MB is %g", held_mb, warning)
+            crawl.stats.set("memusage/warning_reached", 1)
+            has_warned = True
+        await trio.sleep(settings.memusage_check_interval_seconds)
+
+
+SETTING = "WATCHERS"
+
+
+def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watcher]:
+    """The tasks that ``WATCHERS`` names, in their order; one that fails is logged, and the crawl goes on.
+
+    Raises:
+        SettingsError: An entry leads to nothing, can't be made, or is no watcher.
+    """
+    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
+    return [partial(_watched, watcher, named(entry)) for _, entry in wanted if (watcher := _own(entry, crawl))]
+
+
+def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
+    is_name = isinstance(entry, str) and "." not in entry
+    found = instance(load_plugin("trawl.watchers", entry) if is_name else entry, SETTING, crawl)
+    if found is None:  # it says that it is not configured
+        return None
+    watcher: Any = getattr(found, "watch", found)
+    is_generator = inspect.isgeneratorfunction(watcher) or inspect.isasyncgenfunction(watcher)
+    if not callable(watcher) or is_generator or not fits(watcher, 1):
+        raise SettingsError(
+            f"{SETTING}: {named(entry)} is no watcher: an async function of the running crawl, or a class with an async"
+            " method `watch`",
+            SETTING,
+        )
+    return watcher  # type: ignore[no-any-return]
+
+
+async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl: Crawl) -> None:
+    try:
+        watching: object = watcher(crawl)
+        if not inspect.isawaitable(watching):
+            logger.error("the watcher %s does not watch: it is no async function, and gave %r", name, watching)
+            crawl.stats.inc("watcher_exceptions")
+            return
+        await watching
+    except Exception:
+        logger.exception("the watcher %s failed; the crawl goes on without it", name)
+        crawl.stats.inc("watcher_exceptions")
+
+
+def _order(pair: tuple[float, object]) -> float:
+    return pair[0]
+
+
 EVENTS_GRACE = 5.0
+
+
 """Seconds that readers of events have to come to an end when the crawl has."""
 
+
 CLOSE_GRACE = 10.0
+
+
 """Seconds that each step of closing may take: a pipeline's or a spider's own closing, the last write of the feeds."""
 
 

@@ -43,7 +43,7 @@ _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
 
 
-_REQUEST = "trawl.engine.flow.Flow.run"
+_REQUEST = "trawl.engine.worker.Flow.run"
 
 
 """The name of a request's task."""

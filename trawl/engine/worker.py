@@ -18,18 +18,15 @@ from collections.abc import Container, Mapping, Sequence
 
 import trio
 
-from trawl.engine.advice import advice
-from trawl.engine.callbacks import Callback, Shields, call, consume, culprits, named
-from trawl.engine.holding import Holder
+from trawl.engine.callbacks import Callback, Shields, advice, call, consume, culprits, named
+from trawl.engine.fetcher import Sending
 from trawl.engine.hooks import Hook, hooked
 from trawl.engine.intake import Intake
+from trawl.engine.items import Outlet
+from trawl.engine.job_items import Holder, Outputs
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.outlet import Outlet
-from trawl.engine.outputs import Outputs
-from trawl.engine.sending import Sending
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import State
-from trawl.engine.turn import Turn, current_turn
+from trawl.engine.state import State, Turn, current_turn
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
 from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request

@@ -1,4 +1,8 @@
-"""What a job keeps besides requests and items, and how a crawl goes on from it.
+"""A job made ready for one run: opened, known to be this spider's, with its frontier and its feeds.
+
+What a job says of itself: whose it is, since when, and how far its ``start()`` has come.
+
+What a job keeps besides requests and items, and how a crawl goes on from it.
 
 Theory of operation. Just before each transaction the job asks what is to be kept. Statistics are few, so they go with
 every transaction and count what the transactions hold, no more and no less; so do pages that have a budget (C11).
@@ -17,41 +21,136 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Protocol
 
+import attrs
+import msgspec
 import trio
 
+from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.cookies import Cookie, Jars
-from trawl.engine.note import Note
+from trawl.engine.idling import is_asked_when_idle
+from trawl.engine.items import Writer
+from trawl.engine.job_items import ItemStore
 from trawl.engine.robots_gate import RobotsGates
-from trawl.frontier import JobStore, Section
-from trawl.frontier.sections import START_ITEMS, STATISTICS
+from trawl.errors import UsageError
+from trawl.feeds import Feeds, FeedsSettings, open_outbox
+from trawl.frontier import Frontier, JobStore, Section, damaged
+from trawl.frontier.sections import FACTS, START_ITEMS, STATISTICS, Facts
 from trawl.observe import Stats
 from trawl.robots import Answers, KeptAnswer, RobotsSettings
+from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.state import Ahead, ThrottleState
 
-__all__ = ["INTERVAL", "Keeping"]
+__all__ = ["INTERVAL", "Durable", "Keeping", "Note", "note_of", "open_durable"]
+
+
+class Note:
+    """The facts of a job while it runs."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    @property
+    def begun_utc(self) -> datetime:
+        """When the job began."""
+        return datetime.fromtimestamp(self._facts.begun_at, UTC)
+
+    @property
+    def runs(self) -> int:
+        """How often it was run, this time included."""
+        return self._facts.runs
+
+    @property
+    def last_reason(self) -> str:
+        """Why the last run ended; "" while one runs, and after a kill."""
+        return self._facts.reason
+
+    @property
+    def is_started(self) -> bool:
+        """Whether ``start()`` came to its end, in this run or an earlier one: it is not run again."""
+        return self._facts.is_started
+
+    def began(self, job: JobStore) -> None:
+        """Count a run."""
+        self._change(job, runs=self._facts.runs + 1, reason="")
+
+    def started(self, job: JobStore) -> None:
+        """Note that ``start()`` has come to its end: what it gave is stored, or is with the same transaction."""
+        self._change(job, is_started=True)
+
+    def ended(self, job: JobStore, reason: str) -> None:
+        """Note how the run ended."""
+        self._change(job, reason=reason)
+
+    def _change(self, job: JobStore, **facts: object) -> None:
+        self._facts = msgspec.structs.replace(self._facts, **facts)
+        FACTS.keep(job, self._facts)
+
+
+def note_of(job: JobStore, spider: Spider, now_utc: datetime) -> Note:
+    """The note of a job, for this spider; a new job is given to it.
+
+    Raises:
+        UsageError: The job belongs to another spider: its requests name callbacks of that one.
+        JobError: The note can't be read; nothing was changed.
+    """
+    name, cls = spider.name, type(spider).__qualname__
+    facts = FACTS.read(job)
+    if facts is None:
+        if FACTS.name in job.kept:
+            raise damaged(job.directory, "what it says of itself can't be read")
+        return Note(Facts(spider=name, cls=cls, begun_at=now_utc.timestamp()))
+    if (facts.spider, facts.cls) != (name, cls):
+        raise UsageError(
+            f"job {job.directory} belongs to spider {facts.spider!r} ({facts.cls}), not to {name!r} ({cls}):"
+            f" give another directory"
+        )
+    return Note(facts)
+
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
+
 INTERVAL = 2.0
+
+
 """Seconds between two writings of what was learned, at the least."""
 
+
 LONGEST_QUIET = 60.0
+
+
 """Seconds between two writings at the most. After a kill, who may have sent in that time waits as if it had."""
 
+
 _BYTES_A_SECOND = 500_000.0  # of it, on average, where it is large
+
+
 _LATE = 1.0  # seconds that a transaction may take, once it is due
+
 
 JarName = str | int | float | bool | None
 
+
 THROTTLE: Section[ThrottleState] = Section("throttle", ThrottleState)
+
+
 PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
+
+
 ROBOTS: Section[dict[str, KeptAnswer]] = Section("robots", dict[str, KeptAnswer])
+
+
 AHEAD: Section[Ahead] = Section("ahead", Ahead)
+
+
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 
 
@@ -256,3 +355,95 @@ def _cookies(jars: Jars | None) -> list[tuple[JarName, list[Cookie]]]:
 
 def _say_once(name: Hashable) -> None:
     logger.debug("the cookies of jar %r are not kept: a job keeps those of jars named by a text or a number", name)
+
+
+job_logger: logging.Logger = logging.getLogger("trawl")
+
+
+class Outbox(ItemStore, Writer, Protocol):
+    """Encodes items, and is the writer task that copies them to the feeds."""
+
+
+@attrs.frozen
+class Durable:
+    """A job in this run.
+
+    Attributes:
+        job: Where all is stored.
+        note: What the job says of itself.
+        frontier: Its pending requests.
+        feeds: Its feeds, open.
+        outbox: What copies its items to them.
+    """
+
+    job: JobStore
+    note: Note
+    frontier: Frontier
+    feeds: Feeds
+    outbox: Outbox
+
+
+@asynccontextmanager
+async def open_durable(
+    directory: str,
+    spider: Spider,
+    *,
+    wall: WallClock,
+    blocking: Blocking,
+    feeds: FeedsSettings,
+    depth_first: bool,
+    stats: Stats,
+) -> AsyncGenerator[Durable, None]:
+    """Hold a job for one run; leaving the block writes what was kept, and gives the job free for the next process.
+
+    Args:
+        directory: Where it is, or is to be.
+        spider: Whose job it is.
+        wall: Wall time.
+        blocking: How blocking work is done.
+        feeds: Where items go.
+        depth_first: The newest of equals goes first.
+        stats: Where ``feed_item_errors`` is counted.
+
+    Raises:
+        JobError: It is in use, damaged, of a newer release, or can't be written.
+        UsageError: It belongs to another spider; the directory holds something else; a feed can't be opened.
+    """
+    from trawl.frontier.job import open_job  # noqa: PLC0415  # a crawl without a job needs no sqlite3
+    from trawl.frontier.sqlite import open_frontier  # noqa: PLC0415
+
+    job = await open_job(directory, blocking)
+    try:
+        note = note_of(job, spider, wall.to_utc(trio.current_time()))
+        frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
+        opened, outbox = await open_outbox(
+            feeds, blocking, job, spider_name=spider.name, started_utc=note.begun_utc, stats=stats
+        )
+        _tell(job, note, frontier, job.last_words, goes_on=is_asked_when_idle(spider))
+        async with opened:
+            yield Durable(job, note, frontier, opened, outbox)
+    finally:
+        await job.aclose()  # noqa: ASYNC102 - it shields itself
+
+
+def _tell(job: JobStore, note: Note, frontier: Frontier, last_words: str, *, goes_on: bool) -> None:
+    """Say in one line how far the job is."""
+    if job.is_new:
+        job_logger.info("job %s: new", job.directory)
+        return
+    pending = frontier.statistics().pending
+    waiting = job.outbox_end - job.outbox_start
+    is_finished = note.is_started and not pending and not goes_on
+    if is_finished and waiting:
+        words = "job %s: nothing is pending, so nothing will be sent; items that wait for its feeds: %d"
+        job_logger.info(words, job.directory, waiting)
+        return
+    if is_finished:
+        job_logger.warning(
+            "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another directory",
+            job.directory,
+        )
+        return
+    how = last_words or note.last_reason or "killed"
+    words = "job %s: run %d, %d requests pending; the last run ended: %s"
+    job_logger.info(words, job.directory, note.runs + 1, pending, how)

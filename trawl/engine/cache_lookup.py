@@ -17,8 +17,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.state import State
-from trawl.engine.turn import Answer, Turn
+from trawl.engine.state import Answer, State, Turn
 from trawl.frontier import Record
 from trawl.http import Request
 from trawl.scheduler import Entry, Lane

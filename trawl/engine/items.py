@@ -10,7 +10,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.limits import ItemLimit
-from trawl.engine.turn import in_pipelines
+from trawl.engine.state import in_pipelines
 from trawl.errors import DropItem, FeedError, ItemLost
 from trawl.events import Events, ItemDropped, ItemFailed
 from trawl.observe import Stats

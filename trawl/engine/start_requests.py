@@ -14,13 +14,11 @@ from typing import Any, Protocol
 
 import trio
 
-from trawl.engine.advice import WrongOutput, advice
-from trawl.engine.callbacks import Shields, culprits
-from trawl.engine.holding import Holder
+from trawl.engine.callbacks import Shields, WrongOutput, advice, culprits
 from trawl.engine.hooks import StartHook, started_by
 from trawl.engine.intake import Intake
-from trawl.engine.outlet import Outlet
-from trawl.engine.outputs import BATCH, Outputs
+from trawl.engine.items import Outlet
+from trawl.engine.job_items import BATCH, Holder, Outputs
 from trawl.engine.state import State
 from trawl.errors import CloseSpider
 from trawl.events import Events
