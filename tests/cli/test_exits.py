@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.cli.exits import status_of
+from trawl.cli.summary import status_of
 
 
 @pytest.mark.parametrize(

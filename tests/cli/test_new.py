@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
-from trawl.cli.templates import SPIDERS, TESTS
+from trawl.cli.new import SPIDERS, TESTS
 from trawl.testing import SimulatedWeb
 
 ROOT = Path(__file__).parents[2]

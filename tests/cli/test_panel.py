@@ -9,8 +9,8 @@ from rich.console import Console
 from trio.testing import MockClock
 
 from tests.cli.fake_crawl import FakeCrawl, Held
-from trawl.cli.minutes import log_watcher
-from trawl.cli.panel import can_show, panel, panel_watcher
+from trawl.cli.run import log_watcher
+from trawl.cli.view import can_show, panel, panel_watcher
 from trawl.observe import Pace, Progress
 from trawl.throttling import Reason
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from trawl.cli import main
-from trawl.cli.show import print_all, spelled
+from trawl.cli.settings import print_all, spelled
 from trawl.settings import assignments, definitions, load
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.cli.targets import feeds_layer, spider_arguments
+from trawl.cli.load import feeds_layer, spider_arguments
 from trawl.errors import UsageError
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from tests.cli.fake_crawl import FakeEngine
 from tests.cli.simulated import QUICK, crawl_on
-from trawl.cli import asking, main
+from trawl.cli import main
+from trawl.cli import shell as asking
 from trawl.cli.fetch import told
 from trawl.http import Request, Response, Times
 from trawl.testing import SimulatedResponse, SimulatedWeb

@@ -34,7 +34,8 @@ from tests.docs.given import ROOT, every_site
 from tests.docs.processes import LONGEST, python, run_forked
 from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.cli import asking, main
+from trawl.cli import main
+from trawl.cli import shell as asking
 from trawl.testing import Simulation, running, simulate
 from trawl.testing.clock import VirtualClock, seeded_scheduling
 from trawl.testing.wire import WALL_START_UTC

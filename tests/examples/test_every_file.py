@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trawl.cli.listing import spiders_in
+from trawl.cli.list import spiders_in
 
 
 def test_trawl_check_finds_nothing_wrong_with_any_of_them(examples: Path) -> None:

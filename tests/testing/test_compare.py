@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from trawl.cli.simulate import groups_of, verdict_of
 from trawl.testing import Send, Simulation
-from trawl.testing.compare import groups_of, verdict_of
 from trawl.throttling import ScopeReport
 
 

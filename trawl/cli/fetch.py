@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import trio
 from rich.console import Console
 
-from trawl.cli.exits import FAILED, OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
+from trawl.cli.summary import FAILED, OK
 from trawl.cli.view import CrawlWith
-from trawl.cli.visiting import Prepared, Visit, answer, prepared, visitor
+from trawl.cli.visit import Prepared, Visit, answer, prepared, visitor
 from trawl.errors import TrawlError, UsageError
 from trawl.http import Request, Response
 from trawl.observe import duration_words, printable, times_words

@@ -11,11 +11,11 @@ import msgspec
 import trio
 from rich.console import Console
 
-from trawl.cli.exits import FAILED, OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
+from trawl.cli.summary import FAILED, OK
 from trawl.cli.view import CrawlResult, CrawlWith
-from trawl.cli.visiting import Prepared, Visit, begun_by, prepared
+from trawl.cli.visit import Prepared, Visit, begun_by, prepared
 from trawl.errors import UsageError
 from trawl.feeds import to_json, written_fields
 from trawl.http import Fetch, Outcome, Request, Response

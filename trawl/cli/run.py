@@ -1,13 +1,19 @@
-"""The command ``trawl crawl``: from what was typed to an exit status."""
+"""The command ``trawl crawl``: from what was typed to an exit status.
+
+Progress as a line of the log, once a minute, where there is no live panel.
+
+Notices a Scrapy project whose ``settings.py`` nobody has moved: it is not read, and its pipelines would not run.
+"""
 
 from __future__ import annotations
 
+import configparser
 import inspect
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,28 +21,84 @@ import attrs
 import trio
 from rich.console import Console
 
-from trawl.cli.exits import FAILED, INTERRUPTED, USAGE, status_of
-from trawl.cli.load import load_spider
+from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
 from trawl.cli.logs import Logs
-from trawl.cli.minutes import log_watcher
-from trawl.cli.panel import can_show, panel_watcher
-from trawl.cli.summary import scopes_table, summary_table
-from trawl.cli.targets import STANDARD_OUTPUT, feeds_layer, spider_arguments
-from trawl.cli.unmoved import warn_of_unmoved
-from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher
+from trawl.cli.summary import FAILED, INTERRUPTED, USAGE, scopes_table, status_of, summary_table
+from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher, can_show, panel_watcher, progress_of
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
-from trawl.observe import ObserveSettings, nothing_sent, printable
-from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_spider
+from trawl.observe import ObserveSettings, nothing_sent, pace, printable, progress_line
+from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.signals import Signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
 from trawl.tracebacks import own_frames, own_traceback
 
-__all__ = ["Order", "check_arguments", "crawl_command", "guarded", "log_layer", "stderr_console"]
+__all__ = [
+    "Order",
+    "check_arguments",
+    "crawl_command",
+    "guarded",
+    "log_layer",
+    "log_watcher",
+    "stderr_console",
+    "warn_of_unmoved",
+]
+
+
+progress_logger: logging.Logger = logging.getLogger("trawl.progress")
+
+
+def log_watcher(interval: float) -> Callable[[CrawlView], Awaitable[None]]:
+    """A watcher that logs a line every ``interval`` seconds of the run clock, until it is cancelled."""
+
+    async def watch(crawl: CrawlView) -> None:
+        earlier = progress_of(crawl)
+        while True:
+            await trio.sleep(interval)
+            now = progress_of(crawl)
+            progress_logger.info("%s", progress_line(now, pace(earlier, now)))
+            earlier = now
+
+    return watch
+
+
+settings_logger: logging.Logger = logging.getLogger("trawl.settings")
+
+
+def warn_of_unmoved(directory: Path) -> None:
+    """Log that a Scrapy project's settings are not read, where ``directory`` is in one and has no ``[tool.trawl]``."""
+    folder = next((each for each in (directory, *directory.parents) if (each / "scrapy.cfg").is_file()), None)
+    if folder is None:
+        return
+    layer = of_project(directory)
+    if layer.values or layer.own:
+        return
+    parser = configparser.ConfigParser()
+    try:
+        parser.read(folder / "scrapy.cfg", "utf-8")
+        module = parser.get("settings", "default", fallback="")
+    except (configparser.Error, UnicodeDecodeError):
+        return
+    path = folder.joinpath(*module.split(".")).with_suffix(".py") if module else folder / "settings.py"
+    if path.is_file():
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        settings_logger.warning(
+            "%s is not read: settings are in [tool.trawl] of pyproject.toml, and `trawl settings --move %s` prints what"
+            " to write there",
+            shown,
+            shown,
+        )
+
 
 _WIDTH_OF_A_FILE = 160
+
+
 _FORBIDDEN = "robots forbidden"
+
+
 _UNREAD = "robots.txt could not be read: answered"
+
+
 logger: logging.Logger = logging.getLogger("trawl")
 
 

@@ -3,29 +3,275 @@
 The terminal stays with the main thread, where IPython and Ctrl-C want it; the crawl runs in a thread of its own, as
 long as the session does. Lines without ``await`` are run in the main thread. Lines with it are run by the crawl's Trio,
 so that ``await trio.sleep(1)`` and ``await spider.fetch(...)`` do what they do in a callback.
+
+A conversation about a running crawl: what its lines can use, and how they are read and run.
 """
 
 from __future__ import annotations
 
+import ast
+import code
+import inspect
+import mimetypes
+import tempfile
 import threading
+import webbrowser
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
+from urllib.request import url2pathname
 
 import trio
 from rich.console import Console
 
-from trawl.cli.asking import Session, converse
-from trawl.cli.exits import OK
+import trawl
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
+from trawl.cli.summary import OK
 from trawl.cli.view import CrawlWith
-from trawl.cli.visiting import Prepared, Visit, answer, prepared, visitor
-from trawl.errors import TrawlError
+from trawl.cli.visit import Prepared, Visit, answer, prepared, visitor
+from trawl.errors import PartLoadError, TrawlError, UsageError
 from trawl.http import Request, Response
+from trawl.http.content import selector_type
+from trawl.observe import printable
+from trawl.tracebacks import place_of, told
 
-__all__ = ["Crawling", "shell_command"]
+__all__ = ["Crawling", "Session", "converse", "shell_command", "view"]
+
+
+_FILE = "file://"
+
+
+WaitFor = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
+
+
+"""Runs a coroutine in the crawl, from another thread, and waits for what it gives."""
+
+
+BANNER = """\
+  response   {response}
+  request    {request}
+  spider     {spider}
+  crawler    settings, stats, signals; trawl is the package
+  fetch(x)   fetch a URL or a Request: response and request change
+  view()     look at the response in a browser
+  await works: await spider.fetch(Request(...)), await trio.sleep(1)"""
+
+
+class Session:
+    """What the lines of a conversation share.
+
+    Args:
+        spider: The running spider.
+        wait_for: Runs a coroutine in its crawl.
+        fetched: Fetches a request, inside the crawl.
+
+    Attributes:
+        names: What the lines see and write.
+    """
+
+    def __init__(
+        self, spider: Any, wait_for: WaitFor, fetched: Callable[[Request], Coroutine[Any, Any, Response]]
+    ) -> None:
+        self.wait_for = wait_for
+        self._fetched = fetched
+        self.names: dict[str, Any] = {
+            "Request": Request,
+            "crawl": spider.crawl,
+            "crawler": spider.crawler,
+            "fetch": self.fetch,
+            "request": None,
+            "response": None,
+            "settings": spider.settings,
+            "shelp": self.help,
+            "spider": spider,
+            "trawl": trawl,
+            "trio": trio,
+            "view": self.view,
+        }
+
+    def fetch(self, target: str | Request, **options: Any) -> Any:
+        """Fetch a URL or a request and make it the session's; the response, or in a line with ``await`` its coroutine.
+
+        Args:
+            target: What is fetched; a text may leave ``https://`` out, or be the path of a file.
+            options: Of the request; ``redirect=False``: redirects are not followed.
+
+        Raises:
+            UsageError: It is no URL.
+            DownloadError: There is no response.
+            IgnoreRequest: robots.txt or a middleware refused it.
+        """
+        request = _request(target, options)
+        if trio.lowlevel.in_trio_run():
+            return self._fetch(request)
+        return self.wait_for(lambda: self._fetch(request))
+
+    async def _fetch(self, request: Request) -> Response:
+        if request.url.startswith(_FILE):
+            await trio.lowlevel.checkpoint()
+            response = _read(request)
+        else:
+            response = await self._fetched(request)
+        self.names.update(response=response, request=response.request)
+        return response
+
+    def view(self, response: Response | None = None) -> Path:
+        """Show a response in a browser, the session's if none is given; the file that it is shown from.
+
+        Raises:
+            UsageError: Nothing was fetched yet.
+        """
+        shown = response or self.names["response"]
+        if shown is None:
+            raise UsageError("nothing was fetched yet: fetch(URL)")
+        path = view(shown)
+        webbrowser.open(path.as_uri())
+        return path
+
+    def help(self) -> None:
+        """Tell what there is."""
+        print(self.banner)
+
+    @property
+    def banner(self) -> str:
+        """What there is, told at the beginning."""
+        values = {name: printable(repr(self.names[name])) for name in ("response", "request", "spider")}
+        return BANNER.format(**values)
+
+    def run(self, compiled: CodeType) -> Any:
+        """Run what was compiled, in the crawl where it awaits something; its value, if it is an expression."""
+        function = FunctionType(compiled, self.names)
+        if compiled.co_flags & inspect.CO_COROUTINE:
+            return self.wait_for(function)
+        return function()
+
+
+def view(response: Response) -> Path:
+    """A file with the body of a response, that a browser shows as the page would look; relative links lead to its site.
+
+    Args:
+        response: Of HTML, or of anything else that a browser shows.
+    """
+    body, ending = response.body, ".txt"
+    if selector_type(response.headers.get("content-type"), body) == "html":
+        base = f'<base href="{escape(response.url)}">'.encode()
+        ending = ".html"
+        body = body.replace(b"<head>", b"<head>" + base, 1) if b"<head>" in body else base + body
+    with tempfile.NamedTemporaryFile(prefix="trawl-", suffix=ending, delete=False) as file:
+        file.write(body)
+    return Path(file.name)
+
+
+class _Console(code.InteractiveConsole):
+    """Python's own console, with ``await`` at the top level."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.names)
+        self._session = session
+        self.compile.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+    def runcode(self, compiled: CodeType) -> None:
+        try:
+            self._session.run(compiled)
+        except SystemExit:
+            raise
+        except TrawlError as error:  # a traceback through the crawl says no more
+            self.write(f"{type(error).__name__}: {printable(str(error))}\n")
+        except BaseException:  # noqa: ASYNC103 - no task: the console's own thread
+            self.showtraceback()
+
+
+def converse(session: Session, line: str | None) -> None:
+    """Run one line and print its value, or ask for lines until there are no more; with IPython where that is installed.
+
+    Args:
+        session: What they see.
+        line: The only line; None: ask.
+    """
+    if line is not None:
+        _run_once(session, line)
+    elif find_spec("IPython") is not None:
+        _ipython(session)
+    else:
+        _Console(session).interact(session.banner, "")
+
+
+def _request(target: str | Request, options: dict[str, Any]) -> Request:
+    if not options.pop("redirect", True):
+        meta = target.meta if isinstance(target, Request) else {}
+        options["meta"] = {**meta, **options.get("meta", {}), "dont_redirect": True}
+    if isinstance(target, Request):
+        return target.replace(**options) if options else target
+    if target.startswith((".", "/")) or _is_file(target):
+        target = Path(target).resolve().as_uri()
+    try:
+        return Request(target if "://" in target else f"https://{target}", **options)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _is_file(target: str) -> bool:
+    try:
+        return Path(target).is_file()
+    except OSError:
+        return False  # a URL may be longer than any name of a file
+
+
+def _read(request: Request) -> Response:
+    """A file of this machine, as a page."""
+    path = Path(url2pathname(request.url.removeprefix(_FILE)))
+    kind, _ = mimetypes.guess_type(path.name)
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from error
+    return Response(request.url, body=body, headers={"Content-Type": kind} if kind else {}, request=request)
+
+
+def _run_once(session: Session, line: str) -> None:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        compiled = compile(line, "<-c>", "eval", flags)
+    except SyntaxError:
+        try:
+            compiled = compile(line, "<-c>", "exec", flags)
+        except SyntaxError as error:
+            raise UsageError(f"-c: {error}") from error
+    try:
+        value = session.run(compiled)
+    except TrawlError:
+        raise
+    except Exception as error:
+        where = place_of(error)
+        raise PartLoadError(f"-c: {f'{where}: ' if where else ''}{told(error)}") from error
+    if value is not None:
+        print(printable(value if isinstance(value, str) else repr(value), keeps_lines=True))
+
+
+def _ipython(session: Session) -> None:
+    from IPython.terminal.embed import InteractiveShellEmbed  # noqa: PLC0415  # half a second
+
+    shell = ipython_shell(partial(InteractiveShellEmbed, exit_msg=""), session)
+    shell()
+
+
+def ipython_shell(kind: Any, session: Session) -> Any:
+    """IPython on a session: what it awaits runs in the crawl.
+
+    Args:
+        kind: Its class.
+        session: What the lines see.
+    """
+    shell = kind(user_ns=session.names, banner1=session.banner + "\n")
+    shell.autoawait = True
+    shell.loop_runner = lambda coroutine: session.wait_for(lambda: coroutine)
+    return shell
 
 
 def shell_command(url: str | None, visit: Visit, crawl_with: CrawlWith, console: Console, *, code: str | None) -> int:

@@ -1,19 +1,55 @@
-"""All checks of one spider."""
+"""All checks of one spider.
+
+What a spider's file still imports of Scrapy's, which may be installed beside trawl and does nothing for it.
+
+The parts that settings name by import paths (pipelines, middleware and their like): whether they can be imported.
+"""
 
 from __future__ import annotations
 
-from trawl.cli.checks.annotations import check_annotations
-from trawl.cli.checks.attributes import check_attributes
-from trawl.cli.checks.callbacks import callbacks_of, check_callbacks
-from trawl.cli.checks.finding import Finding
-from trawl.cli.checks.habits import check_habits
-from trawl.cli.checks.imports import check_imports
-from trawl.cli.checks.outputs import check_outputs
-from trawl.cli.checks.source import SpiderSource
-from trawl.cli.checks.starts import check_starts
-from trawl.spiders import Spider
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-__all__ = ["check_spider", "check_work"]
+from trawl.cli.checks.attributes import check_attributes, check_starts
+from trawl.cli.checks.callbacks import callbacks_of, check_annotations, check_callbacks
+from trawl.cli.checks.outputs import check_habits, check_outputs
+from trawl.cli.checks.source import Finding, SpiderSource
+from trawl.errors import PartLoadError, SettingsError
+from trawl.moving import changes
+from trawl.spiders import Spider
+from trawl.throttling.configuration import load_object
+
+__all__ = ["check_imports", "check_parts", "check_spider", "check_work", "imports_of"]
+
+
+def check_imports(source: SpiderSource) -> Iterator[Finding]:
+    """Say what each import of Scrapy's in a spider's own file is to be changed to."""
+    yield from imports_of(source.home()[0])
+
+
+def imports_of(path: str) -> Iterator[Finding]:
+    """Say what each import of Scrapy's in a file is to be changed to; nothing of one that can't be read."""
+    try:
+        found = changes(Path(path).read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError):  # a class that no file has
+        return
+    yield from (Finding(path, change.line, str(change)) for change in found)
+
+
+_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "WATCHERS")
+
+
+def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the import paths in ``settings``, a sentence each; names without a dot are not looked at."""
+    for setting in _LISTS:
+        for entry, number in settings[setting].items():
+            is_path = isinstance(entry, str) and "." in entry and not entry.startswith("scrapy.")
+            if number is not None and is_path:
+                try:
+                    load_object(entry, setting)
+                except (SettingsError, PartLoadError) as error:
+                    yield str(error)
 
 
 def check_spider(spider: type[Spider]) -> list[Finding]:

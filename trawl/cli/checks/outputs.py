@@ -1,4 +1,7 @@
-"""What a spider's methods make and do not give to the crawl, or give as a whole; and what blocks it."""
+"""What a spider's methods make and do not give to the crawl, or give as a whole; and what blocks it.
+
+What Scrapy's users write that fails here, when a page comes: header values as bytes, arguments that are not here.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,77 @@ from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
-from trawl.cli.checks.finding import Finding
-from trawl.cli.checks.source import Function, Method, SpiderSource
+from trawl.cli.checks.source import Finding, Function, Method, SpiderSource
 from trawl.spiders import Spider
 
-__all__ = ["check_outputs"]
+__all__ = ["check_habits", "check_outputs"]
 
-_REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest", "follow"})
+
+_REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
+
+
+_MODULES = frozenset({"scrapy", "trawl"})
+
+
+_ABSENT = ("flags",)
+
+
+def check_habits(source: SpiderSource) -> Iterator[Finding]:
+    """Say which calls in a spider's methods are Scrapy's way and not ours."""
+    for method in source.methods():
+        if method.node.name == "close":
+            yield Finding(method.path, method.node.lineno, "nothing calls close(): name it closed(self, reason)")
+        for node in ast.walk(method.node):
+            if isinstance(node, ast.Call):
+                for message in _wrong(node):
+                    yield Finding(method.path, node.lineno, message)
+
+
+def _wrong(call: ast.Call) -> Iterator[str]:
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr == "decode" and _is_of_headers(function.value):
+        yield "header values are text, not bytes: leave decode() out"
+    if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
+        yield "there is no body_as_unicode(): use response.text"
+    if isinstance(function, ast.Attribute) and function.attr == "to_unicode_dict":
+        yield "there is no to_unicode_dict(): header values are text, so use dict(headers)"
+    name = _name_of(function)
+    given = {keyword.arg for keyword in call.keywords}
+    first = call.args[0] if call.args else None
+    if name == "Selector" and ("response" in given or (isinstance(first, ast.Name) and first.id == "response")):
+        yield "Selector takes no response: use response.selector"
+    if name in _REQUESTS:
+        yield from (f"{name} has no {argument}: leave it out" for argument in _ABSENT if argument in given)
+        if len(call.args) > 2:
+            yield f"{name} takes a URL and a callback by their place: give what follows by its name"
+
+
+def _is_of_headers(node: ast.expr) -> bool:
+    """Whether a value is that of a header: ``x.headers[...]``, ``x.headers.get(...)``, an item of ``getlist``."""
+    while not (isinstance(node, ast.Attribute) and node.attr == "headers"):
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        else:
+            return False
+    return True
+
+
+def _name_of(function: ast.expr) -> str:
+    """The name of what is called, where it is trawl's: by itself, or in its module."""
+    if isinstance(function, ast.Name):
+        return function.id
+    is_ours = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") in _MODULES
+    return function.attr if is_ours and isinstance(function, ast.Attribute) else ""
+
+
+_REQUEST_NAMES = frozenset({"Request", "FormRequest", "JsonRequest", "follow"})
+
+
 _COROUTINES = frozenset({"trio.sleep", "trio.sleep_until", "trio.to_thread.run_sync", "self.fetch", "self.crawl.fetch"})
+
+
 _BLOCKING: Mapping[str, str] = {
     "time.sleep": "await trio.sleep() in an async callback",
     **dict.fromkeys(
@@ -23,6 +89,8 @@ _BLOCKING: Mapping[str, str] = {
         "await self.fetch(Request(url)), which is throttled too",
     ),
 }
+
+
 _IN_PLACE: Mapping[str, str] = {
     "sleep": "trio.sleep()",
     "gather": "a nursery of Trio's",
@@ -75,7 +143,7 @@ def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collect
         name = method.node.name
         if name in callbacks and (problem := _takes_no_response(spider, name)):
             yield Finding(method.path, method.node.lineno, problem)
-        for node, message in _wrong(method, kinds, is_given=name in given):
+        for node, message in _wrong_outputs(method, kinds, is_given=name in given):
             yield Finding(method.path, node.lineno, message)
 
 
@@ -90,7 +158,7 @@ def _takes_no_response(spider: type[Spider], name: str) -> str:
     return ""
 
 
-def _wrong(method: Method, kinds: _Kinds, *, is_given: bool) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+def _wrong_outputs(method: Method, kinds: _Kinds, *, is_given: bool) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     is_async = isinstance(method.node, ast.AsyncFunctionDef)
     awaited = {id(node.value) for node in _own(method.node) if isinstance(node, ast.Await)}
     for node in _own(method.node):
@@ -132,7 +200,7 @@ def _unused(call: ast.Call, kinds: _Kinds, *, is_async: bool) -> str:
     is_own = path == f"self.{name}"
     if path in _COROUTINES or (is_own and name in kinds.coroutines):
         return f"nothing is done, an `await` is missing: write `await {shown}`"
-    if name in _REQUESTS and path in (name, f"trawl.{name}", f"scrapy.{name}", f"response.{name}"):
+    if name in _REQUEST_NAMES and path in (name, f"trawl.{name}", f"scrapy.{name}", f"response.{name}"):
         return f"the request is not sent, it has to be given to the crawl: write `yield {shown}`"
     if name == "follow_all" or (is_own and name in (*kinds.generators, *kinds.async_generators)):
         each = f"{'async ' if name in kinds.async_generators else ''}for output in {shown}: yield output"

@@ -1,17 +1,45 @@
-"""A spider's class as it is written: where its attributes are, and what its methods call."""
+"""A spider's class as it is written: where its attributes are, and what its methods call.
+
+Something wrong in a spider, and where.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
-__all__ = ["Method", "SpiderSource"]
+__all__ = ["Finding", "Method", "SpiderSource"]
+
+
+@attrs.frozen(order=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        path: The file; absolute, or as it was named.
+        line: The line in it, from 1.
+        message: What is wrong, in one sentence.
+    """
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        shown = self.path
+        if Path(shown).is_absolute():
+            near = os.path.relpath(shown)
+            shown = shown if near.startswith("..") else near
+        return f"{shown}:{self.line}: {self.message}"
+
 
 _NOT_THE_USERS = frozenset({"trawl", "typing", "builtins"})
+
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import attrs
 
-from trawl.cli.load import load_spider, look_beside
+from trawl.cli.load import load_spider, look_beside, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.run import check_arguments, log_layer
-from trawl.cli.targets import spider_arguments
 from trawl.errors import SoftBlocked, TrawlError
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings
