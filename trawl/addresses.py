@@ -34,15 +34,10 @@ from trawl.http import host_of
 
 __all__ = ["METADATA", "MOST_NAMES", "AddressGuard", "kind_of"]
 
-
 METADATA = "a cloud's metadata service"
-
-
 """The kind of the addresses at which clouds tell a machine its secrets."""
 
-
 _LINK_LOCAL = "link-local"
-
 
 _METADATA = frozenset(
     map(
@@ -61,7 +56,6 @@ _METADATA = frozenset(
         ),
     )
 )
-
 
 _KINDS = tuple(
     (ip_network(network), kind)
@@ -86,7 +80,6 @@ _KINDS = tuple(
     )
 )
 
-
 _CARRYING: tuple[tuple[IPv6Network, int], ...] = tuple(
     (IPv6Network(network), shift)
     for network, shift in (
@@ -97,13 +90,9 @@ _CARRYING: tuple[tuple[IPv6Network, int], ...] = tuple(
         ("2002::/16", 80),  # RFC 3056: 6to4
     )
 )
-
-
 """Where IPv6 addresses carry an IPv4 address, and how many bits are behind it."""
 
-
 _TEREDO = IPv6Network("2001::/32")
-
 
 _ALL_ONES = 0xFFFFFFFF
 
@@ -143,16 +132,10 @@ def _kind(address: IPv4Address | IPv6Address) -> str | None:
 
 
 MOST_NAMES = 10_000
-
-
 """Names of start URLs that are remembered; those after them can't vouch for a private address."""
 
-
 MOST_REMEMBERED = 10_000
-
-
 """Addresses in URLs whose kind is remembered."""
-
 
 _OWN_NAMES = (
     ".localhost",  # RFC 6761, 6.3
@@ -160,7 +143,6 @@ _OWN_NAMES = (
     ".home.arpa",  # RFC 8375
     ".internal",  # kept for this by ICANN
 )
-
 
 _DIGITS = "0123456789["
 

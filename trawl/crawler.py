@@ -23,7 +23,6 @@ from trawl.spiders import Crawler, Spider
 
 __all__ = ["AsyncCrawlerProcess", "Crawler", "CrawlerProcess"]
 
-
 _RESULTS = "`results` has how each crawl ended, once start() has returned"
 _ALONE = "start() returns when the last crawl has ended; a Trio program runs `await trawl.crawl(Spider)`"
 

@@ -24,7 +24,6 @@ import msgspec
 
 __all__ = ["Field", "InvalidItem", "Item", "is_item", "is_item_type", "item_fields"]
 
-
 _Reader = Callable[[Any], dict[str, object]]
 
 

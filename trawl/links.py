@@ -50,9 +50,7 @@ class Link:
 # Every repetition is possessive: a page chooses this text, and going back over it would take time by its square.
 _ADDRESS = re.compile(r"[ \t\n\f\r,]*+([^ \t\n\f\r]++)")
 
-
 _DESCRIPTORS = re.compile(r"(?:[^,(]++|\([^)]*+\)?+)*+,?+")
-
 
 _LISTS = frozenset({"srcset", "imagesrcset", "data-srcset"})
 
@@ -87,38 +85,23 @@ IGNORED_EXTENSIONS: tuple[str, ...] = (
     *("css", "pdf", "exe", "bin", "rss", "dmg", "iso", "apk", "jar", "sh", "rb", "js", "hta", "bat", "cpl", "msi"),
     *("msp", "py"),
 )
-
-
 """What a :class:`~trawl.links.LinkExtractor` leaves out unless it is told otherwise: Scrapy's list, and AVIF."""
 
-
 Patterns = str | re.Pattern[str] | Iterable[str | re.Pattern[str]] | None
-
-
 """A regular expression, compiled or not, or several."""
 
-
 Texts = str | Iterable[str] | None
-
-
 """A text, or several."""
-
 
 _SCHEMES = frozenset({"http", "https", "file", "ftp"})
 
-
 _SPACE = " \t\n\r\f"
-
 
 _NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exslt.org/sets"}
 
-
 _MOST_WORDS = 10_000
 
-
 _TEXT = etree.XPath(f"substring(string(), 1, {_MOST_WORDS})", smart_strings=False)
-
-
 """The words of a link. Links that are not closed lie in each other: each of hundreds would have all of a large page."""
 
 

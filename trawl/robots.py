@@ -42,9 +42,7 @@ from protego import Protego
 
 __all__ = ["MAX_PARSED_BYTES", "Answers", "KeptAnswer", "RobotsFile", "RobotsSettings", "product_token"]
 
-
 _TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, 2.2.1
-
 
 _COMPATIBLE = re.compile(r"\(compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
 
@@ -63,16 +61,10 @@ def product_token(user_agent: str) -> str:
 
 
 MOST_BODY_BYTES = 100_000
-
-
 """The longest file that is kept."""
 
-
 MOST_BYTES = 8_000_000
-
-
 """What is kept of all files together."""
-
 
 _OVERHEAD = 200  # bytes that an answer takes besides its body
 
@@ -171,40 +163,26 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
 
 MAX_PARSED_BYTES = 512_000
-
-
 """What is asked for and read of a file: RFC 9309, 2.5 wants at least 500 KiB. The rest is ignored."""
 
-
 MOST_RULES = 10_000
-
-
 """Rules of one group; what has more disallows everything."""
 
-
 MOST_PATTERNS = 500
-
-
 """Rules of one group with ``*`` or ``$``, each of which is held against every URL.
 
 Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more. No ``Allow`` does.
 """
 
-
 _RULE = re.compile(r"\s*(allow|d[ias]+l+[oa]w)\s*[:\s](.*)", re.IGNORECASE)  # as protego reads them
-
 
 _NO_RULE = "disallow:"  # says nothing but that the names above it are a group's
 
-
 _GROUP_LINE = re.compile(r"^\s*user[ -]?agent\s*[:\s]\s*([^#\s]*)", re.IGNORECASE)
-
 
 _PRODUCT = re.compile(r"[A-Za-z_-]+")
 
-
 _OURS = "ours"
-
 
 _NOT_OURS = "another"
 

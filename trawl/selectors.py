@@ -31,25 +31,17 @@ __all__ = [
     "without_crowds",
 ]
 
-
 MOST_ATTRIBUTES = 1_000
-
-
 """Attributes of one element; a tag that has more ends after them."""
 
-
 SMALL = 4 * 10_000
-
-
 """Characters up to which a page can't hold attributes enough to take long."""
 
 
 # As HTML, 13.2.5.32 to 39 read attributes. Every repetition is possessive: nothing is read twice.
 _ATTRIBUTE = r"""[\s/]*+(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"']?+[^\s>]*+))?+"""
 
-
 _TAG = re.compile(rf"<[A-Za-z][^\s/>]*+(?:{_ATTRIBUTE}){{0,{MOST_ATTRIBUTES}}}+")
-
 
 _REST = re.compile(rf"(?:{_ATTRIBUTE})++")
 
@@ -69,8 +61,6 @@ def without_crowds(text: str) -> str:
 
 
 SelectorType = Literal["html", "xml", "json", "text"]
-
-
 """How a text is read: as browsers read HTML, as XML that is repaired, as JSON (JMESPath), or not at all."""
 
 

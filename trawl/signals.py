@@ -46,7 +46,6 @@ DEAF = 1.0
 
 _HANGUP: int = getattr(signal, "SIGHUP", -1)  # Windows has none
 
-
 SCRAPYS: frozenset[str] = frozenset(
     (
         *("engine_started", "engine_stopped", "scheduler_empty", "spider_opened", "spider_idle", "spider_closed"),

@@ -32,10 +32,7 @@ from trawl.observe import Stats
 
 __all__ = ["Cache", "Dress", "open_cache"]
 
-
 CLOSE_GRACE = 5.0
-
-
 """Seconds that closing the file may take."""
 
 
@@ -97,16 +94,10 @@ async def open_cache(
 
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
-
 MOST_STALE = 10_000
-
-
 """Stale responses that are remembered until their request is sent; beyond that it is sent without conditions."""
 
-
 Dress = Callable[[Request], Request]
-
-
 """A request with the fields that it will be sent with, for ``Vary``."""
 
 

@@ -41,18 +41,11 @@ __all__ = [
     "policy_named",
 ]
 
-
 HEURISTIC_SHARE = 0.1
-
-
 """A response that says nothing of its age is fresh for this part of the time since it was changed (RFC 9111, 4.2.2)."""
 
-
 MOST_HEURISTIC = 7 * 86_400.0
-
-
 """Seconds. No guess goes further than a week."""
-
 
 _HEURISTIC_STATUSES = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501})  # RFC 9110, 15.1
 
@@ -208,7 +201,6 @@ def _came_at(stored: Stored) -> float:
 
 
 _ALWAYS = frozenset({"always", "dummy", "dummypolicy"})
-
 
 _RFC = frozenset({"rfc9111", "rfc7234", "rfc2616", "rfc2616policy"})
 

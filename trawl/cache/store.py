@@ -22,10 +22,7 @@ from trawl.http import Headers, Request, Response
 
 __all__ = ["Error", "Fields", "Store", "Stored", "response_of", "stored_of"]
 
-
 Fields = tuple[tuple[str, str], ...]
-
-
 """Names and values, in order."""
 
 
@@ -89,16 +86,11 @@ def _fields(pairs: Sequence[tuple[str, str]]) -> Fields:
 
 
 Error = sqlite3.Error
-
-
 """What goes wrong with a file, in any of the calls."""
-
 
 VERSION = 1
 
-
 _PATIENCE = 10.0  # seconds that a write waits for another process
-
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS response (
@@ -109,7 +101,6 @@ CREATE INDEX IF NOT EXISTS response_key ON response (key);
 CREATE INDEX IF NOT EXISTS response_url ON response (url);
 CREATE TABLE IF NOT EXISTS body (id INTEGER PRIMARY KEY, is_compressed INTEGER NOT NULL, content BLOB NOT NULL);
 """
-
 
 _COLUMNS = "id, url, method, status, asked_at, came_at, sent, fields"
 

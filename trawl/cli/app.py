@@ -27,37 +27,30 @@ if TYPE_CHECKING:
 
 __all__ = ["ArgumentOption", "SettingOption", "add_words", "app", "chosen_crawl", "main"]
 
-
 SettingOption = Annotated[
     list[str],
     typer.Option("-s", "--set", metavar="NAME=VALUE", help="A setting; JSON where the value is JSON. Repeatable."),
 ]
 
-
 ArgumentOption = Annotated[
     list[str], typer.Option("-a", metavar="NAME=VALUE", help="An argument for the spider. Repeatable.")
 ]
-
 
 SpiderOption = Annotated[
     str | None,
     typer.Option("--spider", metavar="SPIDER", help="Whose settings count: FILE.py or MODULE, with :CLASS."),
 ]
 
-
 LevelOption = Annotated[
     str | None, typer.Option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING (as it is), ERROR or CRITICAL.")
 ]
-
 
 WaitOption = Annotated[
     bool,
     typer.Option("--wait", help="Send it again while it is refused or fails, as a crawl does, instead of once."),
 ]
 
-
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="What to fetch.")]
-
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 

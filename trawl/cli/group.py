@@ -21,7 +21,6 @@ from trawl.plugins import load_plugin, plugin_names
 
 __all__ = ["CRAWLING", "OTHERS", "STARTING", "TRAWL", "TRYING", "Group", "examples", "misuse_told", "sentence"]
 
-
 _PLAINER = (
     (re.compile(r"^No such option: (\S+) \(Possible options: (.*)\)"), r"there is no option \1; did you mean \2?"),
     (re.compile(r"^No such option: (\S+)"), r"there is no option \1"),
@@ -34,7 +33,6 @@ _PLAINER = (
     (re.compile(r"^Invalid value for '([^']*)': Input should be "), r"\1 is to be "),
 )
 
-
 _SCRAPYS = {
     "bench": "the benchmarks are in the repository",
     "edit": "open the file that `trawl list` names",
@@ -43,22 +41,15 @@ _SCRAPYS = {
     "startproject": "it is `trawl new project DIR`",
     "view": "it is `view()` in `trawl shell URL`",
 }
-
-
 """Commands of Scrapy's that are called otherwise here."""
-
 
 _LEVEL = "it is --log-level LEVEL"
 
-
 _FORMAT = "the ending of the file says the format, or FILE:FORMAT does"
-
 
 _RULES = "name the callback: --callback NAME"
 
-
 _PRINTS = "items and requests are printed, a line each"
-
 
 _SCRAPYS_OPTIONS = {
     "--cbkwargs": "it is --cb-kwargs JSON",
@@ -83,8 +74,6 @@ _SCRAPYS_OPTIONS = {
     "-r": _RULES,
     "-t": _FORMAT,
 }
-
-
 """Options of Scrapy's that are called otherwise here, or done otherwise."""
 
 
@@ -154,28 +143,19 @@ def _printable(text: str) -> str:
 
 CRAWLING = "Crawl"
 
-
 TRYING = "Try out"
-
 
 STARTING = "Begin"
 
-
 TRAWL = "About trawl"
-
 
 OTHERS = "From other packages"
 
-
 COMMANDS = "Commands"
-
 
 _TITLES = (STARTING, CRAWLING, TRYING, TRAWL, COMMANDS, OTHERS)
 
-
 PLUGINS = "trawl.commands"
-
-
 """The group of entry points that add words."""
 
 

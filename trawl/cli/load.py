@@ -34,9 +34,7 @@ __all__ = [
     "spider_arguments",
 ]
 
-
 STANDARD_OUTPUT = "-"
-
 
 _WITH_FORMAT = re.compile(r"(?P<path>.+):(?P<format>[A-Za-z][A-Za-z0-9]*)\Z", re.DOTALL)
 
@@ -83,8 +81,6 @@ def spider_arguments(texts: Iterable[str]) -> dict[str, str]:
 
 
 _SHOWN = 5
-
-
 """Spiders that are named where another one was meant."""
 
 

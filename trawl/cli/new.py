@@ -26,7 +26,6 @@ from trawl.settings.check import nearest
 
 __all__ = ["PROJECT", "SPIDERS", "TESTS", "new_project", "new_spider"]
 
-
 _BASIC = '''\
 """The pages of $domain: crawl with ``trawl crawl $path``."""
 
@@ -42,7 +41,6 @@ class $kind(trawl.Spider):
         yield {"url": response.url, "title": response.css("title::text").get()}
         yield from response.follow_all(css="a")
 '''
-
 
 _CRAWL = '''\
 """The pages of $domain, its links followed by rules: crawl with ``trawl crawl $path``."""
@@ -63,7 +61,6 @@ class $kind(trawl.CrawlSpider):
         yield {"url": response.url, "title": response.css("title::text").get()}
 '''
 
-
 _SITEMAP = '''\
 """The pages of $domain, found by its sitemaps: crawl with ``trawl crawl $path``."""
 
@@ -79,12 +76,8 @@ class $kind(trawl.SitemapSpider):
         yield {"url": response.url, "title": response.css("title::text").get()}
 '''
 
-
 SPIDERS: Mapping[str, str] = {"basic": _BASIC, "crawl": _CRAWL, "sitemap": _SITEMAP}
-
-
 """A spider's text, by the kind that ``--template`` names."""
-
 
 _TEST = '''\
 """$kind on a simulated web: the real crawl on a virtual clock. Nothing is sent, and nothing waits."""
@@ -118,7 +111,6 @@ def test_it_is_gentle():
     assert all(gap >= 1.0 for gap in sim.gaps("$scope"))
 '''
 
-
 _SITEMAP_PAGE = """\
     web.add_page(
         "$origin/sitemap.xml",
@@ -129,16 +121,12 @@ _SITEMAP_PAGE = """\
     return web
 """
 
-
 TESTS: Mapping[str, str] = {
     "basic": _TEST,
     "crawl": _TEST,
     "sitemap": _TEST.replace("    return web\n", _SITEMAP_PAGE),
 }
-
-
 """The text of its test, by the same."""
-
 
 PROJECT: Mapping[str, str] = {
     "pyproject.toml": """\
@@ -174,13 +162,9 @@ trio_mode = true
     "spiders/__init__.py": "",
     "tests/__init__.py": "",
 }
-
-
 """The files of a project besides its first spider, by their path."""
 
-
 FIRST = "example"
-
 
 FIRST_DOMAIN = "example.com"
 

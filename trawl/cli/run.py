@@ -44,7 +44,6 @@ __all__ = [
     "warn_of_unmoved",
 ]
 
-
 progress_logger: logging.Logger = logging.getLogger("trawl.progress")
 
 
@@ -92,12 +91,9 @@ def warn_of_unmoved(directory: Path) -> None:
 
 _WIDTH_OF_A_FILE = 160
 
-
 _FORBIDDEN = "robots forbidden"
 
-
 _UNREAD = "robots.txt could not be read: answered"
-
 
 logger: logging.Logger = logging.getLogger("trawl")
 

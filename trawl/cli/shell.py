@@ -43,15 +43,10 @@ from trawl.tracebacks import place_of, told
 
 __all__ = ["Crawling", "Session", "converse", "shell_command", "view"]
 
-
 _FILE = "file://"
 
-
 WaitFor = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
-
-
 """Runs a coroutine in the crawl, from another thread, and waits for what it gives."""
-
 
 BANNER = """\
   response   {response}

@@ -32,9 +32,7 @@ from trawl.throttling import limit_words
 
 __all__ = ["Verdict", "groups_of", "simulate_command", "verdict_of"]
 
-
 REFUSALS = frozenset({429, 503})
-
 
 _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
@@ -112,7 +110,6 @@ def groups_of(texts: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 WIDTH_OF_A_FILE = 160
-
 
 logger: logging.Logger = logging.getLogger("trawl")
 

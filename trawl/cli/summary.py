@@ -18,29 +18,17 @@ from trawl.throttling import ScopeReport, limit_words
 
 __all__ = ["FAILED", "INTERRUPTED", "MOST_SCOPES", "OK", "USAGE", "scopes_table", "status_of", "summary_table"]
 
-
 OK = 0
-
-
 """The crawl ended by itself."""
 
-
 FAILED = 1
-
-
 """It ended on an error, or could not begin: start failed, a feed failed, the spider could not be loaded; or its memory
 passed its limit, and whatever watches over it is to start it again."""
 
-
 USAGE = 2
-
-
 """Wrong usage or wrong settings: nothing was started."""
 
-
 INTERRUPTED = 130
-
-
 """Stopped by Ctrl-C: 128 and the number of SIGINT, as shells say it."""
 
 
@@ -54,43 +42,26 @@ def status_of(reason: str) -> int:
 
 
 MOST_SCOPES = 15
-
-
 """Rows in the table of scopes; the busiest are shown."""
 
-
 _FELT = 0.05
-
-
 """Seconds of waiting that are worth telling."""
-
 
 _SCOPE_CHARACTERS = 40
 
-
 _HINT_CHARACTERS = 40
 
-
 NARROW = 90
-
-
 """A terminal of fewer columns gets a table of fewer columns."""
 
-
 WIDE = 120
-
-
 """One of as many has a column for the time of a request."""
-
 
 _TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "each request", "hints")
 
-
 _OF_MOST = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
 
-
 _OF_NARROW = ("scope", "sends", "rate", "triggers", "limited by")
-
 
 _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 

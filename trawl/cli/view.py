@@ -43,12 +43,8 @@ __all__ = [
     "progress_of",
 ]
 
-
 MOST_WAITING = 3
-
-
 """So many reasons are named, those that hold up most requests; the others are counted."""
-
 
 _REASON_CHARACTERS = 100
 
@@ -124,8 +120,6 @@ class CrawlResult(Protocol):
 
 
 Watcher = Callable[[Any], Awaitable[None]]
-
-
 """A task that looks at a running crawl (a :class:`CrawlView`); cancelled at its end."""
 
 
@@ -163,22 +157,13 @@ def progress_of(crawl: CrawlView) -> Progress:
 
 
 INTERVAL = 0.25
-
-
 """Seconds between two pictures."""
 
-
 IDLE_FOR = 20.0
-
-
 """After a picture nothing is drawn for so many times as long as it took: with many thousand hosts that is long."""
 
-
 SMOOTHING = 5.0
-
-
 """The speed shown is that of the last so many seconds."""
-
 
 _NAME_CHARACTERS = 30
 

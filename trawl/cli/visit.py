@@ -25,7 +25,6 @@ __all__ = ["Prepared", "Visit", "Visitor", "answer", "begun_by", "prepared", "vi
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
 """What is tried out leaves nothing behind."""
 
-
 HASTY: Mapping[str, object] = {"DOWNLOAD_CONNECT_TIMEOUT": 10.0}
 """A person at a terminal soon hears that nobody answers; a project or spider that sets these says otherwise."""
 

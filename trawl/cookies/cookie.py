@@ -14,18 +14,13 @@ import attrs
 
 __all__ = ["Cookie", "Place", "domain_matches", "parse_cookie_date", "parse_set_cookie", "path_matches"]
 
-
 _TOKENS = re.compile(r"[^\x09\x20-\x2f\x3b-\x40\x5b-\x60\x7b-\x7e]+")
-
 
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?!\d)")
 
-
 _DAY = re.compile(r"(\d{1,2})(?!\d)")
 
-
 _YEAR = re.compile(r"(\d{2,4})(?!\d)")
-
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -58,19 +53,12 @@ def _full_year(year: int) -> int:
 
 
 MOST_BYTES = 4096
-
-
 """Name and value together; a longer cookie is not kept (6265bis, 5.6)."""
 
-
 MOST_SECONDS = 400 * 24 * 3600
-
-
 """The longest that a cookie is kept, whatever it says (6265bis, 5.5)."""
 
-
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
-
 
 _MAX_AGE = re.compile(r"-?[0-9]+")
 

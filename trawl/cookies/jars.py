@@ -24,16 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Jar", "Jars", "NowUtc", "PublicSuffixes", "name_of"]
 
-
 MOST_A_DOMAIN = 180
-
-
 """Cookies kept for one domain; browsers keep as many."""
 
-
 MOST = 20_000
-
-
 """Cookies kept in a jar; beyond it the domain that got its first cookie earliest is forgotten."""
 
 
@@ -125,13 +119,9 @@ class PublicSuffixes:
 
 
 NowUtc = Callable[[], datetime]
-
-
 """Wall time; asked only when there is a cookie to judge."""
 
-
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)  # what is kept without a clock is judged when it is sent
-
 
 _UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f;]")
 

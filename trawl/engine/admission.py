@@ -45,7 +45,6 @@ __all__ = ["Admission", "Needs", "Prepare", "not_before", "page_entry"]
 
 logger: logging.Logger = logging.getLogger("trawl.admission")
 
-
 FOUND_TO = 0.001
 """Seconds: requests that are found within so many share one instant, and its memory."""
 

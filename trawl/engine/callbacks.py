@@ -30,15 +30,12 @@ from trawl.tracebacks import is_own, own_frames
 
 __all__ = ["Shields", "Taker", "WrongOutput", "advice", "consume", "culprits", "frame_of"]
 
-
 ASYNCIO = (
     "a crawl runs on Trio, where asyncio does not work: use trio.sleep() and Trio's other functions instead, or a"
     " library that runs on Trio"
 )
 
-
 AWAIT = "an `await` is missing before the call that gave the coroutine"
-
 
 ASYNC_FOR = "an async generator is read with `async for`"
 

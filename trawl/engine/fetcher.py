@@ -42,10 +42,7 @@ from trawl.transport.base import NEW_CONNECTION
 
 __all__ = ["Places", "Recorder", "Sending"]
 
-
 MOST_KEPT = 256
-
-
 """Limiters up to which one is kept that has nothing in flight."""
 
 
@@ -102,13 +99,9 @@ def _scopes(entry: Entry) -> tuple[Scope, ...]:
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-
 _NONE = Times()
 
-
 Recorder = Callable[[Entry, "Outcome | None", float], None]
-
-
 """Told of each send (outcome None) and of its end, at the instant on the run clock; for simulations and tests."""
 
 

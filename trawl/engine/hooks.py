@@ -51,15 +51,10 @@ from trawl.throttling.managers import awaited
 
 __all__ = ["START_METHODS", "Hook", "Hooks", "StartHook", "hooked", "scrapy_hook", "start_hooks", "started_by"]
 
-
 StartHook = Callable[[AsyncIterator[Any]], AsyncGenerator[Any, None]]
-
-
 """What is put around ``start()``."""
 
-
 START_METHODS = ("process_start", "process_start_requests")
-
 
 SETTING = "SPIDER_MIDDLEWARES"
 
@@ -121,15 +116,10 @@ def _closed_by(stack: ExitStack, made: Any) -> Any:
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-
 Hook = Callable[[Response | None, AsyncIterator[Any]], AsyncGenerator[Any, None]]
-
-
 """What is put around callbacks. The response is None for the outputs of an errback whose request had no response."""
 
-
 _METHODS = ("process_spider_input", "process_spider_output", "process_spider_exception", *START_METHODS)
-
 
 _SCRAPYS = "scrapy.spidermiddlewares."
 

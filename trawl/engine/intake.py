@@ -31,7 +31,6 @@ from trawl.scheduler import Entry, Heads
 
 __all__ = ["CRAWLS_OWN", "Intake", "forget_the_last"]
 
-
 CRAWLS_OWN: frozenset[str] = frozenset(
     (
         *("download_latency", "is_start_request", "redirect_reasons", "redirect_times", "redirect_urls", "retry_times"),
@@ -40,8 +39,6 @@ CRAWLS_OWN: frozenset[str] = frozenset(
         "throttling_uncounted",
     )
 )
-
-
 """The keys that are meant for one request alone."""
 
 

@@ -117,39 +117,25 @@ def note_of(job: JobStore, spider: Spider, now_utc: datetime) -> Note:
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-
 INTERVAL = 2.0
-
-
 """Seconds between two writings of what was learned, at the least."""
 
-
 LONGEST_QUIET = 60.0
-
-
 """Seconds between two writings at the most. After a kill, who may have sent in that time waits as if it had."""
-
 
 _BYTES_A_SECOND = 500_000.0  # of it, on average, where it is large
 
-
 _LATE = 1.0  # seconds that a transaction may take, once it is due
-
 
 JarName = str | int | float | bool | None
 
-
 THROTTLE: Section[ThrottleState] = Section("throttle", ThrottleState)
-
 
 PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 
-
 ROBOTS: Section[dict[str, KeptAnswer]] = Section("robots", dict[str, KeptAnswer])
 
-
 AHEAD: Section[Ahead] = Section("ahead", Ahead)
-
 
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 

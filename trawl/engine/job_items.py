@@ -35,19 +35,12 @@ from trawl.observe import Stats
 
 __all__ = ["BATCH", "MOST_BYTES", "MOST_ITEMS", "MOST_UNFILTERED", "Holder", "Holding", "ItemStore", "Outputs"]
 
-
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-
 MOST_ITEMS = 1000
-
-
 """Items of one callback that are held in memory."""
 
-
 MOST_BYTES = 1 << 20
-
-
 """Bytes of them."""
 
 
@@ -258,15 +251,10 @@ class Holding:
 
 
 BATCH = 100
-
-
 """Requests of one callback that are held before they are stored (C4), and items that it gives before others may run:
 a callback may yield a million, or never end."""
 
-
 MOST_UNFILTERED = 10_000
-
-
 """Requests with ``dont_filter`` that one callback holds to its end, with a job: stored before, they would be stored
 again when a kill has the callback run anew, for nothing tells that they were. Beyond it they are."""
 

@@ -35,7 +35,6 @@ __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-
 MOST_BEYOND = 10_000
 """Items that one page of a job may give beyond those that are missing; they are kept for the next run."""
 

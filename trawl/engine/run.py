@@ -48,9 +48,7 @@ from trawl.spiders import Spider
 
 __all__ = ["MEBIBYTE", "Ended", "held_bytes", "limit_watchers", "own_watchers", "run_plan"]
 
-
 MEBIBYTE = 1024 * 1024
-
 
 _STATM = Path("/proc/self/statm")  # proc(5): the second figure is the resident set, in pages
 
@@ -74,10 +72,7 @@ def _largest_bytes() -> int | None:
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-
 Measure = Callable[[], "int | None"]
-
-
 """Gives the memory of the process in bytes, or None where it can't be told."""
 
 
@@ -181,14 +176,9 @@ def _order(pair: tuple[float, object]) -> float:
 
 
 EVENTS_GRACE = 5.0
-
-
 """Seconds that readers of events have to come to an end when the crawl has."""
 
-
 CLOSE_GRACE = 10.0
-
-
 """Seconds that each step of closing may take: a pipeline's or a spider's own closing, the last write of the feeds."""
 
 

@@ -70,8 +70,6 @@ class Pulse:
 
 
 Answer = Callable[[Request], Awaitable[Outcome]]
-
-
 """Answers a request in place of the wire."""
 
 
@@ -115,7 +113,6 @@ class Original:
 
 
 _NO_META: dict[str, Any] = {}
-
 
 _ABSENT = object()
 
@@ -179,14 +176,9 @@ class Turn:
 
 
 current_turn: ContextVar[Turn | None] = ContextVar("trawl_turn", default=None)
-
-
 """The turn whose task this is: the innermost fetch finds its entry by it, and a direct fetch its parent."""
 
-
 in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
-
-
 """Whether this task takes an item through the pipelines: what they fetch, a page may have named."""
 
 

@@ -40,7 +40,6 @@ __all__ = ["Flow", "StatusRule"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-
 TOO_MANY_REQUESTS = 429
 
 

@@ -31,16 +31,10 @@ from trawl.feeds.table import TableFeed
 
 __all__ = ["BatchedFeed", "make_feed", "refuse_for_job"]
 
-
 BLANK_BYTES = 1 << 14
-
-
 """A batch without an item is smaller, in every format: larger ones are not looked into."""
 
-
 GAP = 100
-
-
 """Numbers that must be free in a row for a feed that does not overwrite to begin there."""
 
 

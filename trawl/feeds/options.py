@@ -44,15 +44,10 @@ __all__ = [
     "with_attributes",
 ]
 
-
 BATCH_NAMES = frozenset({"batch", "batch_id", "batch_time"})
-
-
 """The names that differ from one batch to the next; one of them must be in the path of a feed in batches."""
 
-
 _NAME = re.compile(r"%\((name|time|batch|batch_id|batch_time)\)(0?\d{0,2})([sd])")
-
 
 _OTHER = re.compile(r"%\((?!(?:name|time|batch|batch_id|batch_time)\))(\w+)\)(0?\d{0,2})([sd])")
 
@@ -137,10 +132,7 @@ def _attribute(spider: object, path: str, match: re.Match[str]) -> str:
 
 
 STANDARD_OUTPUT = "-"
-
-
 """The path that means the standard output."""
-
 
 FORMATS: Mapping[str, str] = {
     "jsonl": "jsonl",
@@ -155,28 +147,17 @@ FORMATS: Mapping[str, str] = {
     "db": "sqlite",
     "parquet": "parquet",
 }
-
-
 """The names and endings of formats, and the format that each means."""
 
-
 TABLES = frozenset({"sqlite", "parquet"})
-
-
 """The formats that are no text: written by a library, not byte by byte."""
 
-
 PLUGINS = "trawl.feeds"
-
-
 """The group of entry points of further formats."""
-
 
 _KNOWN = "jsonl, json, csv, xml, sqlite, parquet"
 
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-
 
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 

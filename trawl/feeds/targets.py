@@ -43,7 +43,6 @@ __all__ = [
     "open_target",
 ]
 
-
 _EXTRAS = {"s3": "s3", "s3a": "s3"}
 
 
@@ -127,8 +126,6 @@ if sys.platform != "win32":
 
 
 PIPE_WAIT = 0.1
-
-
 """Seconds that a write waits for a pipe's reader before it comes back, so that a crawl can be cancelled meanwhile."""
 
 

@@ -47,13 +47,9 @@ __all__ = [
     "wrong_field",
 ]
 
-
 _Writer = Callable[[Any], object]
 
-
 _TYPED = frozenset({datetime, date, time, timedelta, Decimal, bytes})
-
-
 """Types that a table may have a column type for, and JSON has not."""
 
 
@@ -242,8 +238,6 @@ def _pydantic_v1(item: Any) -> object:
 
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
-
-
 """What JSON can say."""
 
 
@@ -378,6 +372,5 @@ def _outlandish(value: Any) -> object:
 
 
 _AS_TEXT = (PurePath, IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
-
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_outlandish)

@@ -58,7 +58,6 @@ LaneKey: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, 
 SortKey: TypeAlias = "tuple[int, float, int]"
 """What orders a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
 
-
 _PLAIN: tuple[float, float, Amounts, bool] = (0.0, 0.0, (), False)
 
 

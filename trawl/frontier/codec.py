@@ -124,22 +124,14 @@ def _is_special(name: str) -> bool:
 
 
 MOST_NESTED = 100
-
-
 """Containers inside each other; more is taken for a value that contains itself."""
 
-
 SHOWN = 60
-
-
 """Letters that an error shows of a path without end."""
-
 
 _PLAIN = frozenset({type(None), bool, float, bytes})
 
-
 _INT64 = range(-(2**63), 2**63)
-
 
 _TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID, _DICT = range(1, 12)
 
@@ -188,7 +180,6 @@ def restored(code: int, payload: memoryview) -> Any:
 
 
 _decoder = msgspec.msgpack.Decoder(ext_hook=restored)
-
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -259,7 +250,6 @@ _PACKERS: Mapping[type, Callable[[Any, str, int], object]] = {
     UUID: lambda value, path, depth: _ext(_UUID, value.bytes),
 }
 
-
 _BUILDERS: Mapping[int, Callable[[Any], object]] = {
     _TUPLE: tuple,
     _SET: set,
@@ -327,9 +317,7 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
 
 _LEAST = -(2**63) + 1
 
-
 _encoder = msgspec.msgpack.Encoder()
-
 
 _record_decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=restored)
 

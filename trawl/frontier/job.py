@@ -43,16 +43,10 @@ from trawl.frontier.tables import Tally, read_kept, read_outbox_ends
 
 __all__ = ["Job", "Outbox", "open_job"]
 
-
 TAIL_BYTES = 1 << 20
-
-
 """Bytes of the items that came last and are kept in memory."""
 
-
 READ_BYTES = 1 << 20
-
-
 """Bytes after which a reading from the database stops."""
 
 
@@ -160,7 +154,6 @@ class Outbox:
 
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
-
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

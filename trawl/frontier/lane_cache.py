@@ -41,8 +41,6 @@ class Bounds:
 
 
 Held: TypeAlias = "tuple[SortKey, Record | bytes]"
-
-
 """A record at hand, as it was pushed, or its bytes."""
 
 
@@ -176,8 +174,6 @@ class Shelves:
 
 
 LANES_AT_ONCE = 128
-
-
 """Lanes that are read with the one that is asked for, when a job of many lanes begins."""
 
 

@@ -19,7 +19,6 @@ from trawl.http import Request
 
 __all__ = ["Line", "MemoryFrontier"]
 
-
 _CUT = 32  # a list with fewer empty places is not worth being cut
 
 
@@ -112,8 +111,6 @@ def _rank(record: Record) -> tuple[int, float]:
 
 
 _LARGER = 150
-
-
 """Of 256 first bytes of a fingerprint those below this are in one set, the others in a second.
 
 A set doubles when it is three fifths full, and is then at 53 bytes for each fingerprint besides the fingerprint's own

@@ -21,9 +21,7 @@ from trawl.frontier.base import JobStore
 
 __all__ = ["FACTS", "START_ITEMS", "STATISTICS", "Facts", "Kept", "Section", "damaged"]
 
-
 logger: logging.Logger = logging.getLogger("trawl.frontier")
-
 
 T = TypeVar("T")
 
@@ -93,8 +91,6 @@ class Section(Generic[T]):
 
 
 LATEST = 250_000_000_000
-
-
 """In epoch seconds the year 9892: what is later is damage."""
 
 
@@ -123,20 +119,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FACTS: Section[Facts] = Section("job", Facts)
-
-
 """Who the job belongs to, and how far it has come."""
 
-
 START_ITEMS: Section[int] = Section("start", int)
-
-
 """How many items of ``start()`` are stored, while it has not come to its end; its next reading leaves out as many."""
-
 
 STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
     "statistics", dict[str, int | float | str | bool | None]
 )
-
-
 """All statistics by their keys, as of the last transaction."""

@@ -18,13 +18,9 @@ from trawl.throttling.configuration import load_object
 
 __all__ = ["JobSettings", "named_frontier"]
 
-
 SETTING = "FRONTIER"
 
-
 PLUGINS = "trawl.frontiers"
-
-
 """The group of entry points of frontiers."""
 
 

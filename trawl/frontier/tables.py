@@ -99,28 +99,16 @@ class Claims:
 
 
 Row: TypeAlias = "tuple[int, int, int, float, bytes]"
-
-
 """Order, lane, minus priority, minus share, record."""
 
-
 LaneRow: TypeAlias = "tuple[int, int, float, int, bytes]"
-
-
 """Of a lane's first record: the lane, minus priority, minus share, order, record."""
 
-
 LaneHead: TypeAlias = "tuple[int, float, int, bytes]"
-
-
 """One of a lane's first records: minus priority, minus share, order, record."""
 
-
 LAST_ORDER = 1 << 62
-
-
 """Orders of coming end there, half of what 64 bits hold."""
-
 
 _FIRST = "SELECT priority, share, ord, record FROM request WHERE lane = ? ORDER BY priority, share, ord LIMIT ?"
 

@@ -37,18 +37,11 @@ __all__ = [
     "with_legacy_query",
 ]
 
-
 REPLACEMENT = "replacement"
-
-
 """Stands for the encodings that browsers refuse to decode, as they have been used to hide scripts (Encoding, 14.1)."""
 
-
 USER_DEFINED = "x-user-defined"
-
-
 """Bytes above 0x7F are private characters (Encoding, 14.5); Python has no codec for it."""
-
 
 _LABELS_OF_CODEC = {
     "utf-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8",
@@ -108,7 +101,6 @@ _LABELS_OF_CODEC = {
     USER_DEFINED: "x-user-defined",
 }
 
-
 _CODEC_OF_LABEL = MappingProxyType(
     {label: codec for codec, labels in _LABELS_OF_CODEC.items() for label in labels.split()}
 )
@@ -124,19 +116,13 @@ _USUAL_BYTES = 1024  # where the standard looks first
 
 # When a <meta> comes later, browsers read the page again (HTML, 13.2.3.4); this looks further at once.
 PRESCAN_BYTES = 16 * 1024
-
-
 """How far into a page a declaration of its encoding is looked for."""
-
 
 _SPACE = rb"[\t\n\f\r ]"
 
-
 _META = re.compile(rb"<meta[\t\n\f\r /]", re.IGNORECASE)
 
-
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r >]*", re.IGNORECASE)
-
 
 _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)"  # the name
@@ -144,14 +130,11 @@ _ATTRIBUTE = re.compile(
     rb"(?:\"([^\"]*)\"|'([^']*)'|([^\t\n\f\r >]*)))?"
 )
 
-
 _CHARSET = re.compile(
     rb"charset" + _SPACE + rb"*=" + _SPACE + rb"*(?:\"([^\"]*)\"|'([^']*)'|([^\t\n\f\r ;\"']+))", re.IGNORECASE
 )
 
-
 _XML_ENCODING = re.compile(rb"<\?xml[^>]*?encoding[\x00-\x20]*=[\x00-\x20]*(?:\"([^\"> ]*)\"|'([^'> ]*)')")
-
 
 _Attributes = dict[bytes, bytes]
 
@@ -250,18 +233,13 @@ def _as_read(label: bytes) -> str | None:
 
 _PARAMETER = re.compile(r';\s*([^\s;=]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;,"\s]*))')
 
-
 _SNIFF_BYTES = 1024
-
 
 _UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown", "*/*"})
 
-
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
 
-
 _C1_END = 0xA0
-
 
 _BYTES = range(256)
 

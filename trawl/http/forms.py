@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FormPage", "FormRequest", "action_of", "clicked", "entries_of", "find_form", "method_of"]
 
-
 _BUTTONS = frozenset({"submit", "image"})
 
-
 _WALKED = ("form", "fieldset", "input", "button", "select", "textarea", "option")
-
 
 _NOT_SENT = frozenset({"submit", "image", "reset", "button", "file"})
 
@@ -221,9 +218,7 @@ def _text(element: Element) -> str:
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
-
 _FORM = "application/x-www-form-urlencoded"
-
 
 FormData = Mapping[str, Field | None] | Iterable[tuple[str, Field | None]]
 

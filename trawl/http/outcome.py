@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SAFE_METHODS", "Drop", "Fetch", "Middleware", "Outcome", "Replace"]
 
-
 SAFE_METHODS: frozenset[str] = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-
-
 """The methods that ask for nothing to change: sent once more, they do no harm (RFC 9110, 9.2.1)."""
 
 
@@ -99,12 +96,7 @@ class Outcome:
 
 
 Fetch = Callable[["Request"], Awaitable[Outcome]]
-
-
 """Sends one request, once, and tells what became of it. Raises nothing that the network can cause."""
 
-
 Middleware = Callable[[Fetch], Fetch]
-
-
 """Takes the way on and returns a way that does something before, after or in place of it."""

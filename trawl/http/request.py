@@ -32,10 +32,7 @@ __all__ = [
     "fingerprint",
 ]
 
-
 FINGERPRINT_BYTES = 16
-
-
 """Length of a fingerprint: two of a thousand million requests are the same by chance once in 10 ** 20 crawls."""
 
 
@@ -53,22 +50,13 @@ def fingerprint(request: Request) -> bytes:
 
 
 Callback = Callable[..., Any]
-
-
 """Gets the response and ``cb_kwargs`` (an errback: the error); def, generator, async def or async generator."""
 
-
 Cookies = Mapping[str, Any] | Iterable[Mapping[str, Any]]
-
-
 """Names and values, or one mapping a cookie with ``name``, ``value`` and, if wanted, ``domain`` and ``path``."""
 
-
 Extras = tuple[Headers | None, Any, dict[str, Any] | None, dict[str, Any] | None]
-
-
 """A request's headers, cookies, meta and cb_kwargs; None for what was never set or asked for."""
-
 
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 9.1: a token
 

@@ -26,13 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "HasUrl", "LinkTarget", "Page", "Response", "base_url_of", "followable", "link_of"]
 
-
 _LINK_ELEMENTS = frozenset({"a", "area", "link"})
 
-
 _BASE = re.compile("<base", re.IGNORECASE)
-
-
 """Looking for it takes three microseconds; walking the parsed page takes more than fifty."""
 
 
@@ -72,14 +68,9 @@ class Page(Protocol):
 
 
 LONGEST_BASE = 2_048
-
-
 """Characters of a base URL. Each link on a page may repeat it, and no URL that is as long is asked for."""
 
-
 LinkTarget = str | Selector | HasUrl
-
-
 """What can be followed."""
 
 

@@ -33,18 +33,11 @@ __all__ = [
     "sorted_url",
 ]
 
-
 Field = str | bytes | int | float | Iterable[str | bytes | int | float]
-
-
 """What one name holds: a value, or several."""
 
-
 Fields = Mapping[str, Field] | Iterable[tuple[str, Field]]
-
-
 """The fields of a form, in order."""
-
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -67,7 +60,6 @@ def _quoted(value: str | bytes | int | float) -> str:
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 
-
 _NORMAL = re.compile(
     r"https?://"
     rf"(?:(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)*[a-z][a-z0-9]*(?:-[a-z0-9]+)*|(?:{_OCTET}\.){{3}}{_OCTET})"
@@ -76,26 +68,15 @@ _NORMAL = re.compile(
     r"(?:\?[A-Za-z0-9_~.=&+%,;:/@!*()-]*)?",
     re.ASCII,
 )
-
-
 """What is in normal form as it stands: to look at it takes a fraction of what parsing it does, and most URLs are so."""
 
-
 _PLAIN = re.compile(r"[A-Za-z0-9_~./-]+(?:\?[A-Za-z0-9_~.=&+%,;-]*)?")
-
-
 """A path, with or without a query, in which nothing is to be encoded, and which has no scheme and no fragment."""
 
-
 _BASES = 256
-
-
 """Bases whose normal form is remembered: the links of a page are joined one after the other."""
 
-
 FETCHED_SCHEMES = frozenset({"http", "https"})
-
-
 """What is sent; a request of another scheme is dropped and counted when it is scheduled."""
 
 

@@ -22,13 +22,9 @@ from trawl.http import Fetch, Middleware, Outcome, Request
 
 __all__ = ["cookies", "kept_in_file"]
 
-
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
-
 WRITE_GRACE = 10.0
-
-
 """Seconds that writing the file may take."""
 
 

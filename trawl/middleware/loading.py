@@ -67,15 +67,11 @@ class Surroundings(Protocol):
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
-
 SETTING = "DOWNLOADER_MIDDLEWARES"
-
 
 PLUGINS = "trawl.middleware"
 
-
 _OURS = "trawl.middleware."
-
 
 _SCRAPYS = "scrapy.downloadermiddlewares."
 

@@ -39,7 +39,6 @@ UNSENT = "unsent"
 """Its value where the request was not sent after all, and keeps its proxy: a manager may have a scope for it, for which
 the request waits now."""
 
-
 PROXY_AUTHENTICATION_REQUIRED = 407
 
 

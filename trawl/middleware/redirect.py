@@ -35,27 +35,16 @@ from trawl.throttling.outcomes import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 
 __all__ = ["meta_refresh", "redirect", "redirected"]
 
-
 STATUSES = frozenset({301, 302, 303, 307, 308})
 
-
 CREDENTIALS = ("Authorization", "Cookie", "Proxy-Authorization")
-
-
 """Fields that never leave their origin."""
 
-
 OF_THE_ORIGIN = ("Host", "Origin")
-
-
 """Fields that are true of one origin only."""
 
-
 SPENT_META = frozenset({"delay", BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED})
-
-
 """Meta keys that were for the redirected request only: its delay has passed, and it is what was refused."""
-
 
 OF_THE_BODY = (
     "Content-Encoding",
@@ -65,8 +54,6 @@ OF_THE_BODY = (
     "Content-Type",
     "Transfer-Encoding",
 )
-
-
 """Fields that go with a body that is dropped (Fetch, 4.4, 12)."""
 
 
@@ -205,14 +192,9 @@ def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) ->
 
 
 HEAD_BYTES = 4096
-
-
 """How far into a page a refresh is looked for."""
 
-
 REASON = "meta refresh"
-
-
 """What ``redirect_reasons`` says."""
 
 

@@ -22,10 +22,7 @@ from trawl.observe import Stats
 
 __all__ = ["Budget", "Budgets", "Predicate", "get_retry_request", "retry"]
 
-
 MOST_HOSTS = 10_000
-
-
 """Hosts whose budgets are kept; the one that was used first is forgotten, and begins anew with its reserve."""
 
 
@@ -89,10 +86,7 @@ class Budgets:
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
-
 Predicate = Callable[[Request, Response | None, Exception | None], bool | None]
-
-
 """What ``RETRY_PREDICATE`` names: whether to send a request again, or None for the usual rules."""
 
 

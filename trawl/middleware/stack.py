@@ -212,8 +212,6 @@ BUILT_IN: tuple[BuiltIn, ...] = (
     BuiltIn("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
     BuiltIn("cache", 900, _cache, "httpcache.HttpCacheMiddleware"),
 )
-
-
 """Outermost first: a request passes them downwards, its outcome upwards."""
 
 

@@ -15,7 +15,6 @@ from trawl.observe.text import clipped, counted, duration_words, number_words, p
 
 __all__ = ["ERROR_KEYS", "Pace", "Progress", "nothing_sent", "pace", "progress_line", "summary_rows", "waiting_words"]
 
-
 ERROR_KEYS = (
     "download_error_count",
     "spider_exceptions",
@@ -24,8 +23,6 @@ ERROR_KEYS = (
     "throttling_errors",
     "scope_errors",
 )
-
-
 """The statistics whose sum a person sees as "errors"."""
 
 
@@ -108,7 +105,6 @@ def waiting_words(now: Progress) -> str:
 
 _DETAILS = 4
 
-
 _KIND_CHARACTERS = 40
 
 
@@ -160,7 +156,6 @@ def nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
 
 _TIMES = tuple(f"{part}_seconds" for part in Times.__struct_fields__)
 
-
 _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "statuses": (("response_status_count/", ""),),
     "errors": (
@@ -198,8 +193,6 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("unstorable_requests", "not to be stored by the job"),
     ),
 }
-
-
 """Row title to the statistics in it and their words; a key that ends in ``/`` stands for all keys below it."""
 
 

@@ -20,7 +20,6 @@ __all__ = ["clipped", "counted", "duration_words", "number_words", "printable", 
 # lone surrogates, which no encoder takes.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-
 _UNSAFE_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -48,12 +47,9 @@ def clipped(text: str, most: int) -> str:
 
 _MINUTE = 60.0
 
-
 _HOUR = 3600.0
 
-
 _DAY = 86400.0
-
 
 _UNITS = ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s"))
 

@@ -294,8 +294,6 @@ def _decoded(content: bytes, url: str) -> Known | None:
 
 
 CLOSE_GRACE = 5.0
-
-
 """Seconds that removing a temporary file may wait for the disk."""
 
 

@@ -71,45 +71,25 @@ class OriginGate:
 
 
 Rank: TypeAlias = "tuple[bool, int, int]"
-
-
 """What orders lanes, the least first: direct before page, then minus priority, then the turn."""
 
-
 SortKey: TypeAlias = "tuple[int, float, int]"
-
-
 """What orders the entries of a lane, the least first: minus priority, minus the share of a quota, the order of
 coming."""
 
-
 Amounts: TypeAlias = "tuple[float | None, ...]"
-
-
 """The amounts that a request names, in the order of its scopes; empty where it names none."""
 
-
 LaneId: TypeAlias = "tuple[tuple[str, ...], str, int] | tuple[tuple[str, ...], str, int, Amounts]"
-
-
 """Scope ids (sorted), the origin, the kind of lane, and the amounts where any is named."""
 
-
 PageLane: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
-
-
 """A lane of pages, as the frontier names it: the same without the kind."""
 
-
 DIRECT, PASSING, PAGE = range(3)
-
-
 """Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
 
-
 READY = "ready"
-
-
 """Where a lane is that will be looked at at the next choice."""
 
 

@@ -80,8 +80,6 @@ class Later:
 
 
 BACKOFF_PATIENCE = 30.0
-
-
 """How long, in seconds, a claimant may wait for a backed-off delay before its claim is dropped. Shorter waits are
 contention like any other: two scopes that back off for hours would starve those who need both."""
 

@@ -41,8 +41,6 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
 
 HOSTS_REMEMBERED = 10_000
-
-
 """Answers kept by host; a crawl of the open web sees more hosts than memory should hold."""
 
 

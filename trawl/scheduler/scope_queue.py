@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PASSES", "ROOM_TO_GROW", "Claims", "Room", "Ticket"]
 
-
 PASSES = 8
-
-
 """A lane that was passed so often asks for the claim. With two scopes it then waits for at most twice as many; the
 promise (F12) is 32."""
 
@@ -93,14 +90,9 @@ class Claims:
 
 
 Ticket: TypeAlias = "tuple[bool, int, float, int, int, Lane]"
-
-
 """A lane's place in a heap: page, minus priority, minus share (0.0 but at a quota), turn, version, and the lane."""
 
-
 ROOM_TO_GROW = 64
-
-
 """A heap is cleaned when it has doubled, and has more than this many records."""
 
 

@@ -41,7 +41,6 @@ __all__ = [
     "without_meta",
 ]
 
-
 _PLAIN: Mapping[object, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -54,7 +53,6 @@ _PLAIN: Mapping[object, str] = {
     Any: "anything",
     type: "a class",
 }
-
 
 _SHOWN_CHARACTERS = 60
 
@@ -157,7 +155,6 @@ def short(value: object) -> str:
 
 
 _LISTS = (list, tuple, set, frozenset)
-
 
 _CLOSE_ENOUGH = 0.6
 

@@ -21,15 +21,10 @@ from trawl.settings.sections import Definition, known
 
 __all__ = ["DEFAULT", "HOW_TO_DECLARE", "SECTION", "Settings", "UnknownSetting", "declared"]
 
-
 SECTION = "Your own"
-
-
 """Under what ``trawl settings`` lists them."""
 
-
 HOW_TO_DECLARE = "one of your own is declared in own_settings of the spider, or in [tool.trawl.own]"
-
 
 _SHAPES: Mapping[type, Any] = {list: list[Any], tuple: list[Any], dict: dict[str, Any]}
 
@@ -78,22 +73,15 @@ def _definition(name: str, default: object) -> Definition:
 
 
 DEFAULT = "default"
-
-
 """The source of a value that nobody set."""
-
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-
 _ABSENT: Any = object()
-
 
 _NO = ("", "0", "false", "no", "off", "none")
 
-
 _FIXED = "they do not change in a crawl: write them in the spider's custom_settings, or in its update_settings()"
-
 
 _SOURCES = "`trawl settings` shows where each value comes from"
 

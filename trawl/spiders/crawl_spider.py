@@ -20,10 +20,7 @@ from trawl.spiders.spider import Spider
 
 __all__ = ["BoundRule", "CrawlSpider", "Named", "Rule", "bound_rules"]
 
-
 Named = Callable[..., Any] | str | None
-
-
 """A function, or the name of the spider's method."""
 
 

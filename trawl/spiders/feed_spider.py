@@ -29,24 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Enclosure", "FeedEntry", "FeedSpider", "WebFeed"]
 
-
 _ROOTS = frozenset({"rss", "RDF", "feed"})
-
 
 _ENTRIES = frozenset({"item", "entry"})
 
-
 _MOST_PARTS = 10_000
-
-
 """Children of one entry that are looked at."""
-
 
 _LONGEST_NUMBER = 18
 
-
 _LONGEST_TIME = 100
-
 
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 

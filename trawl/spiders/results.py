@@ -26,10 +26,7 @@ else:
 
 
 Output: TypeAlias = Request | ItemT | None
-
-
 """One thing that a callback gives."""
-
 
 Outputs: TypeAlias = (
     Request
@@ -39,8 +36,6 @@ Outputs: TypeAlias = (
     | Awaitable[Request | ItemT | Iterable[Request | ItemT | None] | None]
     | None
 )
-
-
 """What a callback returns: one thing, many, or either later."""
 
 

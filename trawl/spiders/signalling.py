@@ -94,7 +94,6 @@ TOLD: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, object]]]] = 
 }
 """The signals that are sent where an event is told: which, and what receivers are given besides ``spider``."""
 
-
 _ENDLESS = "give the spider an endless start(): it is read whenever there is room, and may wait for work"
 _CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too long"
 _WHOLE = "feeds are whole when trawl.run() returns"

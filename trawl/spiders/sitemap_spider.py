@@ -25,36 +25,21 @@ from trawl.spiders.xml_stream import Unpacked, XmlPieces, local_name
 
 __all__ = ["Sitemap", "SitemapSpider", "latest_of", "since_utc", "sitemaps_in_robots"]
 
-
 ROBOTS_CHARACTERS = 512_000
-
-
 """How much of a robots.txt is looked at; RFC 9309, 2.5 asks for 500 KiB."""
 
-
 _MOST_PARTS = 10_000
-
-
 """Children of one entry that are looked at."""
 
-
 _LONGEST_LINE = 65_536
-
-
 """Characters of one line that are kept; no URL is as long."""
 
-
 _MOST_BLANK = 1_048_576
-
-
 """Bytes without a line that says anything, in a file of lines; what has more counts as longer than the limit."""
-
 
 _LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # as str.splitlines() ends them
 
-
 _KINDS = frozenset({"urlset", "sitemapindex"})
-
 
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
 
@@ -198,7 +183,6 @@ def since_utc(spider: str, attribute: str, value: str | date | None) -> datetime
 
 
 _DEPTH = "sitemap_depth"
-
 
 _Pattern = str | re.Pattern[str]
 

@@ -28,10 +28,7 @@ from trawl.throttling.configuration import load_object
 
 __all__ = ["Check", "ItemCheck", "NotValid", "check_of", "item_check", "item_type_of", "type_name"]
 
-
 Check = Callable[[Any], Any]
-
-
 """What an item is made into, or :class:`NotValid`."""
 
 
@@ -150,10 +147,7 @@ def _words(error: Any) -> str:
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
-
 OF_THE_SPIDER = "spider"
-
-
 """The value of ``ITEM_TYPE`` that means the type that the spider's class names."""
 
 

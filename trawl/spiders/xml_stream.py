@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Unpacked", "XmlPieces", "local_name", "mended"]
 
-
 _OPEN, _CLOSE = b"<![CDATA[", b"]]>"
 
-
 _LONGEST_REFERENCE = 40
-
 
 _AMPERSAND = re.compile(
     rb"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,9}|#x[0-9a-fA-F]{1,8});)(?:([A-Za-z][A-Za-z0-9]{1,31});)?"
@@ -95,37 +92,21 @@ def _reference(match: re.Match[bytes]) -> bytes:
 
 
 PIECE_BYTES = 65_536
-
-
 """How much is unpacked and parsed at a time."""
 
-
 PACKED_BYTES = 4_096
-
-
 """How much of packed data is unpacked at a time: zlib copies what is behind a member once for each member."""
 
-
 MOST_MEMBERS = 10_000
-
-
 """Members of one gzip file; honest ones have one, or one for every 64 KiB."""
 
-
 MOST_BYTES_BETWEEN = 16 * 1024 * 1024
-
-
 """Bytes from one element that is asked for to the next."""
 
-
 MOST_MARKS_BETWEEN = 200_000
-
-
 """``<``, ``=`` and ``&`` from one element to the next: what an XML parser's time and memory go by."""
 
-
 _GZIP = b"\x1f\x8b"
-
 
 _GZIP_WINDOW = 31
 

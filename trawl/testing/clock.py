@@ -36,16 +36,11 @@ import trio
 
 __all__ = ["VirtualClock", "seeded_scheduling", "seeded_scheduling_here", "sleep_until"]
 
-
 _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
-
 
 _GENERATOR = "_r"
 
-
 _REQUEST = "trawl.engine.worker.Flow.run"
-
-
 """The name of a request's task."""
 
 
@@ -125,14 +120,9 @@ def _switches() -> tuple[object, random.Random]:
 
 
 NO_TIMER = 1e-6
-
-
 """Real seconds to sleep when no timer is set."""
 
-
 JUMPS = 16
-
-
 """Of so many jumps, one is looked at: a real thread would see hours pass."""
 
 

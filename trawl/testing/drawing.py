@@ -38,7 +38,6 @@ __all__ = [
     "text",
 ]
 
-
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
 
@@ -132,9 +131,7 @@ def marks(start: float, end: float, most: int = 12) -> list[tuple[float, str]]:
 
 MOST_LANES = 40
 
-
 UNTHROTTLED = "(no scope)"
-
 
 LONGEST_LABEL = 34
 
@@ -213,7 +210,6 @@ SHADES: dict[Kind, tuple[str, str]] = {
     "quota": ("#ddd6fe", "quota spent"),
 }
 
-
 BARS: dict[str, tuple[str, str]] = {
     "good": ("#2563eb", "2xx"),
     "moved": ("#0d9488", "3xx"),
@@ -222,15 +218,11 @@ BARS: dict[str, tuple[str, str]] = {
     "error": ("#111827", "no answer"),
 }
 
-
 INK, FAINT, GRID = "#111827", "#6b7280", "#e5e7eb"
-
 
 TOP, BOTTOM, RIGHT, LANE_GAP, LANE_PAD = 86.0, 48.0, 28.0, 10.0, 5.0
 
-
 LETTER, BOLD_LETTER = 6.9, 7.7  # the width of a letter of 12 px, about
-
 
 NARROWEST_BAR, NARROWEST_LABEL = 2.5, 26.0
 

@@ -137,8 +137,6 @@ class LogNormal:
 
 
 Law = float | Callable[[Request], float] | Uniform | LogNormal
-
-
 """Seconds, a function of the request that gives seconds, or a distribution to draw from."""
 
 

@@ -87,14 +87,9 @@ DIALECTS: Mapping[str, Callable[[Standing], dict[str, str]]] = {
     "x-ratelimit-epoch": lambda standing: _vendor("X-RateLimit", standing, is_epoch=True),
     "x-rate-limit": lambda standing: _vendor("X-Rate-Limit", standing, is_epoch=False),
 }
-
-
 """Name to the fields it writes: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three vendors' habits."""
 
-
 NEARLY = 1e-9
-
-
 """How much of a token may be missing: sends at exactly ``1 / rate`` must not fail by a rounding error."""
 
 

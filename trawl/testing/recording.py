@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kind", "Recording", "Stretch", "merged"]
 
-
 Kind = Literal["delay", "delay_per_slot", "backoff", "hint", "quota", "robots"]
-
-
 """What closed the scope."""
 
 
@@ -70,10 +67,7 @@ def _order(stretch: Stretch) -> tuple[str, bool, str, int, float, float]:
 
 _KINDS: dict[str, Kind] = {"delay": "delay", "robots": "robots", "backoff": "backoff", "hint": "hint", "quota": "quota"}
 
-
 _Closed = tuple[str, float, float, float, Kind, str, int]
-
-
 """A scope, from, until, with jitter until that at the most, why, where that comes from, the slot or 0."""
 
 

@@ -16,10 +16,7 @@ from trawl.observe import printable
 
 __all__ = ["Ledger", "Row", "Send", "shown", "timeline"]
 
-
 DIGITS = 12
-
-
 """Times are rounded to the picosecond: what 0.1 + 0.2 adds to 0.3 must not fail a test that says ``== 0.3``."""
 
 
@@ -139,7 +136,6 @@ def _slot_of_address(slots: Mapping[str, int]) -> int:
 
 
 MOST_ROWS = 10_000
-
 
 LONGEST_URL = 100
 

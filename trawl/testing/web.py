@@ -35,15 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "SimulatedWeb", "answers_of", "replaying"]
 
-
 Answers = dict[str, dict[tuple[str, str, bytes], SimulatedResponse]]
-
-
 """The answers of each host, by method, URL and body of the request."""
 
-
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
-
 
 _NOT_THERE = SimulatedResponse(404, "it is not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
 

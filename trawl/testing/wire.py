@@ -104,8 +104,6 @@ class Patience:
 
 
 WALL_START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
-
-
 """The wall time at which every simulation begins."""
 
 

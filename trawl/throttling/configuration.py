@@ -40,7 +40,6 @@ JitterConfig = bool | float | tuple[float, float]
 JITTER_RANGE = "a number from 0 to 1, or a pair from -1 up in rising order"
 """What check_jitter allows, for the reference."""
 
-
 MOST = 1e300
 """The largest number that is taken; not far above it arithmetic overflows."""
 

@@ -212,13 +212,9 @@ LimitName = Literal[
     "callbacks",
     "not_before",
 ]
-
-
 """What can hold a request back."""
 
-
 _NAMES: Mapping[str, str] = {"robots": "Crawl-delay", "gate": "robots.txt"}
-
 
 _WORDS: Mapping[str, str] = {
     "concurrency": "all slots are busy",

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXACT", "Jitter", "Limits", "Slots", "Stream", "factor", "jitter_factors", "lengthening", "limits_of"]
 
-
 _MASK = (1 << 64) - 1
-
 
 _GAMMA = 0x9E3779B97F4A7C15
 
@@ -163,16 +161,10 @@ class Slots:
 
 
 Jitter = tuple[float, float]
-
-
 """The lowest and the highest factor that an interval may be multiplied by."""
 
-
 EXACT: Jitter = (1.0, 1.0)
-
-
 """No jitter: every interval is what it says."""
-
 
 HALF = 0.5
 

@@ -54,7 +54,6 @@ __all__ = [
     "signals_of",
 ]
 
-
 _KEYS = ("delay", "consumed", "consumed_quota", "remaining", "quota")
 
 
@@ -124,10 +123,7 @@ def _signal(id: str, figures: Any, header: str) -> Signal:
 
 T = TypeVar("T")
 
-
 _NO_CLOCK = datetime.max.replace(tzinfo=UTC)
-
-
 """For a manager without a throttle: dates count where the answer has one of its own, else they are past."""
 
 
@@ -228,8 +224,6 @@ class Asked:
 
 
 asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
-
-
 """The question that is being answered in this task: a response that a manager makes up is an answer to it, too."""
 
 

@@ -78,42 +78,24 @@ __all__ = [
     "trigger",
 ]
 
-
 REFUSED_AT = "throttling_refused_at"
-
-
 """Meta key: when this request was refused last, in epoch seconds; it goes with the request when that is sent again."""
 
-
 BAD_PAGE = "throttling_bad_page"
-
-
 """Meta key: it was refused on a scope that answered others well before and since."""
 
-
 UNCOUNTED = "throttling_uncounted"
-
-
 """Meta key: it failed before, not with an excuse of its own, and that was not counted for want of a good answer."""
 
-
 REFUSALS = "throttling_refusals"
-
-
 """Meta key: how often it was told to come back later while its scope served others."""
 
-
 SEVERAL = "*"
-
-
 """In place of the one request that was refused: there was more than one."""
-
 
 TOO_MANY_REQUESTS = 429
 
-
 MOST_REFUSALS = 7  # in a row: with the pace halved at each, two minutes from 1 s on
-
 
 _KEPT = range(200, 400)
 
@@ -227,10 +209,7 @@ def _note(entry: Sent, outcome: Outcome, key: str, value: object) -> None:
 
 
 ADMITTED_AT = "throttling_admitted_at"
-
-
 """Meta key: when a request was admitted whose scope had been given up before, in epoch seconds."""
-
 
 _MOST = 10_000  # scopes listed
 
@@ -288,10 +267,7 @@ class GivenUp:
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
-
 _BELIEVABLE = 366 * 86_400.0
-
-
 """Seconds. A wish beyond a year is a mistake, and capping it is not worth a line in the log."""
 
 

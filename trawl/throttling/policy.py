@@ -91,10 +91,7 @@ class AutoThrottle:
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
-
 _MOST_STEPS = 1000
-
-
 """Steps back that are taken at once, after a pause: of smaller ones, the rest take windows of their own."""
 
 

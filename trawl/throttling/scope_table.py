@@ -48,7 +48,6 @@ from trawl.throttling.user_calls import Failed, nobody
 
 __all__ = ["CrawlDelays", "Due", "Kinds", "Table"]
 
-
 _ROOM_TO_GROW = 64
 
 
@@ -108,8 +107,6 @@ class Due:
 
 
 MOST_ORIGINS = 100
-
-
 """Origins that are told apart in one scope; of more, the longest wish is all that is kept."""
 
 
@@ -259,14 +256,9 @@ def _autothrottle(settings: ThrottlingSettings) -> AutoThrottle:
 
 
 _LOOKS = 2
-
-
 """Scopes looked at for forgetting at each making."""
 
-
 _LOOKS_AT_LIMIT = 32
-
-
 """The same while there are more than the limit."""
 
 

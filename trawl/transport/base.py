@@ -33,7 +33,6 @@ It may have a method ``written``, to be called without arguments when the write 
 ROOM_PAUSE = 0.5
 """Seconds that a request waits which can't be sent for want of a file, before it gives up its turn."""
 
-
 Room = Callable[[], Awaitable[bool]]
 """Closes an idle connection; whether there was one. Not always a checkpoint."""
 

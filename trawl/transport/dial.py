@@ -89,7 +89,6 @@ _USUAL = Line()
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """The addresses of a host and port, best first. Raises ``socket.gaierror`` when there is none."""
 
-
 MOST_LEFT = 1_000
 """Look-ups left to their threads beyond which those that have ended are forgotten."""
 

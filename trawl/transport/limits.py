@@ -21,12 +21,8 @@ from trawl.transport.settings import TransportSettings
 
 __all__ = ["Limits", "protocol_words", "system_error", "tls_failure", "words_of"]
 
-
 MOST_WORDS = 200
-
-
 """Characters of a foreign error's text that are kept: it may quote what the server sent."""
-
 
 _PROTOCOL_WORDS = (
     ("without sending a response", "the server closed the connection without an answer"),
@@ -36,8 +32,6 @@ _PROTOCOL_WORDS = (
     ("illegal", "the answer is not HTTP: {cause}"),
     ("", "the answer is broken: {cause}"),
 )
-
-
 """What the parser's text has in it, and what we say. The first that fits counts."""
 
 

@@ -28,16 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOKUP_LIMIT", "CachedResolver", "NameServers", "Whereabouts"]
 
-
 LIFETIME = 60.0
-
-
 """Seconds that an address is believed; ``getaddrinfo`` does not tell what the name server allows. As browsers do."""
 
-
 MOST_NAMES = 10_000
-
-
 """Names remembered; the one looked up first goes first."""
 
 
@@ -110,14 +104,9 @@ class CachedResolver:
 
 
 LOOKUP_LIMIT = 10.0
-
-
 """Seconds that a look-up may take before its host counts as one without an address: a callback waits for it."""
 
-
 MOST_HOSTS = 100_000
-
-
 """Hosts whose addresses are remembered."""
 
 
@@ -169,10 +158,7 @@ def _bare(scope: str) -> str:
 
 
 LEAST_LIFETIME = 1.0
-
-
 """Seconds that an answer lasts at least: some servers say 0."""
-
 
 _FAMILIES = {"AAAA": socket.AF_INET6, "A": socket.AF_INET}  # IPv6 goes first (RFC 8305, 4)
 

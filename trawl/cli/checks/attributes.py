@@ -22,16 +22,12 @@ from trawl.spiders.spider import check_urls
 
 __all__ = ["check_attributes", "check_starts", "names_no_start"]
 
-
 _ATTRIBUTES = (
     *("allowed_domains", "custom_settings", "handle_httpstatus_list", "own_settings"),
     *("sitemap_urls", "start_urls"),
 )
 
-
 _ALIKE = 0.85
-
-
 """From this likeness on (difflib's ratio) an attribute is taken for another one misspelled."""
 
 

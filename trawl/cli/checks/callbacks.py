@@ -32,12 +32,9 @@ from trawl.spiders import CrawlSpider, SitemapSpider, Spider
 
 __all__ = ["callbacks_of", "check_annotations", "check_callbacks", "item_type_of"]
 
-
 _MANY = (Iterable, Iterator, Generator, list, tuple)
 
-
 _MANY_LATER = (AsyncIterable, AsyncIterator, AsyncGenerator)
-
 
 _LATER = (Awaitable, Coroutine)
 
@@ -132,7 +129,6 @@ def _shown(annotation: Any) -> str:
 
 
 _MADE_WITH_CALLBACK_SECOND = frozenset({"Request", "FormRequest", "JsonRequest", "follow", "follow_all"})
-
 
 _KNOWN = ("parse", "parse_start_url", "parse_node", "parse_row", "parse_entry")
 

@@ -16,12 +16,9 @@ from trawl.spiders import Spider
 
 __all__ = ["check_habits", "check_outputs"]
 
-
 _REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
 
-
 _MODULES = frozenset({"scrapy", "trawl"})
-
 
 _ABSENT = ("flags",)
 
@@ -78,9 +75,7 @@ def _name_of(function: ast.expr) -> str:
 
 _REQUEST_NAMES = frozenset({"Request", "FormRequest", "JsonRequest", "follow"})
 
-
 _COROUTINES = frozenset({"trio.sleep", "trio.sleep_until", "trio.to_thread.run_sync", "self.fetch", "self.crawl.fetch"})
-
 
 _BLOCKING: Mapping[str, str] = {
     "time.sleep": "await trio.sleep() in an async callback",
@@ -89,7 +84,6 @@ _BLOCKING: Mapping[str, str] = {
         "await self.fetch(Request(url)), which is throttled too",
     ),
 }
-
 
 _IN_PLACE: Mapping[str, str] = {
     "sleep": "trio.sleep()",

@@ -40,7 +40,6 @@ class Finding:
 
 _NOT_THE_USERS = frozenset({"trawl", "typing", "builtins"})
 
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -20,16 +20,10 @@ from trawl.transport.limits import Limits, words_of
 
 __all__ = ["Connect", "Connection", "read_response"]
 
-
 Connect = Callable[[Site], Awaitable[Wire]]
-
-
 """Opens a connection. Raises ``ConnectFailed``; when it is cancelled, it closes what it opened."""
 
-
 EXPECT_WAIT = 1.0
-
-
 """Seconds that a request with ``Expect: 100-continue`` waits for the server's word before it sends its body."""
 
 

@@ -38,12 +38,9 @@ __all__ = [
     "mended",
 ]
 
-
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 
-
 _INTERIM = re.compile(rb"[\r\n]*HTTP/\d\.\d +1\d\d\b")
-
 
 _FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
 
@@ -81,22 +78,14 @@ def mended(head: bytes) -> Iterator[bytes]:
 
 
 MOST_IDLE_BYTES = 100 * 1024
-
-
 """Bytes on end that may come without completing the headers or adding to the body (httpx's limit for headers)."""
 
-
 MOST_FIELDS = 1_000
-
-
 """Fields of one response; a line counts as one."""
-
 
 _HTTP = b"HTTP/"
 
-
 _NONE = Headers()
-
 
 _LENIENT = {
     "lenient_chunked_length": True,

@@ -92,26 +92,15 @@ async def secured(
 
 
 MOST_IDLE = 4_096
-
-
 """Idle connections that are kept at most; where the system allows fewer open files, half of those."""
 
-
 OTHER_FILES = 32
-
-
 """Files that are not counted on for connections: the feeds, the job, the log, what Python itself holds open."""
 
-
 USUAL_IDLE = 100
-
-
 """Idle connections that are kept where the system has no such limit."""
 
-
 MOST_SITES = 4_096
-
-
 """Sites known beyond which those without a connection are forgotten, with their TLS sessions."""
 
 

@@ -18,15 +18,11 @@ from trawl.transport.target import Target, wire_fields
 
 __all__ = ["Failure", "Message", "Question", "StreamsError", "Timeouts", "chunk", "head_bytes", "message_of"]
 
-
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host", "proxy-authorization"})
-
 
 _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 
-
 _UNUSUAL = frozenset({"host", "connection", "expect"})
-
 
 LAST_CHUNK = b"0\r\n\r\n"
 

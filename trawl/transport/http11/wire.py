@@ -35,7 +35,6 @@ from trawl.transport.settings import TransportSettings
 
 __all__ = ["SocketWire", "StreamWire", "Watch", "Wire", "peer_of"]
 
-
 CONNECTING, SENDING, READING = range(3)
 
 
@@ -112,14 +111,9 @@ class Watch:
 
 
 READ_BYTES = 65_536
-
-
 """The most that is read at once."""
 
-
 RELUCTANCE = 4
-
-
 """Reads that wait at once, after one that gave way for nothing."""
 
 

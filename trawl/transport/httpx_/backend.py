@@ -28,10 +28,7 @@ from trawl.transport.proxy import Proxy
 
 __all__ = ["Backend", "Pools", "Route"]
 
-
 _HTTP = b"HTTP/"
-
-
 """What every answer begins with (RFC 9112, 4)."""
 
 
@@ -194,20 +191,12 @@ class _Stream(httpcore.AsyncNetworkStream):
 
 
 IDLE_CONNECTIONS = 100
-
-
 """Direct connections beyond which an idle one is closed at once, so that a crawl does not run out of files."""
 
-
 IDLE_A_PROXY = 20
-
-
 """The same for each proxy."""
 
-
 MOST_PROXIES = 200
-
-
 """Proxies whose connections are kept; the one that was used longest ago is let go of first."""
 
 

@@ -50,7 +50,6 @@ from trawl.transport.target import Target, wire_fields
 
 __all__ = ["Answer", "HeldError", "HttpxTransport", "Instants", "Reading", "Refusable"]
 
-
 _WRITTEN = frozenset({"send_request_headers.complete", "send_request_body.complete"})
 
 
@@ -289,8 +288,6 @@ class Reading:
 
 
 _OF_CONNECTIONS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"})
-
-
 """Fields of a connection of HTTP/1.1, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
 
 
