@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.cli.summary import status_of
+from trawl.cli.exit_status import status_of
 
 
 @pytest.mark.parametrize(

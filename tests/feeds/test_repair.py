@@ -211,7 +211,7 @@ async def test_a_table_without_a_header_is_continued_as_it_is(tmp_path: Path) ->
 async def test_ends_are_found_in_files_of_many_chunks(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"trawl.feeds.format_{name}.CHUNK_BYTES", 64)
+    monkeypatch.setattr("trawl.feeds.formats.CHUNK_BYTES", 64)
     path = tmp_path / f"out.{name}"
     long = [{"name": "[\"'<&éxxxxxxxxxxx" * 100, "note": "x\n" * 100}, {"name": "y", "note": "z"}]
     await write_all(await opened(path), long)

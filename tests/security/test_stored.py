@@ -15,7 +15,7 @@ RUNS = {"eval", "exec", "compile", "__import__"}
 
 SUSPECT = re.compile(rf"\b({'|'.join(RUNS_WHAT_IT_READS | RUNS)})\b")
 
-MAY_RUN_CODE = {"cli/asking.py"}
+MAY_RUN_CODE = {"cli/shell.py"}
 """Modules that run what their user types."""
 
 

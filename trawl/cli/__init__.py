@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trawl.cli.summary import INTERRUPTED
+from trawl.cli.exit_status import INTERRUPTED
 
 if TYPE_CHECKING:
     from trawl.cli.view import CrawlWith

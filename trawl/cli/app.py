@@ -18,8 +18,8 @@ import typer
 from typer._completion_classes import completion_init
 
 from trawl import __version__
+from trawl.cli.exit_status import FAILED, OK, USAGE
 from trawl.cli.group import CRAWLING, STARTING, TRAWL, TRYING, Group, examples
-from trawl.cli.summary import FAILED, OK, USAGE
 
 if TYPE_CHECKING:
     from trawl.cli.view import CrawlWith

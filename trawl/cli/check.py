@@ -13,9 +13,9 @@ import typer
 from trawl.cli.checks import check_spider
 from trawl.cli.checks.every import check_parts, imports_of
 from trawl.cli.checks.source import Finding
+from trawl.cli.exit_status import FAILED, OK, USAGE
 from trawl.cli.list import files_in, spiders_in
 from trawl.cli.load import load_spiders
-from trawl.cli.summary import FAILED, OK, USAGE
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenForScrapy
 from trawl.observe import printable
 from trawl.settings import Layer, ambient, load, of_spider

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import trio
 from rich.console import Console
 
+from trawl.cli.exit_status import FAILED, OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
-from trawl.cli.summary import FAILED, OK
 from trawl.cli.view import CrawlWith
 from trawl.cli.visit import Prepared, Visit, answer, prepared, visitor
 from trawl.errors import TrawlError, UsageError

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import typer
 
-from trawl.cli.summary import FAILED, OK
+from trawl.cli.exit_status import FAILED, OK
 from trawl.observe import printable
 
 __all__ = ["Found", "files_in", "list_command", "spiders_in"]

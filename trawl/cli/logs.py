@@ -31,7 +31,7 @@ logger: logging.Logger = logging.getLogger("trawl")
 _CHATTY = ("httpx", "httpcore", "hpack")
 _REFUSING = (
     "trawl.http",
-    *(f"trawl.engine.{name}" for name in ("callbacks", "direct", "outputs", "reading")),
+    *(f"trawl.engine.{name}" for name in ("callbacks", "direct", "job_items", "start_requests")),
 )
 _TERMINAL_FORMAT = "[%(name)s] %(message)s"
 _TERMINAL_TIME = "%H:%M:%S"

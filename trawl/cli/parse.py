@@ -11,9 +11,9 @@ import msgspec
 import trio
 from rich.console import Console
 
+from trawl.cli.exit_status import FAILED, OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
-from trawl.cli.summary import FAILED, OK
 from trawl.cli.view import CrawlResult, CrawlWith
 from trawl.cli.visit import Prepared, Visit, begun_by, prepared
 from trawl.errors import UsageError

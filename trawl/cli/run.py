@@ -21,9 +21,10 @@ import attrs
 import trio
 from rich.console import Console
 
+from trawl.cli.exit_status import FAILED, INTERRUPTED, USAGE, status_of
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
 from trawl.cli.logs import Logs
-from trawl.cli.summary import FAILED, INTERRUPTED, USAGE, scopes_table, status_of, summary_table
+from trawl.cli.summary import scopes_table, summary_table
 from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher, can_show, panel_watcher, progress_of
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.observe import ObserveSettings, nothing_sent, pace, printable, progress_line

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trawl.cli.exit_status import FAILED, OK, USAGE
 from trawl.cli.load import load_module, load_spider
 from trawl.cli.run import stderr_console
-from trawl.cli.summary import FAILED, OK, USAGE
 from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import clipped, printable
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider

@@ -30,9 +30,9 @@ import trio
 from rich.console import Console
 
 import trawl
+from trawl.cli.exit_status import OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import guarded
-from trawl.cli.summary import OK
 from trawl.cli.view import CrawlWith
 from trawl.cli.visit import Prepared, Visit, answer, prepared, visitor
 from trawl.errors import PartLoadError, TrawlError, UsageError

@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trawl.cli.exit_status import FAILED, OK, USAGE, status_of
 from trawl.cli.load import load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.run import stderr_console
-from trawl.cli.summary import FAILED, OK, USAGE, scopes_table, status_of
+from trawl.cli.summary import scopes_table
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider

@@ -1,7 +1,4 @@
-"""The tables at the end of a crawl: what came of it, and what each throttling scope did.
-
-What the command's exit status says.
-"""
+"""The tables at the end of a crawl: what came of it, and what each throttling scope did."""
 
 from __future__ import annotations
 
@@ -12,34 +9,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from trawl.cli.exit_status import OK, status_of
 from trawl.http import Times
 from trawl.observe import clipped, duration_words, number_words, rate_words, summary_rows, times_words
 from trawl.throttling import ScopeReport, limit_words
 
-__all__ = ["FAILED", "INTERRUPTED", "MOST_SCOPES", "OK", "USAGE", "scopes_table", "status_of", "summary_table"]
-
-OK = 0
-"""The crawl ended by itself."""
-
-FAILED = 1
-"""It ended on an error, or could not begin: start failed, a feed failed, the spider could not be loaded; or its memory
-passed its limit, and whatever watches over it is to start it again."""
-
-USAGE = 2
-"""Wrong usage or wrong settings: nothing was started."""
-
-INTERRUPTED = 130
-"""Stopped by Ctrl-C: 128 and the number of SIGINT, as shells say it."""
-
-
-def status_of(reason: str) -> int:
-    """The exit status for the reason that a crawl ended for."""
-    if reason in ("start_error", "feed_error", "memusage_exceeded"):
-        return FAILED
-    if reason in ("shutdown", "cancelled"):
-        return INTERRUPTED
-    return OK
-
+__all__ = ["MOST_SCOPES", "scopes_table", "summary_table"]
 
 MOST_SCOPES = 15
 """Rows in the table of scopes; the busiest are shown."""

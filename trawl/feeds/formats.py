@@ -1,12 +1,8 @@
-"""The formats there are, made from a feed's options.
+"""The text formats of feeds: CSV (RFC 4180), JSON (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
 
-Comma-separated values (RFC 4180): one line of column names, then one record an item, lines ended by CR LF.
+Each writes records as bytes, and finds in a file that was cut off where its last whole record ends.
 
-One JSON array of all items (RFC 8259).
-
-JSON Lines: one JSON value a line (jsonlines.org; newline is LF, no byte order mark).
-
-XML 1.0: one element an item, its fields inside, the parts of a list as ``<value>`` elements.
+Length: four small formats side by side, which share how a damaged end is searched for.
 """
 
 from __future__ import annotations

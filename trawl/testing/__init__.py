@@ -44,18 +44,18 @@ __all__ = [
 
 _HOMES = {
     "FrontierContract": "frontiers",
-    "LogNormal": "laws",
-    "Outage": "outages",
+    "LogNormal": "latency",
+    "Outage": "latency",
     "RateLimit": "limits",
     "Send": "sends",
     "SimulatedResponse": "responses",
     "SimulatedTransport": "wire",
     "SimulatedWeb": "web",
     "Simulation": "simulation",
-    "Stretch": "stretches",
+    "Stretch": "recording",
     "Stuck": "watchdog",
     "TouchedTheWorld": "guard",
-    "Uniform": "laws",
+    "Uniform": "latency",
     "load_web": "webfile",
     "simulate": "running",
 }
