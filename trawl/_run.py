@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import trio
 
-from trawl.addresses import MOST_NAMES, AddressGuard
+from trawl.addresses import MAX_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
@@ -40,8 +40,8 @@ from trawl.signals import Signals, heed_signals
 from trawl.spiders import Crawler, Spider, make_spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import ChosenTransport, Transport, TransportSettings
-from trawl.transport.dial import Resolve, ThreadResolver
-from trawl.transport.resolver import NameServers, Whereabouts
+from trawl.transport.connect import Resolve, ThreadResolver
+from trawl.transport.resolver import CrawlResolver, DnsResolver
 from trawl.transport.warc import open_archive
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
@@ -280,7 +280,7 @@ async def crawl_with(
     """
     blocking = blocking or ThreadBlocking()
     resolve = resolve or _resolver(settings, blocking)
-    whereabouts = Whereabouts(resolve)
+    whereabouts = CrawlResolver(resolve)
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
     stats = Stats()
@@ -391,13 +391,13 @@ def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard
     allows = settings.of(TransportSettings).allow_private_addresses
     guard = AddressGuard(True if allows is None and not is_real else allows)
     given = spider.start_urls
-    for url in islice(given, MOST_NAMES) if isinstance(given, list | tuple) and not guard.is_open else ():
+    for url in islice(given, MAX_NAMES) if isinstance(given, list | tuple) and not guard.is_open else ():
         with suppress(ValueError, TypeError):  # a wrong one is told where it is asked for
             guard.begin_at(normalize_url(url))
     return guard
 
 
-def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts, guard: AddressGuard) -> Transport:
+def _transport(settings: Settings, resolve: Resolve, whereabouts: CrawlResolver, guard: AddressGuard) -> Transport:
     """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
     return ChosenTransport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
@@ -406,7 +406,7 @@ def _transport(settings: Settings, resolve: Resolve, whereabouts: Whereabouts, g
 def _resolver(settings: Settings, blocking: Blocking) -> Resolve:
     """Who looks names up."""
     system = ThreadResolver(blocking)
-    return NameServers(system) if settings.of(TransportSettings).dns_resolver == "dnspython" else system
+    return DnsResolver(system) if settings.of(TransportSettings).dns_resolver == "dnspython" else system
 
 
 def _check_trio(called: str) -> None:

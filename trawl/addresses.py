@@ -32,7 +32,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 
 from trawl.http import host_of
 
-__all__ = ["METADATA", "MOST_NAMES", "AddressGuard", "kind_of"]
+__all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "kind_of"]
 
 METADATA = "a cloud's metadata service"
 """The kind of the addresses at which clouds tell a machine its secrets."""
@@ -131,10 +131,10 @@ def _kind(address: IPv4Address | IPv6Address) -> str | None:
     return next((kind for network, kind in _KINDS if address in network), None)
 
 
-MOST_NAMES = 10_000
+MAX_NAMES = 10_000
 """Names of start URLs that are remembered; those after them can't vouch for a private address."""
 
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED = 10_000
 """Addresses in URLs whose kind is remembered."""
 
 _OWN_NAMES = (
@@ -179,7 +179,7 @@ class AddressGuard:
         host = _bare(host_of(url))
         if not self._is_open:
             self._is_open = self._kind(host) is not None if _is_address(host) else _is_own_name(host)
-        if len(self._names) < MOST_NAMES:
+        if len(self._names) < MAX_NAMES:
             self._names.setdefault(host, True)
         return self._is_open
 
@@ -217,7 +217,7 @@ class AddressGuard:
         try:
             return self._kinds[address]
         except KeyError:
-            if len(self._kinds) >= MOST_REMEMBERED:
+            if len(self._kinds) >= MAX_REMEMBERED:
                 self._kinds.clear()
             kind = self._kinds[address] = kind_of(address)
             return kind

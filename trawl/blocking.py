@@ -36,7 +36,7 @@ class Blocking(Protocol):
         ...
 
 
-MOST_ABANDONED = 256
+MAX_ABANDONED = 256
 """Threads of abandonable functions, those that nobody waits for any more included."""
 
 
@@ -44,7 +44,7 @@ class ThreadBlocking:
     """Blocking work in threads, at most ``threads`` at once, and as many abandonable functions beside them.
 
     Each has a limiter of its own: hung look-ups take no thread from the files. One that was abandoned makes room for
-    the next one, up to :data:`MOST_ABANDONED` threads: a name server that does not answer about some names must not
+    the next one, up to :data:`MAX_ABANDONED` threads: a name server that does not answer about some names must not
     keep the others from being asked for.
     """
 
@@ -53,7 +53,7 @@ class ThreadBlocking:
     def __init__(self, threads: int = 16) -> None:
         self._limiter = trio.CapacityLimiter(threads)
         self._waited_for = trio.CapacityLimiter(threads)
-        self._abandonable = trio.CapacityLimiter(MOST_ABANDONED)
+        self._abandonable = trio.CapacityLimiter(MAX_ABANDONED)
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What ``function(*args)`` returns or raises, from a thread. Always a checkpoint."""

@@ -21,17 +21,17 @@ from parsel import Selector, SelectorList
 from parsel.csstranslator import HTMLTranslator
 
 __all__ = [
-    "MOST_ATTRIBUTES",
+    "MAX_ATTRIBUTES",
     "Selector",
     "SelectorList",
     "SelectorType",
     "css_to_xpath",
     "found",
+    "limit_attributes",
     "select",
-    "without_crowds",
 ]
 
-MOST_ATTRIBUTES = 1_000
+MAX_ATTRIBUTES = 1_000
 """Attributes of one element; a tag that has more ends after them."""
 
 SMALL = 4 * 10_000
@@ -41,20 +41,20 @@ SMALL = 4 * 10_000
 # As HTML, 13.2.5.32 to 39 read attributes. Every repetition is possessive: nothing is read twice.
 _ATTRIBUTE = r"""[\s/]*+(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"']?+[^\s>]*+))?+"""
 
-_TAG = re.compile(rf"<[A-Za-z][^\s/>]*+(?:{_ATTRIBUTE}){{0,{MOST_ATTRIBUTES}}}+")
+_TAG = re.compile(rf"<[A-Za-z][^\s/>]*+(?:{_ATTRIBUTE}){{0,{MAX_ATTRIBUTES}}}+")
 
 _REST = re.compile(rf"(?:{_ATTRIBUTE})++")
 
 
-def without_crowds(text: str) -> str:
-    """``text``, an HTML page, with the attributes past :data:`MOST_ATTRIBUTES` of each element left out."""
+def limit_attributes(text: str) -> str:
+    """``text``, an HTML page, with the attributes past :data:`MAX_ATTRIBUTES` of each element left out."""
     if len(text) <= SMALL:
         return text
     kept: list[str] = []
     begin = at = 0
     while (tag := _TAG.search(text, at)) is not None:
         at = tag.end()
-        if at - tag.start() > 2 * MOST_ATTRIBUTES and (rest := _REST.match(text, at)) is not None:
+        if at - tag.start() > 2 * MAX_ATTRIBUTES and (rest := _REST.match(text, at)) is not None:
             kept.append(text[begin:at])
             begin = at = rest.end()
     return "".join([*kept, text[begin:]]) if kept else text
@@ -68,7 +68,7 @@ def select(text: str, type: SelectorType = "html", base_url: str | None = None) 
     """Parse ``text`` once and return the selector of its root.
 
     Never raises for broken markup; text that is no JSON selects nothing with ``type="json"``. Of an HTML element's
-    attributes no more than :data:`~trawl.selectors.MOST_ATTRIBUTES` are read: many more would take minutes.
+    attributes no more than :data:`~trawl.selectors.MAX_ATTRIBUTES` are read: many more would take minutes.
 
     Args:
         text: The decoded page.
@@ -76,7 +76,7 @@ def select(text: str, type: SelectorType = "html", base_url: str | None = None) 
         base_url: What the document's own URL is said to be.
     """
     if type == "html":
-        text = without_crowds(text)
+        text = limit_attributes(text)
     return Selector(text=text, type=type, base_url=base_url)
 
 

@@ -109,8 +109,8 @@ def test_the_setting_goes_before_start_urls(host: str) -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarding, "MOST_NAMES", 3)
-    monkeypatch.setattr(guarding, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(guarding, "MAX_NAMES", 3)
+    monkeypatch.setattr(guarding, "MAX_REMEMBERED", 3)
     guard = starting_at(*[f"http://{number}.example/" for number in range(5)])
     assert [bool(guard.refused(f"{number}.example", ["10.0.0.1"])) for number in range(5)] == [False] * 3 + [True] * 2
     assert [refuses(guard, f"10.0.0.{number}") for number in range(9)] == [True] * 9

@@ -48,7 +48,7 @@ from trawl.errors import (
     TooManyRedirects,
     UnsupportedScheme,
 )
-from trawl.transport.dial import Address
+from trawl.transport.connect import Address
 
 __all__ = ["clock"]
 

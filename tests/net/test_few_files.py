@@ -21,8 +21,8 @@ from trawl.addresses import AddressGuard
 from trawl.http import Response
 from trawl.settings import Layer, load
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
-from trawl.transport import dial as dialling
-from trawl.transport.dial import Address
+from trawl.transport import connect as dialling
+from trawl.transport.connect import Address
 from trawl.transport.router import ChosenTransport
 
 __all__ = ["clock"]

@@ -16,8 +16,8 @@ from tests.net.crawls import crawled
 from trawl.errors import ConnectFailed, ConnectTimeout, DownloadError, NameNotResolved, ReadTimeout, ResponseBroken
 from trawl.http import Response
 from trawl.testing import Outage, SimulatedWeb, simulate
-from trawl.transport import dial as dialling
-from trawl.transport.dial import Address
+from trawl.transport import connect as dialling
+from trawl.transport.connect import Address
 
 __all__ = ["clock"]
 

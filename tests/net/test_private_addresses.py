@@ -29,8 +29,8 @@ from trawl.pipelines import FilesPipeline, ImagesPipeline
 from trawl.settings import Layer, load, of_spider
 from trawl.testing import SimulatedWeb, simulate
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
-from trawl.transport import dial as dialling
-from trawl.transport.dial import Address
+from trawl.transport import connect as dialling
+from trawl.transport.connect import Address
 
 __all__ = ["clock"]
 

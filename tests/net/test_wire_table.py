@@ -21,7 +21,7 @@ from tests.net.badserver import MEGABYTE, Authority, Behaviour, Connection, cloc
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import Request
 from trawl.transport import HTTP11Transport, Http11Transport, HttpxTransport, TransportSettings
-from trawl.transport.http11.parser import MOST_FIELDS
+from trawl.transport.http11.parser import MAX_FIELDS
 
 __all__ = ["clock"]
 
@@ -219,8 +219,8 @@ TABLE = [
     # An error of ours in a callback: llhttp hides it behind one of its own.
     Row(
         "too many fields",
-        says(OK + b"X: y\r\n" * 100 * MOST_FIELDS + b"Content-Length: 5\r\n\r\nhello"),
-        (f"more than {MOST_FIELDS} fields", *ENDLESS),
+        says(OK + b"X: y\r\n" * 100 * MAX_FIELDS + b"Content-Length: 5\r\n\r\nhello"),
+        (f"more than {MAX_FIELDS} fields", *ENDLESS),
         2,
     ),
     # An idle connection that the server has closed, seen before it is used again, or only then.

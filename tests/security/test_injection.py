@@ -25,7 +25,7 @@ hostile = st.text(st.sampled_from("ab \t\r\n\0\x0b\x85\u2028\u0100\ud800:/@?#%;=
 
 def head_of(request: Request) -> bytes:
     """What goes on the wire before the body."""
-    site = Pool(keepalive=0, most_idle=0).site(re.match(r"[a-z]+://[^/?#]*", request.url)[0])  # type: ignore[index]
+    site = Pool(keepalive=0, max_idle=0).origin(re.match(r"[a-z]+://[^/?#]*", request.url)[0])  # type: ignore[index]
     return message_of(request, site, Headers({"Accept-Encoding": "gzip"})).head
 
 

@@ -6,7 +6,7 @@ import socket
 
 import trio
 
-from trawl.transport.dial import Address
+from trawl.transport.connect import Address
 
 __all__ = ["LoopbackNames"]
 

@@ -38,7 +38,7 @@ def transport(trusted: ssl.SSLContext | None = None, guard: AddressGuard | None 
         raise AssertionError(f"{host} was looked up here, not by the proxy")
 
     async def only_addresses(host: str, port: int) -> Any:
-        from trawl.transport.dial import literal_address
+        from trawl.transport.connect import literal_address
 
         await trio.lowlevel.checkpoint()
         return [literal_address(host, port) or await resolve(host, port)]
@@ -326,9 +326,9 @@ async def test_what_is_no_proxy_is_an_error_of_the_request(clock: MockClock, pro
 
 
 async def test_socks_without_its_package_names_the_extra(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trawl.transport.httpx_ import sending
+    from trawl.transport.httpx_ import transport as module
 
-    monkeypatch.setattr(sending, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
     outcome = await ask(transport(), "http://a.example/", "socks5://127.0.0.1:1")
     assert "trawl-crawler[socks]" in str(outcome.error)
     assert importlib.util.find_spec("socksio") is not None
@@ -350,7 +350,7 @@ async def test_of_many_proxies_those_used_longest_ago_are_let_go(
 ) -> None:
     from trawl.transport.httpx_ import backend
 
-    monkeypatch.setattr(backend, "MOST_PROXIES", 1)
+    monkeypatch.setattr(backend, "MAX_PROXIES", 1)
     async with serving(echoes) as server, proxying() as one, proxying() as other:
         wire = transport()
         for proxy in (one, other):
@@ -366,7 +366,7 @@ async def test_of_many_proxies_that_are_all_in_use_none_is_let_go(
 ) -> None:
     from trawl.transport.httpx_ import backend
 
-    monkeypatch.setattr(backend, "MOST_PROXIES", 1)
+    monkeypatch.setattr(backend, "MAX_PROXIES", 1)
     everyone_asks, has_both, outcomes = trio.Event(), trio.Event(), []
 
     async def together(connection: Connection) -> None:

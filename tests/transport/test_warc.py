@@ -18,7 +18,7 @@ from trawl.blocking import InlineBlocking
 from trawl.errors import SettingsError, UsageError
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
-from trawl.transport.warc import Archive, Exchange, WarcFiles, open_archive
+from trawl.transport.warc import WarcPair, WarcTransport, WarcWriter, open_archive
 
 
 class Shop(trawl.Spider):
@@ -73,9 +73,9 @@ def test_a_crawl_is_written_down_and_replays(tmp_path: Path) -> None:
 
 
 def test_a_request_that_was_never_made_is_not_found_in_a_replay(tmp_path: Path) -> None:
-    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
     request = Request("http://a.example/1#part")
-    files.write([Exchange(request, Response("http://a.example/1", 200, body=b"one"), STARTED_UTC)])
+    files.write([WarcPair(request, Response("http://a.example/1", 200, body=b"one"), STARTED_UTC)])
     files.close()
     web = SimulatedWeb.from_warc(tmp_path / "x-00001.warc")
 
@@ -95,10 +95,10 @@ def test_a_request_that_was_never_made_is_not_found_in_a_replay(tmp_path: Path) 
 
 
 def test_bodies_are_kept_decompressed_and_what_identifies_us_is_not_kept(tmp_path: Path) -> None:
-    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
     request = Request("http://me:pw@a.example/", headers={"Authorization": "Basic x", "Cookie": "id=1", "X-Mine": "y"})
     fields = {"Content-Encoding": "gzip", "Content-Length": "7", "Content-Type": "text/plain"}
-    files.write([Exchange(request, Response("http://a.example/", 299, fields, b"a longer body"), STARTED_UTC)])
+    files.write([WarcPair(request, Response("http://a.example/", 299, fields, b"a longer body"), STARTED_UTC)])
     files.close()
     content = (tmp_path / "x-00001.warc").read_bytes()
     assert b"Basic x" not in content
@@ -113,9 +113,9 @@ def test_bodies_are_kept_decompressed_and_what_identifies_us_is_not_kept(tmp_pat
 
 def test_a_new_file_is_begun_at_a_size_and_none_is_touched_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "x-00002.warc.gz").write_bytes(b"mine")
-    files = WarcFiles(str(tmp_path / "x.warc.gz"), 1000)
-    exchange = Exchange(Request("http://a.example/"), Response("http://a.example/", 200, body=b"x"), STARTED_UTC)
-    files.write([exchange] * 3)
+    files = WarcWriter(str(tmp_path / "x.warc.gz"), 1000)
+    pair = WarcPair(Request("http://a.example/"), Response("http://a.example/", 200, body=b"x"), STARTED_UTC)
+    files.write([pair] * 3)
     files.close()
     assert left_in(tmp_path)[:3] == ["x-00001.warc.gz", "x-00002.warc.gz", "x-00003.warc.gz"]
     assert (tmp_path / "x-00002.warc.gz").read_bytes() == b"mine"
@@ -152,8 +152,8 @@ class Slow(InlineBlocking):
 
 async def test_what_ends_together_is_written_together(tmp_path: Path, autojump_clock: object) -> None:
     blocking: Any = Slow()
-    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
-    archive = Archive(Wire(), files, blocking, lambda: STARTED_UTC)
+    files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
+    archive = WarcTransport(Wire(), files, blocking, lambda: STARTED_UTC)
     async with trio.open_nursery() as nursery:
         for number in range(20):
             nursery.start_soon(archive.send, Request(f"http://a.example/{number}"), lambda: None)
@@ -183,10 +183,10 @@ def test_what_went_to_a_file_is_copied_from_there_and_left_out_when_it_is_gone(t
         def open(self) -> BinaryIO:
             raise ValueError("the body is there no more")
 
-    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
     url = "http://a.example/"
     for sink in (NotingSink(content=b"first"), Gone(content=b"gone"), NotingSink(content=b"last")):
-        files.write([Exchange(Request(url), FileResponse(url, 200, sink=sink), STARTED_UTC)])
+        files.write([WarcPair(Request(url), FileResponse(url, 200, sink=sink), STARTED_UTC)])
     files.close()
     written = records(tmp_path / "x-00001.warc")
     assert [content for kind, _, content in written if kind == "response"] == ["first", "last"]
@@ -199,9 +199,9 @@ async def test_a_disk_that_is_full_ends_the_archive_and_not_the_crawl(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    files = WarcFiles(str(tmp_path / "x.warc"), 10**9)
+    files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
     monkeypatch.setattr(files, "write", refuse)
-    archive = Archive(Wire(), files, InlineBlocking(), lambda: STARTED_UTC)
+    archive = WarcTransport(Wire(), files, InlineBlocking(), lambda: STARTED_UTC)
     for _ in range(2):
         assert (await archive.send(Request("http://a.example/"), lambda: None)).response is not None
     await archive.aclose()

@@ -5,7 +5,7 @@ from trawl.http.headers import Headers, SharedHeaders, parse_date
 from trawl.http.outcome import SAFE_METHODS, Drop, Fetch, Middleware, Outcome, Replace
 from trawl.http.request import Request, fingerprint
 from trawl.http.response import Response
-from trawl.http.response_kinds import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
+from trawl.http.response_types import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
 from trawl.http.sink import BodySink, FileResponse, body_bytes
 from trawl.http.times import Times, TimesTotal
 from trawl.http.url import (

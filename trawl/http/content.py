@@ -27,7 +27,7 @@ __all__ = [
     "REPLACEMENT",
     "USER_DEFINED",
     "ContentType",
-    "Decoded",
+    "DecodedBody",
     "codec_of",
     "declared_in_html",
     "declared_in_xml",
@@ -256,7 +256,7 @@ class ContentType(NamedTuple):
     codec: str | None
 
 
-class Decoded(NamedTuple):
+class DecodedBody(NamedTuple):
     """A body as text.
 
     Attributes:
@@ -294,7 +294,7 @@ def selector_type(content_type: str | None, body: bytes) -> SelectorType:
     return "html"
 
 
-def decode_body(body: bytes, content_type: str | None) -> Decoded:
+def decode_body(body: bytes, content_type: str | None) -> DecodedBody:
     """Return ``body`` as text, decoded as browsers do (HTML, 13.2.3.2; Encoding, 6). Never raises.
 
     A byte order mark decides, then the charset of ``content_type``, then what the page says of itself, then UTF-8 if it
@@ -302,15 +302,15 @@ def decode_body(body: bytes, content_type: str | None) -> Decoded:
     """
     for mark, codec in _BOMS:
         if body.startswith(mark):
-            return Decoded(body[len(mark) :].decode(codec, "replace"), codec)
+            return DecodedBody(body[len(mark) :].decode(codec, "replace"), codec)
     kind = parse_content_type(content_type or "")
     declared = kind.codec or _declared(body, kind.essence)
     if declared is not None:
-        return Decoded(_decode(body, declared), declared)
+        return DecodedBody(_decode(body, declared), declared)
     try:
-        return Decoded(body.decode("utf-8"), "utf-8")
+        return DecodedBody(body.decode("utf-8"), "utf-8")
     except UnicodeDecodeError:
-        return Decoded(_decode(body, "cp1252"), "cp1252")
+        return DecodedBody(_decode(body, "cp1252"), "cp1252")
 
 
 def _declared(body: bytes, essence: str) -> str | None:

@@ -33,7 +33,7 @@ _KNOWN: dict[bytes, tuple[str, str]] = {
 }
 """A name on the wire, as it is written and as it is looked up: half of what reading a response's fields takes."""
 
-LONGEST_DATE = 100
+MAX_DATE_LENGTH = 100
 """Characters of a date; Python takes time by the square of a longer number."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
@@ -264,7 +264,7 @@ def parse_date(text: str) -> datetime | None:
 
     A date without a zone is in UTC. What is no date, or one that no calendar has, is None: this never raises.
     """
-    if len(text) > LONGEST_DATE:
+    if len(text) > MAX_DATE_LENGTH:
         return None
     try:
         moment = parsedate_to_datetime(text)

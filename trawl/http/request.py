@@ -89,7 +89,7 @@ class _Changes(RequestOptions, total=False):
 _Cookies = dict[str, Any] | list[Mapping[str, Any]]
 
 
-class _Rare(TypedDict, total=False):
+class _OptionalFields(TypedDict, total=False):
     """What few requests have: a slot for each would be the memory of every one that is pending."""
 
     cookies: _Cookies
@@ -114,7 +114,7 @@ class Request:
         "_cb_kwargs",
         "_headers",
         "_meta",
-        "_rare",
+        "_optional",
         "body",
         "callback",
         "depth",
@@ -190,7 +190,7 @@ class Request:
         self._headers = None if headers is None else Headers(headers)
         self._meta = dict(meta) if meta else None
         self._cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
-        self._rare: _Rare | None = {"cookies": _copied(cookies)} if cookies else None
+        self._optional: _OptionalFields | None = {"cookies": _copied(cookies)} if cookies else None
 
     @classmethod
     def json(cls, url: str, payload: Any, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Self:
@@ -303,9 +303,9 @@ class Request:
     @property
     def cookies(self) -> _Cookies:
         """The cookies given with the request: names and values, or one mapping a cookie."""
-        if self._rare is None:
-            self._rare = {}
-        return self._rare.setdefault("cookies", {})
+        if self._optional is None:
+            self._optional = {}
+        return self._optional.setdefault("cookies", {})
 
     @property
     def sink(self) -> BodySink | None:
@@ -313,23 +313,23 @@ class Request:
 
         What a job stores of a request is without it: it is for direct fetches.
         """
-        return None if self._rare is None else self._rare.get("sink")
+        return None if self._optional is None else self._optional.get("sink")
 
     @sink.setter
     def sink(self, sink: BodySink | None) -> None:
         if sink is not None:
-            if self._rare is None:
-                self._rare = {}
-            self._rare["sink"] = sink
-        elif self._rare is not None:
-            self._rare.pop("sink", None)
+            if self._optional is None:
+                self._optional = {}
+            self._optional["sink"] = sink
+        elif self._optional is not None:
+            self._optional.pop("sink", None)
 
     def extras(self) -> Extras:
         """The headers, cookies, meta and cb_kwargs themselves; makes none, as reading them would."""
         return self._headers, self._given_cookies(), self._meta, self._cb_kwargs
 
     def _given_cookies(self) -> _Cookies | None:
-        return None if self._rare is None else self._rare.get("cookies")
+        return None if self._optional is None else self._optional.get("cookies")
 
     def replace(self, **changes: Unpack[_Changes]) -> Self:
         """Return a request like this one but for ``changes``; headers, meta and cb_kwargs are copies.

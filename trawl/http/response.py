@@ -21,7 +21,7 @@ from trawl.moving.absent import Absent
 from trawl.selectors import Selector, SelectorList, found, select
 
 if TYPE_CHECKING:
-    from trawl.http.content import Decoded
+    from trawl.http.content import DecodedBody
     from trawl.http.times import Times
 
 __all__ = ["Changes", "HasUrl", "LinkTarget", "Page", "Response", "base_url_of", "followable", "link_of"]
@@ -67,7 +67,7 @@ class Page(Protocol):
         ...
 
 
-LONGEST_BASE = 2_048
+MAX_BASE_LENGTH = 2_048
 """Characters of a base URL. Each link on a page may repeat it, and no URL that is as long is asked for."""
 
 LinkTarget = str | Selector | HasUrl
@@ -89,7 +89,7 @@ def base_url_of(page: Page) -> str:
         base = join_url(page.url, href)
     except ValueError:
         return page.url
-    return page.url if scheme_of(base) in {"data", "javascript"} or len(base) > LONGEST_BASE else base
+    return page.url if scheme_of(base) in {"data", "javascript"} or len(base) > MAX_BASE_LENGTH else base
 
 
 def link_of(target: LinkTarget | etree._Element, page: Page) -> str:
@@ -247,7 +247,7 @@ class Response:
         self.ip_address: str | None = ip_address
         self.protocol: str | None = protocol
         self.times: Times | None = None
-        self._decoded: Decoded | None = None
+        self._decoded: DecodedBody | None = None
         self._selector: Selector | None = None
         self._base_url: str | None = None
         self._sent: Headers | None = None
@@ -304,7 +304,7 @@ class Response:
         """The encoding of :attr:`text`, under the name that Python's codecs have for it."""
         return self._read().encoding
 
-    def _read(self) -> Decoded:
+    def _read(self) -> DecodedBody:
         decoded = self._decoded
         if decoded is None:
             decoded = self._decoded = decode_body(self.body, self.headers.get("content-type"))

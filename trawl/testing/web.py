@@ -24,7 +24,7 @@ from trawl.testing.latency import Law, Outage
 from trawl.testing.limits import RateLimit
 from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, page_of, redirect_to
 from trawl.testing.wire import SimulatedTransport
-from trawl.transport.dial import Address
+from trawl.transport.connect import Address
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -41,7 +41,7 @@ from trawl.testing.latency import Outage, seconds
 from trawl.testing.limits import Bucket
 from trawl.testing.responses import Failure, SimulatedResponse, failure_of
 from trawl.testing.sends import Ledger, Row
-from trawl.transport.body_sink import sink_for, spilled
+from trawl.transport.body_sink import sink_for, write_to_sink
 
 if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb
@@ -302,7 +302,7 @@ class SimulatedTransport:
         sink = sink_for(exchange.request, answer.status)
         if sink is not None and outcome.response is not None:
             try:
-                outcome.response = await spilled(outcome.response, sink)
+                outcome.response = await write_to_sink(outcome.response, sink)
             except DownloadError as failure:
                 return exchange.failed(failure, failure.cause, trio.current_time())
         return outcome

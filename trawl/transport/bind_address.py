@@ -11,14 +11,14 @@ import attrs
 from trawl.errors import RequestInvalid, SettingsError
 from trawl.http import Request
 
-__all__ = ["LocalEnd"]
+__all__ = ["BindAddress"]
 
-_MOST = 65_535
+_MAX_PORT = 65_535
 """The largest number of a port."""
 
 
 @attrs.frozen
-class LocalEnd:
+class BindAddress:
     """Where connections come from.
 
     Attributes:
@@ -30,7 +30,7 @@ class LocalEnd:
     port: int = 0
 
     @classmethod
-    def of(cls, value: object) -> LocalEnd:
+    def of(cls, value: object) -> BindAddress:
         """Read an address, or an address and a port, as ``DOWNLOAD_BIND_ADDRESS`` and ``bindaddress`` have them.
 
         Raises:
@@ -43,12 +43,12 @@ class LocalEnd:
             ip_address(host)
         except ValueError:
             raise ValueError(f"an address of this machine, or that and a port, not {value!r}") from None
-        if not 0 <= port <= _MOST:
-            raise ValueError(f"a port is 0 to {_MOST}, not {port}")
+        if not 0 <= port <= _MAX_PORT:
+            raise ValueError(f"a port is 0 to {_MAX_PORT}, not {port}")
         return cls(host, port)
 
     @classmethod
-    def wished(cls, request: Request) -> LocalEnd | None:
+    def wished(cls, request: Request) -> BindAddress | None:
         """What ``bindaddress`` in the meta of ``request`` says; None: nothing.
 
         Raises:

@@ -20,7 +20,7 @@ import trio
 from trawl.http import BodySink, FileResponse, Request, Response
 from trawl.transport.decoding import Body
 
-__all__ = ["MEMORY_BYTES", "Spill", "sink_for", "spilled"]
+__all__ = ["MEMORY_BYTES", "SinkWriter", "sink_for", "write_to_sink"]
 
 logger: logging.Logger = logging.getLogger("trawl.transport")
 
@@ -36,7 +36,7 @@ def sink_for(request: Request, status: int) -> BodySink | None:
     return request.sink if 200 <= status < 300 else None
 
 
-class Spill:
+class SinkWriter:
     """Takes one body to a sink, if it is large. To be entered around the whole of the reading."""
 
     __slots__ = ("_has_begun", "_held_bytes", "_sink")
@@ -95,16 +95,16 @@ class Spill:
         await self._sink.write(pieces)
 
 
-async def spilled(response: Response, sink: BodySink) -> Response:
+async def write_to_sink(response: Response, sink: BodySink) -> Response:
     """A response as it would be had its body, which is in memory, come over a wire. A checkpoint if it is large.
 
     Raises:
         BodyNotWritten: The sink can't take it.
     """
     body = Body((), 0)
-    async with Spill(sink) as spill:
-        await spill.feed(body, response.body)
-        make = await spill.end(body.finish())
+    async with SinkWriter(sink) as writer:
+        await writer.feed(body, response.body)
+        make = await writer.end(body.finish())
     if make is Response:
         return response
     return make(

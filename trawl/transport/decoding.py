@@ -44,7 +44,7 @@ ZSTD_INPUT_BYTES = 256
 ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 """The largest window of a zstd body (RFC 9659, 3)."""
 
-MOST_CODINGS = 5
+MAX_CODINGS = 5
 """Codings on top of one another that are undone; nobody honest uses more than two."""
 
 
@@ -65,7 +65,7 @@ class Decoder(Protocol):
         ...
 
 
-class Zlib:
+class GzipDecoder:
     """gzip (several members, trailing rubbish ignored) and deflate, with or without its zlib wrapper."""
 
     def __init__(self, window_bits: int) -> None:
@@ -93,12 +93,12 @@ class Zlib:
             yield piece
 
 
-class Deflate:
+class DeflateDecoder:
     """``deflate`` as servers mean it: zlib's format (RFC 1950), or the bare one (RFC 1951) that some send for it."""
 
     def __init__(self) -> None:
         self._start = b""
-        self._codec: Zlib | None = None
+        self._codec: GzipDecoder | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -113,11 +113,11 @@ class Deflate:
                 return
             head = int.from_bytes(self._start[:2], "big")
             is_zlib = head >> 8 & 0x0F == 8 and head % 31 == 0  # RFC 1950, 2.2
-            self._codec, data = Zlib(15 if is_zlib else -15), self._start
+            self._codec, data = GzipDecoder(15 if is_zlib else -15), self._start
         yield from self._codec.feed(data)
 
 
-class Brotli:
+class BrotliDecoder:
     """``br`` (RFC 7932), by the ``brotli`` package from 1.2 on, the first with an output limit."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Brotli:
                 return
 
 
-class Zstandard:
+class ZstdDecoder:
     """``zstd`` (RFC 8878), by the ``zstandard`` package; several frames make one body."""
 
     def __init__(self) -> None:
@@ -181,11 +181,11 @@ def _has_zstandard() -> bool:
 
 def _decoders() -> dict[str, Callable[[], Decoder]]:
     """What can be undone here, in the order in which it is asked for."""
-    found: dict[str, Callable[[], Decoder]] = {"gzip": lambda: Zlib(31), "deflate": Deflate}
+    found: dict[str, Callable[[], Decoder]] = {"gzip": lambda: GzipDecoder(31), "deflate": DeflateDecoder}
     if _brotli_limits():
-        found["br"] = Brotli
+        found["br"] = BrotliDecoder
     if _has_zstandard():
-        found["zstd"] = Zstandard
+        found["zstd"] = ZstdDecoder
     return found
 
 
@@ -213,7 +213,7 @@ class Body:
     """
 
     def __init__(self, codings: Sequence[str], max_bytes: int) -> None:
-        if len(codings) > MOST_CODINGS:
+        if len(codings) > MAX_CODINGS:
             raise ResponseBroken(f"its body is compressed {len(codings)} times")
         known = _decoders() if codings else {}
         self._codings: list[str] = []

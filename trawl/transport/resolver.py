@@ -19,19 +19,19 @@ import attrs
 import trio
 
 from trawl.errors import SettingsError
-from trawl.transport.dial import Address, LastingAddresses, Resolve, ThreadResolver, literal_address
+from trawl.transport.connect import Address, AddressList, Resolve, ThreadResolver, literal_address
 
 if TYPE_CHECKING:
     import dns.asyncresolver
     import dns.exception
     import dns.resolver
 
-__all__ = ["LOOKUP_LIMIT", "CachedResolver", "NameServers", "Whereabouts"]
+__all__ = ["LOOKUP_TIMEOUT", "CrawlResolver", "DnsResolver", "ResolverCache"]
 
 LIFETIME = 60.0
 """Seconds that an address is believed; ``getaddrinfo`` does not tell what the name server allows. As browsers do."""
 
-MOST_NAMES = 10_000
+MAX_NAMES = 10_000
 """Names remembered; the one looked up first goes first."""
 
 
@@ -41,7 +41,7 @@ class _Lookup:
     error: OSError | None = None
 
 
-class CachedResolver:
+class ResolverCache:
     """Asks ``resolve`` once for each name and lifetime, however many wait for it.
 
     A failure is told to all who waited for it, and not remembered. When the task that asks is cancelled, one of those
@@ -50,13 +50,13 @@ class CachedResolver:
     Args:
         resolve: Looks names up.
         lifetime: Seconds that an answer is believed; None: as long as it says itself, or ``LIFETIME``.
-        most_names: Names remembered.
+        max_names: Names remembered.
     """
 
-    def __init__(self, resolve: Resolve, *, lifetime: float | None = None, most_names: int = MOST_NAMES) -> None:
+    def __init__(self, resolve: Resolve, *, lifetime: float | None = None, max_names: int = MAX_NAMES) -> None:
         self._resolve = resolve
         self._lifetime = lifetime
-        self._most_names = most_names
+        self._max_names = max_names
         self._known: dict[tuple[str, int], tuple[float, Sequence[Address]]] = {}
         self._lookups: dict[tuple[str, int], _Lookup] = {}
 
@@ -94,23 +94,23 @@ class CachedResolver:
             del self._lookups[key]
             lookup.done.set()
         self._known.pop(key, None)
-        if len(self._known) >= self._most_names:
+        if len(self._known) >= self._max_names:
             del self._known[next(iter(self._known))]
         lifetime = self._lifetime
         if lifetime is None:
-            lifetime = addresses.lifetime if isinstance(addresses, LastingAddresses) else LIFETIME
+            lifetime = addresses.lifetime if isinstance(addresses, AddressList) else LIFETIME
         self._known[key] = trio.current_time() + lifetime, addresses
         return addresses
 
 
-LOOKUP_LIMIT = 10.0
+LOOKUP_TIMEOUT = 10.0
 """Seconds that a look-up may take before its host counts as one without an address: a callback waits for it."""
 
-MOST_HOSTS = 100_000
+MAX_HOSTS = 100_000
 """Hosts whose addresses are remembered."""
 
 
-class Whereabouts:
+class CrawlResolver:
     """The addresses of hosts, looked up once each and kept: a host does not move while a crawl runs.
 
     Itself a resolver, to be given to a transport. A failure is not remembered.
@@ -122,7 +122,7 @@ class Whereabouts:
     __slots__ = ("_resolve",)
 
     def __init__(self, resolve: Resolve) -> None:
-        self._resolve = CachedResolver(resolve, lifetime=inf, most_names=MOST_HOSTS)
+        self._resolve = ResolverCache(resolve, lifetime=inf, max_names=MAX_HOSTS)
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
         """The addresses of ``host``, best first. Always a checkpoint.
@@ -141,7 +141,7 @@ class Whereabouts:
 
         Always a checkpoint.
         """
-        with trio.move_on_after(LOOKUP_LIMIT):
+        with trio.move_on_after(LOOKUP_TIMEOUT):
             try:
                 found = await self._resolve(_bare(host), 0)
             except OSError:
@@ -163,7 +163,7 @@ LEAST_LIFETIME = 1.0
 _FAMILIES = {"AAAA": socket.AF_INET6, "A": socket.AF_INET}  # IPv6 goes first (RFC 8305, 4)
 
 
-class NameServers:
+class DnsResolver:
     """Asks the name servers that the system is set up with, by dnspython.
 
     A look-up that is cancelled is over: none is left to a thread. Names without a dot (``localhost``, those of the own
@@ -225,7 +225,7 @@ class NameServers:
 
 def _addresses(
     host: str, port: int, answers: dict[str, dns.resolver.Answer | dns.exception.DNSException]
-) -> LastingAddresses:
+) -> AddressList:
     """What the two answers come to."""
     found: list[Address] = []
     lifetimes: list[float] = []
@@ -239,7 +239,7 @@ def _addresses(
             rest = (0, 0) if family == socket.AF_INET6 else ()
             found += [Address(family, (record.address, port, *rest)) for record in answer.rrset]
     if found:
-        return LastingAddresses(found, lifetime=min(lifetimes))
+        return AddressList(found, lifetime=min(lifetimes))
     if errors and not _is_final(errors[0]):
         raise socket.gaierror(socket.EAI_AGAIN, f"no name server told: {str(errors[0])[:200]}") from errors[0]
     raise socket.gaierror(socket.EAI_NONAME, f"there is no address of {host!r}")

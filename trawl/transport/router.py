@@ -11,7 +11,7 @@ from trawl.addresses import AddressGuard
 from trawl.errors import SettingsError
 from trawl.http import Outcome, Request
 from trawl.transport.base import OnSent, Transport
-from trawl.transport.dial import Resolve
+from trawl.transport.connect import Resolve
 from trawl.transport.http11 import Http11Transport
 from trawl.transport.settings import TransportSettings
 
@@ -49,8 +49,8 @@ class ChosenTransport:
         if settings.http2_enabled and find_spec("h2") is None:
             words = "HTTP2_ENABLED needs the http2 extra: pip install 'trawl-crawler[http2]'"
             raise SettingsError(words, "HTTP2_ENABLED")
-        if settings.local_end is not None:
-            settings.local_end.check()
+        if settings.bind_address is not None:
+            settings.bind_address.check()
         self._settings = settings
         self._options: dict[str, Any] = {"resolve": resolve, "ssl_context": ssl_context, "guard": guard}
         self._own = Http11Transport(settings, **self._options, room=self._room_of_other)

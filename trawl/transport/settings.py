@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from trawl.errors import SettingsError
-from trawl.transport.bind_address import LocalEnd
+from trawl.transport.bind_address import BindAddress
 
 __all__ = ["TransportSettings"]
 
@@ -106,11 +106,11 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         """See that the address to come from is one."""
         if self.download_bind_address is not None:
             try:
-                LocalEnd.of(self.download_bind_address)
+                BindAddress.of(self.download_bind_address)
             except ValueError as error:
                 raise SettingsError(f"DOWNLOAD_BIND_ADDRESS must be {error}", "DOWNLOAD_BIND_ADDRESS") from error
 
     @property
-    def local_end(self) -> LocalEnd | None:
+    def bind_address(self) -> BindAddress | None:
         """Where connections come from; None: the system chooses."""
-        return None if self.download_bind_address is None else LocalEnd.of(self.download_bind_address)
+        return None if self.download_bind_address is None else BindAddress.of(self.download_bind_address)

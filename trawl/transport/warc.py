@@ -1,4 +1,4 @@
-"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each exchange.
+"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each pair.
 
 Bodies are kept as the crawl saw them: decompressed, in one piece; one that went to a file is copied from there. The
 fields that speak of how they were sent are kept under ``X-Archive-Orig-`` names, as other archivers do, so that who
@@ -30,7 +30,7 @@ from trawl.errors import SettingsError, UsageError
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.transport.base import OnSent, Transport
 
-__all__ = ["CLOSE_GRACE", "Archive", "Exchange", "WarcFiles", "open_archive"]
+__all__ = ["CLOSE_GRACE", "WarcPair", "WarcTransport", "WarcWriter", "open_archive"]
 
 CLOSE_GRACE = 5.0
 """Seconds that a crawl at its end gives the last records."""
@@ -42,7 +42,7 @@ logger: logging.Logger = logging.getLogger("trawl.transport")
 
 
 @attrs.frozen
-class Exchange:
+class WarcPair:
     """One request and its response.
 
     Attributes:
@@ -56,11 +56,11 @@ class Exchange:
     ended_utc: datetime
 
 
-class WarcFiles:
+class WarcWriter:
     """A row of numbered WARC files. All methods block."""
 
-    def __init__(self, path: str, most_bytes: int) -> None:
-        """Files beside each other at ``path``, each begun when the one before has ``most_bytes``.
+    def __init__(self, path: str, max_bytes: int) -> None:
+        """Files beside each other at ``path``, each begun when the one before has ``max_bytes``.
 
         Raises:
             SettingsError: warcio is not installed, or the path does not end as it should.
@@ -78,40 +78,40 @@ class WarcFiles:
         if not self._ending:
             raise SettingsError(f"WARC_FILE must end in .warc.gz or .warc, not {path!r}", "WARC_FILE")
         self._base = path.removesuffix(self._ending)
-        self._most = most_bytes
+        self._max_bytes = max_bytes
         self._number = 0
         self._file: BinaryIO
         self._writer: Any
         self._begin()
 
-    def write(self, exchanges: Sequence[Exchange]) -> None:
+    def write(self, pairs: Sequence[WarcPair]) -> None:
         """Write the records of these, and pass them on to the system; one whose body is there no more is left out.
 
         Raises:
             OSError: The disk takes no more; the file is cut back to its last whole record.
         """
-        for exchange in exchanges:
-            response = exchange.response
+        for pair in pairs:
+            response = pair.response
             try:
                 body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
             except ValueError:  # whoever asked for the file was cancelled meanwhile
                 logger.debug("%r is not archived: its file was removed", response)
                 continue
             with body:
-                self._write(exchange, body)
+                self._write(pair, body)
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
         self._file.close()
 
-    def _write(self, exchange: Exchange, body: BinaryIO) -> None:
+    def _write(self, pair: WarcPair, body: BinaryIO) -> None:
         end = self._file.tell()
-        if end >= self._most:
+        if end >= self._max_bytes:
             self._file.close()
             self._begin()
             end = self._file.tell()
         try:
-            self._writer.write_request_response_pair(self._request(exchange), self._response(exchange, body))
+            self._writer.write_request_response_pair(self._request(pair), self._response(pair, body))
             self._file.flush()
         except OSError:
             os.truncate(self._file.fileno(), end)
@@ -133,18 +133,18 @@ class WarcFiles:
         about = {"software": "trawl", "format": "WARC File Format 1.1"}
         self._writer.write_record(self._writer.create_warcinfo_record(Path(path).name, about))
 
-    def _request(self, exchange: Exchange) -> Any:
-        request = exchange.request
+    def _request(self, pair: WarcPair) -> Any:
+        request = pair.request
         parts = urlsplit(request.url)
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         fields = [("Host", parts.netloc.rpartition("@")[2])] if "Host" not in request.headers else []
         fields += [pair for pair in request.headers.items_list() if pair[0].lower() not in _KEPT_SECRET]
         line = f"{request.method} {target} HTTP/1.1"
         body = request.body or b""
-        return self._record("request", exchange, line, fields, io.BytesIO(body), len(body))
+        return self._record("request", pair, line, fields, io.BytesIO(body), len(body))
 
-    def _response(self, exchange: Exchange, body: BinaryIO) -> Any:
-        response, size = exchange.response, body.seek(0, io.SEEK_END)
+    def _response(self, pair: WarcPair, body: BinaryIO) -> Any:
+        response, size = pair.response, body.seek(0, io.SEEK_END)
         body.seek(0)
         fields = []
         for name, value in response.headers.items_list():
@@ -154,36 +154,36 @@ class WarcFiles:
             line = f"{response.status} {HTTPStatus(response.status).phrase}"
         except ValueError:
             line = f"{response.status} "
-        return self._record("response", exchange, line, fields, body, size)
+        return self._record("response", pair, line, fields, body, size)
 
     def _record(
-        self, kind: str, exchange: Exchange, line: str, fields: list[tuple[str, str]], body: BinaryIO, size: int
+        self, kind: str, pair: WarcPair, line: str, fields: list[tuple[str, str]], body: BinaryIO, size: int
     ) -> Any:
         is_request = kind == "request"
         head = self._fields(line, fields, protocol="" if is_request else "HTTP/1.1", is_http_request=is_request)
-        date = exchange.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        date = pair.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         own = {"WARC-Date": date}
-        address = exchange.response.ip_address
+        address = pair.response.ip_address
         if address is not None:
             own["WARC-IP-Address"] = str(address)
-        url = exchange.request.url.partition("#")[0]
+        url = pair.request.url.partition("#")[0]
         return self._writer.create_warc_record(
             url, kind, payload=body, length=size, http_headers=head, warc_headers_dict=own
         )
 
 
-class Archive:
+class WarcTransport:
     """A transport whose traffic is written down."""
 
     def __init__(
-        self, transport: Transport, files: WarcFiles, blocking: Blocking, now_utc: Callable[[], datetime]
+        self, transport: Transport, files: WarcWriter, blocking: Blocking, now_utc: Callable[[], datetime]
     ) -> None:
         """Write down what goes through ``transport``; ``now_utc`` is wall time."""
         self._transport = transport
         self._files = files
         self._blocking = blocking
         self._now_utc = now_utc
-        self._pending: list[Exchange] = []
+        self._pending: list[WarcPair] = []
         self._lock = trio.Lock()
         self._is_broken = False
 
@@ -191,7 +191,7 @@ class Archive:
         """Send ``request``, and return when what came is written down. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         if outcome.response is not None and not self._is_broken:
-            self._pending.append(Exchange(outcome.request, outcome.response, self._now_utc()))
+            self._pending.append(WarcPair(outcome.request, outcome.response, self._now_utc()))
             await self._write()
         return outcome
 
@@ -203,13 +203,13 @@ class Archive:
 
     async def _write(self) -> None:
         async with self._lock:
-            exchanges, self._pending = self._pending, []
-            if not exchanges or self._is_broken:
+            pairs, self._pending = self._pending, []
+            if not pairs or self._is_broken:
                 return
             try:
-                await self._blocking.run(self._files.write, exchanges)
+                await self._blocking.run(self._files.write, pairs)
             except trio.Cancelled:
-                self._pending[:0] = exchanges  # it was cancelled before it began: a thread that writes is waited for
+                self._pending[:0] = pairs  # it was cancelled before it began: a thread that writes is waited for
                 raise
             except OSError as error:
                 self._is_broken = True
@@ -218,13 +218,13 @@ class Archive:
 
 @asynccontextmanager
 async def open_archive(
-    path: str, most_bytes: int, *, blocking: Blocking, now_utc: Callable[[], datetime]
+    path: str, max_bytes: int, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[Callable[[Transport], Transport], None]:
     """What puts an archive around a transport; with an empty ``path``, nothing. Leaving closes the file.
 
     Args:
         path: ``crawl.warc.gz`` for the files ``crawl-00001.warc.gz`` and so on.
-        most_bytes: When the next file is begun.
+        max_bytes: When the next file is begun.
         blocking: How files are written.
         now_utc: Wall time.
 
@@ -236,11 +236,11 @@ async def open_archive(
         yield _as_it_is
         return
     try:
-        files = await blocking.run(WarcFiles, path, most_bytes)
+        files = await blocking.run(WarcWriter, path, max_bytes)
     except OSError as error:
         raise UsageError(f"WARC_FILE: {path!r} can't be written: {error}") from error
     try:
-        yield lambda transport: Archive(transport, files, blocking, now_utc)
+        yield lambda transport: WarcTransport(transport, files, blocking, now_utc)
     finally:
         files.close()
 

@@ -10,8 +10,8 @@ from trio.testing import MemoryReceiveStream, MemorySendStream
 
 from trawl.transport import TransportSettings
 from trawl.transport.http11 import Http11Transport
-from trawl.transport.http11.pool import Site
-from trawl.transport.http11.wire import StreamWire, Wire
+from trawl.transport.http11.network_stream import NetworkStream, TrioStream
+from trawl.transport.http11.pool import Origin
 
 __all__ = ["CLOSES", "RESETS", "STALLS", "Script", "Servers", "transport_to"]
 
@@ -57,12 +57,12 @@ class Servers:
         """Connections that the client has not closed."""
         return self.opened - self.closed
 
-    async def connect(self, site: Site) -> Wire:
+    async def connect(self, origin: Origin) -> NetworkStream:
         """Open the next connection."""
         await trio.sleep(self.connect_seconds)
         number = self.opened
         self.opened += 1
-        self.sites.append(site.origin)
+        self.sites.append(origin.key)
         self.sent.append(b"")
         due = 0.0
         pieces = iter(self.scripts[min(number, len(self.scripts) - 1)])
@@ -98,7 +98,7 @@ class Servers:
             receiving.close()
 
         stream: trio.StapledStream[MemorySendStream, MemoryReceiveStream] = trio.StapledStream(sending, receiving)
-        return StreamWire(stream, close=close, is_quiet=lambda: self.quiet and is_open, peer="192.0.2.1")
+        return TrioStream(stream, close=close, is_quiet=lambda: self.quiet and is_open, peer="192.0.2.1")
 
 
 def transport_to(servers: Servers, settings: TransportSettings | None = None) -> Http11Transport:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.security.steps import is_short
 from trawl.errors import ResponseBroken
-from trawl.transport.http11.parser import MOST_FIELDS, MOST_IDLE_BYTES, ResponseParser, ServerLeftError
+from trawl.transport.http11.parser import MAX_FIELDS, MAX_IDLE_BYTES, ResponseParser, ServerDisconnectedError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -111,7 +111,7 @@ def test_a_whole_response_is_complete_without_the_end_of_the_connection(
         parser, came = fed(pieces)
         assert parser.is_complete
         assert (parser.status, came) == (status, body)
-        assert (parser.is_keepable, parser.has_excess) == keepable_excess
+        assert (parser.is_keepable, parser.has_extra_data) == keepable_excess
 
 
 REFUSED: list[Any] = [
@@ -197,7 +197,7 @@ def test_a_body_that_is_cut_is_never_whole(start: bytes) -> None:
 
 
 def test_an_end_before_the_first_byte_is_told_apart_from_one_in_the_headers() -> None:
-    with pytest.raises(ServerLeftError):
+    with pytest.raises(ServerDisconnectedError):
         fed([], ends=True)
     with pytest.raises(ResponseBroken, match="without an answer"):
         fed([b"HTTP/1.1 2"], ends=True)
@@ -209,10 +209,10 @@ def test_an_end_before_the_first_byte_is_told_apart_from_one_in_the_headers() ->
 def test_the_answer_to_head_ends_with_its_headers(framing: bytes) -> None:
     for pieces in ways(OK + framing + b"\r\n"):
         parser, _ = fed(pieces, is_head=True)
-        assert (parser.is_complete, parser.is_keepable, parser.has_excess) == (True, True, False)
+        assert (parser.is_complete, parser.is_keepable, parser.has_extra_data) == (True, True, False)
     for pieces in ways(OK + framing + b"\r\n5"):
         parser, body = fed(pieces, is_head=True)
-        assert (parser.is_complete, parser.has_excess, body) == (True, True, b"")
+        assert (parser.is_complete, parser.has_extra_data, body) == (True, True, b"")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_one_parser_reads_one_response_after_another_head_among_them() -> None:
         assert (parser.status, parser.has_head, parser.has_started) == (0, False, False)
         parser.feed(HELLO[:-5] if is_head else HELLO)
         assert parser.is_complete
-        assert not parser.has_excess
+        assert not parser.has_extra_data
         assert b"".join(parser.take()) == (b"" if is_head else b"hello")
 
 
@@ -254,14 +254,14 @@ def test_one_parser_reads_one_response_after_another_head_among_them() -> None:
 )
 def test_bytes_that_bring_nothing_are_counted(start: bytes, piece: bytes, words: str) -> None:
     with pytest.raises(ResponseBroken, match=words):
-        fed([start, *[piece] * (MOST_IDLE_BYTES // len(piece) + 1)])
+        fed([start, *[piece] * (MAX_IDLE_BYTES // len(piece) + 1)])
 
 
 def test_fields_are_counted_in_the_callback_and_its_error_comes_through() -> None:
-    with pytest.raises(ResponseBroken, match=f"more than {MOST_FIELDS} fields") as raised:
-        fed([OK + b"X: y\r\n" * (MOST_FIELDS + 1) + b"\r\n"])
+    with pytest.raises(ResponseBroken, match=f"more than {MAX_FIELDS} fields") as raised:
+        fed([OK + b"X: y\r\n" * (MAX_FIELDS + 1) + b"\r\n"])
     assert type(raised.value) is ResponseBroken
-    parser, _ = fed([OK + b"X: y\r\n" * (MOST_FIELDS - 1) + b"Content-Length: 0\r\n\r\n"])
+    parser, _ = fed([OK + b"X: y\r\n" * (MAX_FIELDS - 1) + b"Content-Length: 0\r\n\r\n"])
     assert parser.is_complete
 
 
@@ -285,12 +285,12 @@ def test_where_a_response_is_cut_into_reads_changes_nothing(answer: bytes, cuts:
     cut, came = fed(pieces)
     whole, body = fed([answer])
     assert (cut.status, cut.fields, cut.trailers, came) == (whole.status, whole.fields, whole.trailers, body)
-    assert (cut.is_complete, cut.is_keepable, cut.has_excess) == (True, whole.is_keepable, False)
+    assert (cut.is_complete, cut.is_keepable, cut.has_extra_data) == (True, whole.is_keepable, False)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=6), st.booleans())
 def test_rubbish_is_refused_or_waited_for_and_never_a_response(pieces: list[bytes], is_head: bool) -> None:
     if b"HTTP/" in b"".join(pieces):
         return
-    with pytest.raises((ResponseBroken, ServerLeftError)):
+    with pytest.raises((ResponseBroken, ServerDisconnectedError)):
         fed([piece for piece in pieces if piece], is_head=is_head, ends=True)

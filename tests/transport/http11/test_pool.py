@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trawl.errors import UnsupportedScheme
 from trawl.transport.http11.connection import Connection
-from trawl.transport.http11.pool import MOST_IDLE, MOST_SITES, Pool, room_for_idle
+from trawl.transport.http11.pool import MAX_IDLE, MAX_ORIGINS, Pool, room_for_idle
 
 
 class Idle:
@@ -46,12 +46,12 @@ class Idle:
 def given_back(pool: Pool, origin: str, now: float) -> Idle:
     """A connection that is idle in the pool from ``now`` on."""
     wire = Idle()
-    pool.give(pool.site(origin), Connection(wire), now)
+    pool.give(pool.origin(origin), Connection(wire), now)
     return wire
 
 
 def taken(pool: Pool, origin: str, now: float) -> object:
-    connection = pool.take(pool.site(origin), now)
+    connection = pool.take(pool.origin(origin), now)
     return None if connection is None else connection.wire
 
 
@@ -59,7 +59,7 @@ A, B = "http://a.example", "https://b.example:8443"
 
 
 def test_the_youngest_of_an_origin_is_taken_first() -> None:
-    pool = Pool(keepalive=30.0, most_idle=10)
+    pool = Pool(keepalive=30.0, max_idle=10)
     old, other, young = given_back(pool, A, 1.0), given_back(pool, B, 2.0), given_back(pool, A, 3.0)
     assert [taken(pool, A, 4.0) for _ in range(3)] == [young, old, None]
     assert taken(pool, B, 4.0) is other
@@ -67,14 +67,14 @@ def test_the_youngest_of_an_origin_is_taken_first() -> None:
 
 
 def test_the_oldest_of_all_is_closed_when_there_are_too_many() -> None:
-    pool = Pool(keepalive=30.0, most_idle=2)
+    pool = Pool(keepalive=30.0, max_idle=2)
     first, second, third = (given_back(pool, origin, 1.0) for origin in (A, B, A))
     assert [first.is_open, second.is_open, third.is_open] == [False, True, True]
     assert [taken(pool, A, 1.0), taken(pool, A, 1.0)] == [third, None]
 
 
 def test_what_ran_out_is_closed_whoever_asks() -> None:
-    pool = Pool(keepalive=30.0, most_idle=10)
+    pool = Pool(keepalive=30.0, max_idle=10)
     wire = given_back(pool, A, 0.0)
     states = []
     for now in (29.0, 30.0):
@@ -87,7 +87,7 @@ def test_what_ran_out_is_closed_whoever_asks() -> None:
 
 
 def test_those_that_the_server_has_left_are_closed_and_passed_over() -> None:
-    pool = Pool(keepalive=30.0, most_idle=10)
+    pool = Pool(keepalive=30.0, max_idle=10)
     good, left = given_back(pool, A, 0.0), given_back(pool, A, 0.0)
     left.was_left = True
     assert taken(pool, A, 1.0) is good
@@ -95,8 +95,8 @@ def test_those_that_the_server_has_left_are_closed_and_passed_over() -> None:
 
 
 def test_nothing_is_kept_without_a_keepalive_or_after_the_end() -> None:
-    assert not given_back(Pool(keepalive=0.0, most_idle=10), A, 0.0).is_open
-    pool = Pool(keepalive=30.0, most_idle=10)
+    assert not given_back(Pool(keepalive=0.0, max_idle=10), A, 0.0).is_open
+    pool = Pool(keepalive=30.0, max_idle=10)
     before = given_back(pool, A, 0.0)
     pool.close()
     assert not before.is_open
@@ -105,14 +105,14 @@ def test_nothing_is_kept_without_a_keepalive_or_after_the_end() -> None:
 
 
 def test_sites_without_a_connection_are_forgotten_when_there_are_too_many() -> None:
-    pool = Pool(keepalive=30.0, most_idle=10)
+    pool = Pool(keepalive=30.0, max_idle=10)
     kept = given_back(pool, A, 0.0)
-    in_use = pool.site(B)
-    for number in range(2 * MOST_SITES):
-        pool.site(f"http://{number}.example")
-    assert len(pool._sites) <= 2 * MOST_SITES
+    in_use = pool.origin(B)
+    for number in range(2 * MAX_ORIGINS):
+        pool.origin(f"http://{number}.example")
+    assert len(pool._origins) <= 2 * MAX_ORIGINS
     assert taken(pool, A, 1.0) is kept
-    assert pool.site(B) is not in_use
+    assert pool.origin(B) is not in_use
     wire = Idle()
     pool.give(in_use, Connection(wire), 1.0)
     assert taken(pool, B, 1.0) is wire
@@ -120,13 +120,13 @@ def test_sites_without_a_connection_are_forgotten_when_there_are_too_many() -> N
 
 def test_other_schemes_have_no_site() -> None:
     with pytest.raises(UnsupportedScheme, match="'ftp'"):
-        Pool(keepalive=1.0, most_idle=1).site("ftp://a.example")
+        Pool(keepalive=1.0, max_idle=1).origin("ftp://a.example")
 
 
 def test_the_limit_of_open_files_decides_how_many_stay() -> None:
     allowed, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        for most, idle in ((64, 16), (1_024, 496), (10_000, MOST_IDLE)):
+        for most, idle in ((64, 16), (1_024, 496), (10_000, MAX_IDLE)):
             if hard == resource.RLIM_INFINITY or most <= hard:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
                 assert room_for_idle() == idle
@@ -145,13 +145,13 @@ def test_the_limit_of_open_files_decides_how_many_stay() -> None:
     ),
 )
 def test_every_connection_is_idle_or_in_use_or_closed(most: int, steps: list[tuple[str, str, int]]) -> None:
-    pool, now = Pool(keepalive=5.0, most_idle=most), 0.0
+    pool, now = Pool(keepalive=5.0, max_idle=most), 0.0
     wires: list[Idle] = []
     in_use: list[tuple[str, Connection]] = []
     for action, origin, seconds in steps:
         now += seconds
         if action == "take":
-            connection = pool.take(pool.site(origin), now)
+            connection = pool.take(pool.origin(origin), now)
             if connection is None:
                 wire = Idle()
                 wires.append(wire)
@@ -160,7 +160,7 @@ def test_every_connection_is_idle_or_in_use_or_closed(most: int, steps: list[tup
             in_use.append((origin, connection))
         elif action == "give" and in_use:
             origin, connection = in_use.pop(0)  # noqa: PLW2901
-            pool.give(pool.site(origin), connection, now)
+            pool.give(pool.origin(origin), connection, now)
         elif wires:
             wires[-1].was_left = True
         using = {id(connection.wire) for _, connection in in_use}

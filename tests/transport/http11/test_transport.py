@@ -22,8 +22,8 @@ from trawl.http import Outcome, Request
 from trawl.transport import TransportSettings
 from trawl.transport.base import NEW_CONNECTION
 from trawl.transport.http11 import Http11Transport
-from trawl.transport.http11.pool import Site
-from trawl.transport.http11.wire import Wire
+from trawl.transport.http11.network_stream import NetworkStream
+from trawl.transport.http11.pool import Origin
 
 URL = "http://a.example/page"
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -380,7 +380,7 @@ async def test_other_schemes_are_not_fetched(autojump_clock: MockClock, url: str
 
 
 async def test_what_connecting_says_is_the_outcomes_error(autojump_clock: MockClock) -> None:
-    async def refused(site: Site) -> Wire:
+    async def refused(origin: Origin) -> NetworkStream:
         await trio.lowlevel.checkpoint()
         raise ConnectFailed("no connection: Connection refused")
 

@@ -11,16 +11,16 @@ import trio
 
 from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
 from trawl.http import Outcome, Request, Response
-from trawl.transport.body_sink import Spill, sink_for
+from trawl.transport.body_sink import SinkWriter, sink_for
 from trawl.transport.decoding import Body
-from trawl.transport.http11.parser import ResponseParser, ServerLeftError
-from trawl.transport.http11.pool import Site
-from trawl.transport.http11.wire import Watch, Wire
-from trawl.transport.limits import Limits, words_of
+from trawl.transport.http11.network_stream import NetworkStream, RequestDeadline
+from trawl.transport.http11.parser import ResponseParser, ServerDisconnectedError
+from trawl.transport.http11.pool import Origin
+from trawl.transport.response_limits import Limits, words_of
 
 __all__ = ["Connect", "Connection", "read_response"]
 
-Connect = Callable[[Site], Awaitable[Wire]]
+Connect = Callable[[Origin], Awaitable[NetworkStream]]
 """Opens a connection. Raises ``ConnectFailed``; when it is cancelled, it closes what it opened."""
 
 EXPECT_WAIT = 1.0
@@ -41,8 +41,8 @@ class Connection:
 
     __slots__ = ("broken", "idle_since", "parser", "requests", "wire")
 
-    def __init__(self, wire: Wire, parser: ResponseParser | None = None) -> None:
-        self.wire: Wire = wire
+    def __init__(self, wire: NetworkStream, parser: ResponseParser | None = None) -> None:
+        self.wire: NetworkStream = wire
         self.parser: ResponseParser = parser or ResponseParser()
         self.requests: int = 0
         self.idle_since: float = 0.0
@@ -65,28 +65,28 @@ class Connection:
         except OSError as error:
             self.broken = error
 
-    async def receive(self, watch: Watch | None = None) -> None:
+    async def receive(self, deadline: RequestDeadline | None = None) -> None:
         """Wait for the next bytes of the response and parse them. Always a checkpoint.
 
         Args:
-            watch: Started before anything is waited for.
+            deadline: Started before anything is waited for.
 
         Raises:
             ResponseBroken: They are no response, or it ended early.
-            ServerLeftError: The connection broke or ended before the first byte of the response.
+            ServerDisconnectedError: The connection broke or ended before the first byte of the response.
             OSError: The connection broke.
         """
         wire, parser = self.wire, self.parser
         try:
             data = await wire.receive_soon()
             if data is None:
-                if watch is not None:
-                    watch.start()
+                if deadline is not None:
+                    deadline.start()
                 data = await wire.receive()
         except OSError as error:
             if parser.has_started:
                 raise
-            raise ServerLeftError(f"the connection broke: {words_of(self.broken or error)}") from error
+            raise ServerDisconnectedError(f"the connection broke: {words_of(self.broken or error)}") from error
         if data:
             parser.feed(data)
         else:
@@ -106,7 +106,7 @@ class Connection:
     def is_reusable(self) -> bool:
         """Whether the next request may go out on it: the response is whole, and nothing else came."""
         parser = self.parser
-        return parser.is_complete and parser.is_keepable and not parser.has_excess and self.broken is None
+        return parser.is_complete and parser.is_keepable and not parser.has_extra_data and self.broken is None
 
     def close(self) -> None:
         """Close it at once. Safe to call twice."""
@@ -117,31 +117,33 @@ class Connection:
 _BODILESS = frozenset({204, 304})  # RFC 9112, 6.3, rule 1
 
 
-async def read_response(connection: Connection, outcome: Outcome, limits: Limits, watch: Watch) -> Response:
+async def read_response(
+    connection: Connection, outcome: Outcome, limits: Limits, deadline: RequestDeadline
+) -> Response:
     """Read the response to the request just sent, and note when its headers came. Cancelling loses it.
 
     Raises:
         DownloadError: It is broken, or larger than it may be.
-        ServerLeftError: The server closed the connection instead.
+        ServerDisconnectedError: The server closed the connection instead.
         OSError: The connection broke.
     """
     parser = connection.parser
-    broken = await _read_head(connection, watch)
+    broken = await _read_head(connection, deadline)
     outcome.first_byte_at = trio.current_time()
     if broken is not None and limits.is_strict:
         raise broken
     flags: Sequence[str] = ()
     make: Callable[..., Response] = Response
     whole = b"".join(parser.take()) if parser.is_complete else b""
-    if not parser.is_complete or parser.has_excess or len(whole) > limits.plain_bytes or _is_coded(parser, limits):
+    if not parser.is_complete or parser.has_extra_data or len(whole) > limits.plain_bytes or _is_coded(parser, limits):
         sink = sink_for(outcome.request, parser.status)
         if sink is None:
-            whole, flags = await _read_body(connection, whole, outcome.request, limits, watch, broken)
+            whole, flags = await _read_body(connection, whole, outcome.request, limits, deadline, broken)
         else:
-            async with Spill(sink) as spill:
-                whole, flags = await _read_body(connection, whole, outcome.request, limits, watch, broken, spill)
-                watch.writing()
-                make = await spill.end(whole)
+            async with SinkWriter(sink) as writer:
+                whole, flags = await _read_body(connection, whole, outcome.request, limits, deadline, broken, writer)
+                deadline.writing()
+                make = await writer.end(whole)
     return make(
         outcome.request.url,
         parser.status,
@@ -164,13 +166,13 @@ async def _read_body(
     begun: bytes,
     request: Request,
     limits: Limits,
-    watch: Watch,
+    deadline: RequestDeadline,
     broken: DownloadError | None,
-    spill: Spill | None = None,
+    writer: SinkWriter | None = None,
 ) -> tuple[bytes, Sequence[str]]:
     """Read a body that is not simply there, or that has to be looked at; return it with the response's flags.
 
-    With ``spill`` only what has not gone there is returned.
+    With ``writer`` only what has not gone there is returned.
     """
     parser = connection.parser
     length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
@@ -178,26 +180,26 @@ async def _read_body(
     loss: DownloadError | None
     try:
         for piece in (begun, *parser.take()):
-            await _take(body, piece, watch, spill)
-        loss = None if parser.is_complete else await _read_rest(connection, body, limits, watch, broken, spill)
+            await _take(body, piece, deadline, writer)
+        loss = None if parser.is_complete else await _read_rest(connection, body, limits, deadline, broken, writer)
     except BodyTooLarge as error:
         if not limits.truncates:
             raise
         loss = error
-    if loss is None and parser.has_excess and length is not None:
+    if loss is None and parser.has_extra_data and length is not None:
         loss = ResponseBroken(f"more came than its Content-Length of {length} bytes")
     return limits.whole(body, loss, request)
 
 
-async def _read_head(connection: Connection, watch: Watch) -> DownloadError | None:
+async def _read_head(connection: Connection, deadline: RequestDeadline) -> DownloadError | None:
     """Read the headers; return what is wrong with as much of the body as came in the same read."""
     parser = connection.parser
     try:
         if not parser.has_head:
-            await connection.receive(watch)
+            await connection.receive(deadline)
         while not parser.has_head:
-            watch.reading(trio.current_time())
-            await connection.receive(watch)
+            deadline.reading(trio.current_time())
+            await connection.receive(deadline)
     except ResponseBroken as error:
         if not parser.has_head:
             raise
@@ -209,28 +211,28 @@ async def _read_rest(
     connection: Connection,
     body: Body,
     limits: Limits,
-    watch: Watch,
+    deadline: RequestDeadline,
     broken: DownloadError | None,
-    spill: Spill | None,
+    writer: SinkWriter | None,
 ) -> DownloadError | None:
     """Read the body to its end; return what is wrong with its end, if that is allowed."""
     parser = connection.parser
     while broken is None and not parser.is_complete:
-        watch.reading(trio.current_time())
+        deadline.reading(trio.current_time())
         try:
-            await connection.receive(watch)
+            await connection.receive(deadline)
         except (ResponseBroken, OSError) as error:
             if limits.is_strict:
                 raise
             broken = error if isinstance(error, DownloadError) else ResponseBroken(str(error))
         for piece in parser.take():
-            await _take(body, piece, watch, spill)
+            await _take(body, piece, deadline, writer)
     return broken
 
 
-async def _take(body: Body, piece: bytes, watch: Watch, spill: Spill | None) -> None:
+async def _take(body: Body, piece: bytes, deadline: RequestDeadline, writer: SinkWriter | None) -> None:
     """Take a piece of a body. Writing it down, or decompressing it, is not the server's time, but has an end too."""
-    if spill is not None or body.is_packed:
-        watch.writing()
-        watch.start()
-    await (body.feed(piece) if spill is None else spill.feed(body, piece))
+    if writer is not None or body.is_packed:
+        deadline.writing()
+        deadline.start()
+    await (body.feed(piece) if writer is None else writer.feed(body, piece))

@@ -29,11 +29,11 @@ from trawl.errors import ResponseBroken
 from trawl.http import Headers
 
 __all__ = [
-    "MOST_FIELDS",
-    "MOST_IDLE_BYTES",
+    "MAX_FIELDS",
+    "MAX_IDLE_BYTES",
+    "ReasonParser",
     "ResponseParser",
-    "ServerLeftError",
-    "TalkativeParser",
+    "ServerDisconnectedError",
     "end_of_head",
     "mended",
 ]
@@ -77,10 +77,10 @@ def mended(head: bytes) -> Iterator[bytes]:
         yield line
 
 
-MOST_IDLE_BYTES = 100 * 1024
+MAX_IDLE_BYTES = 100 * 1024
 """Bytes on end that may come without completing the headers or adding to the body (httpx's limit for headers)."""
 
-MOST_FIELDS = 1_000
+MAX_FIELDS = 1_000
 """Fields of one response; a line counts as one."""
 
 _HTTP = b"HTTP/"
@@ -94,11 +94,11 @@ _LENIENT = {
 }
 
 
-class ServerLeftError(Exception):
+class ServerDisconnectedError(Exception):
     """The server closed the connection before the first byte of a response; internal to this package."""
 
 
-class _ExcessError(Exception):
+class _ExtraDataError(Exception):
     """A second response began; raised through llhttp to stop it."""
 
 
@@ -116,7 +116,7 @@ class ResponseParser:
         has_started: A byte of the response has come.
         is_invited: A 100 (Continue) has come.
         is_complete: The response is whole.
-        has_excess: More came than belongs to the response.
+        has_extra_data: More came than belongs to the response.
         is_keepable: The connection may take another request, once this response is whole.
     """
 
@@ -132,7 +132,7 @@ class ResponseParser:
         "_pieces",
         "_refusal",
         "fields",
-        "has_excess",
+        "has_extra_data",
         "has_head",
         "has_started",
         "headers",
@@ -145,7 +145,7 @@ class ResponseParser:
         "version",
     )
 
-    has_excess: bool
+    has_extra_data: bool
     has_head: bool
     has_started: bool
     is_complete: bool
@@ -181,7 +181,7 @@ class ResponseParser:
         self.status: int = 0
         self.version: str = "1.1"
         self.has_head = self.has_started = self.is_invited = False
-        self.is_complete = self.has_excess = self.is_keepable = False
+        self.is_complete = self.has_extra_data = self.is_keepable = False
 
     def take(self) -> list[bytes]:
         """Return what has come of the body since the last time."""
@@ -201,7 +201,7 @@ class ResponseParser:
         """
         self.has_started = True
         if self.is_complete:
-            self.has_excess = True
+            self.has_extra_data = True
             return
         if self._head is None:
             self._parse(data)
@@ -215,7 +215,7 @@ class ResponseParser:
     def _count(self, data: bytes) -> None:
         """Count bytes that brought nothing."""
         self._idle_bytes += len(data)
-        if self._idle_bytes > MOST_IDLE_BYTES:
+        if self._idle_bytes > MAX_IDLE_BYTES:
             what = "what frames its body has" if self.has_head else "its headers have"
             raise ResponseBroken(f"{what} no end: {self._idle_bytes} bytes came")
 
@@ -223,7 +223,7 @@ class ResponseParser:
         """Take the end of the connection: it completes a body without a length (RFC 9112, 6.3, rule 8).
 
         Raises:
-            ServerLeftError: Nothing had come.
+            ServerDisconnectedError: Nothing had come.
             ResponseBroken: The response is not whole.
         """
         self.is_keepable = False
@@ -231,7 +231,7 @@ class ResponseParser:
             return
         if not self.has_head:
             words = "the server closed the connection without an answer"
-            raise ResponseBroken(words) if self.has_started else ServerLeftError(words)
+            raise ResponseBroken(words) if self.has_started else ServerDisconnectedError(words)
         if self.length is not None or self._is_chunked:
             raise ResponseBroken("its body ended early: the server closed the connection")
         self.is_complete = True
@@ -245,7 +245,7 @@ class ResponseParser:
             for line in data.splitlines(keepends=True):
                 # Line by line, because llhttp would take what follows for the body and not tell how much there was.
                 if self.is_complete:
-                    self.has_excess = True
+                    self.has_extra_data = True
                     break
                 self._parse(line)
         else:
@@ -261,8 +261,8 @@ class ResponseParser:
             failure = error
         # Not in the ``except`` block: whatever is raised inside one, by the next parser for instance, gets the error
         # that is being handled as its ``__context__``, in place of the one from the callback.
-        if isinstance(failure.__context__, _ExcessError) or self.is_complete:
-            self.has_excess = True
+        if isinstance(failure.__context__, _ExtraDataError) or self.is_complete:
+            self.has_extra_data = True
         elif isinstance(failure.__context__, ResponseBroken):
             raise failure.__context__ from None
         elif self.has_head or self._head is None:
@@ -301,7 +301,7 @@ class ResponseParser:
     def on_message_begin(self) -> None:
         """A status line begins."""
         if self.is_complete:
-            raise _ExcessError
+            raise _ExtraDataError
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field, or a trailer."""
@@ -321,8 +321,8 @@ class ResponseParser:
             self._is_interim = True
             self.is_invited = self.is_invited or status == 100
             return
-        if len(self.fields) > MOST_FIELDS:  # in one read: beyond that, bytes are counted
-            raise ResponseBroken(f"its headers have no end: more than {MOST_FIELDS} fields")
+        if len(self.fields) > MAX_FIELDS:  # in one read: beyond that, bytes are counted
+            raise ResponseBroken(f"its headers have no end: more than {MAX_FIELDS} fields")
         self._add = self.trailers.append
         self.status = status
         self.version = parser.get_http_version()
@@ -363,13 +363,13 @@ class ResponseParser:
             self._is_interim = False
             self.fields = []
             self._add = self.fields.append
-        elif len(self.trailers) > MOST_FIELDS:
-            raise ResponseBroken(f"its trailers have no end: more than {MOST_FIELDS} fields")
+        elif len(self.trailers) > MAX_FIELDS:
+            raise ResponseBroken(f"its trailers have no end: more than {MAX_FIELDS} fields")
         else:
             self.is_complete = True
 
 
-class TalkativeParser(ResponseParser):
+class ReasonParser(ResponseParser):
     """The same, for those who ask what stands behind the status code.
 
     Attributes:

@@ -1,9 +1,9 @@
 """Connections kept for the next request, by origin.
 
-Theory of operation: a site has its idle connections in a stack, and all of them are in one queue, in the order in
-which they became idle. The youngest of a site is used first, so that the oldest can run out; the oldest of all is
-closed first when there are too many, and it is also the oldest of its site. So taking, giving and closing never search.
-Nothing runs in the background: what ran out is closed when somebody takes or gives.
+Theory of operation: an origin has its idle connections in a stack, and all of them are in one queue, in the order in
+which they became idle. The youngest of an origin is used first, so that the oldest can run out; the oldest of all is
+closed first when there are too many, and it is also the oldest of its origin. So taking, giving and closing
+never search. Nothing runs in the background: what ran out is closed when somebody takes or gives.
 
 TLS by Trio's ``SSLStream`` (RFC 8446), as browsers do it: nobody's goodbye is waited for.
 
@@ -28,17 +28,17 @@ import trio
 
 from trawl.addresses import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved, UnsupportedScheme
-from trawl.transport.bind_address import LocalEnd
-from trawl.transport.dial import Line, Resolve, ThreadResolver, dial, is_short_of_files
-from trawl.transport.http11.wire import SocketWire, StreamWire, Wire, peer_of
-from trawl.transport.limits import tls_failure, words_of
-from trawl.transport.resolver import CachedResolver
+from trawl.transport.bind_address import BindAddress
+from trawl.transport.connect import ConnectOptions, Resolve, ThreadResolver, dial, is_short_of_files
+from trawl.transport.http11.network_stream import NetworkStream, TcpStream, TrioStream, peer_of
+from trawl.transport.resolver import ResolverCache
+from trawl.transport.response_limits import tls_failure, words_of
 from trawl.transport.target import Target
 
 if TYPE_CHECKING:
     from trawl.transport.http11.connection import Connection
 
-__all__ = ["Connector", "OutOfFilesError", "Pool", "Site", "client_context", "room_for_idle", "secured"]
+__all__ = ["Connector", "FileLimitError", "Origin", "Pool", "client_context", "room_for_idle", "secured"]
 
 
 def client_context(*, verifies: bool = True) -> ssl.SSLContext:
@@ -59,7 +59,7 @@ def client_context(*, verifies: bool = True) -> ssl.SSLContext:
 
 async def secured(
     plain: trio.SocketStream, host: str, context: ssl.SSLContext, session: ssl.SSLSession | None
-) -> StreamWire:
+) -> TrioStream:
     """Shake hands over ``plain`` and return the wire that is safe then. Closes ``plain`` if that fails or is cancelled.
 
     Args:
@@ -88,10 +88,10 @@ async def secured(
     def is_quiet() -> bool:
         return plain.socket.fileno() >= 0 and not plain.socket.is_readable() and not secure.pending()
 
-    return StreamWire(secure, close=plain.socket.close, is_quiet=is_quiet, peer=peer)
+    return TrioStream(secure, close=plain.socket.close, is_quiet=is_quiet, peer=peer)
 
 
-MOST_IDLE = 4_096
+MAX_IDLE = 4_096
 """Idle connections that are kept at most; where the system allows fewer open files, half of those."""
 
 OTHER_FILES = 32
@@ -100,7 +100,7 @@ OTHER_FILES = 32
 USUAL_IDLE = 100
 """Idle connections that are kept where the system has no such limit."""
 
-MOST_SITES = 4_096
+MAX_ORIGINS = 4_096
 """Sites known beyond which those without a connection are forgotten, with their TLS sessions."""
 
 
@@ -111,10 +111,10 @@ def room_for_idle() -> int:
     except ImportError:
         return USUAL_IDLE
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_IDLE if allowed == resource.RLIM_INFINITY else max(1, min(MOST_IDLE, (allowed - OTHER_FILES) // 2))
+    return MAX_IDLE if allowed == resource.RLIM_INFINITY else max(1, min(MAX_IDLE, (allowed - OTHER_FILES) // 2))
 
 
-class Site:
+class Origin:
     """What is kept about one origin.
 
     Attributes:
@@ -123,18 +123,20 @@ class Site:
         idle: Connections that nobody uses, the youngest last.
         session: The last TLS session, to go on with.
         server_name: Whose certificate is asked for, if it is not the host's.
-        local_end: Where connections come from, if not from where the others do.
+        bind_address: Where connections come from, if not from where the others do.
     """
 
-    __slots__ = ("idle", "local_end", "origin", "server_name", "session", "target")
+    __slots__ = ("bind_address", "idle", "key", "server_name", "session", "target")
 
-    def __init__(self, origin: str, target: Target, server_name: str = "", local_end: LocalEnd | None = None) -> None:
-        self.origin: str = origin
+    def __init__(
+        self, key: str, target: Target, server_name: str = "", bind_address: BindAddress | None = None
+    ) -> None:
+        self.key: str = key
         self.target: Target = target
         self.idle: deque[Connection] = deque()
         self.session: ssl.SSLSession | None = None
         self.server_name: str = server_name
-        self.local_end: LocalEnd | None = local_end
+        self.bind_address: BindAddress | None = bind_address
 
 
 class Pool:
@@ -142,15 +144,15 @@ class Pool:
 
     Args:
         keepalive: Seconds that a connection stays idle before it is closed.
-        most_idle: Idle connections kept; the oldest goes first.
+        max_idle: Idle connections kept; the oldest goes first.
     """
 
-    def __init__(self, *, keepalive: float, most_idle: int) -> None:
+    def __init__(self, *, keepalive: float, max_idle: int) -> None:
         self._keepalive = keepalive
-        self._most_idle = most_idle
-        self._sites: dict[str, Site] = {}
-        self._sweep_at = MOST_SITES
-        self._idle: OrderedDict[Connection, Site] = OrderedDict()
+        self._max_idle = max_idle
+        self._origins: dict[str, Origin] = {}
+        self._sweep_at = MAX_ORIGINS
+        self._idle: OrderedDict[Connection, Origin] = OrderedDict()
         self._is_closed = False
         self._expires_at = inf  # nothing runs out before
 
@@ -158,55 +160,55 @@ class Pool:
         """How many connections are idle."""
         return len(self._idle)
 
-    def site(self, origin: str, server_name: str = "", local_end: LocalEnd | None = None) -> Site:
-        """What is known about ``origin``: a URL in normal form, or its beginning.
+    def origin(self, url: str, server_name: str = "", bind_address: BindAddress | None = None) -> Origin:
+        """What is known about the origin of ``url``: a URL in normal form, or its beginning.
 
         Args:
-            origin: Where connections go.
+            url: Where connections go.
             server_name: Whose certificate is asked for, if it is not the host's.
-            local_end: Where connections come from, if not from where the others do.
+            bind_address: Where connections come from, if not from where the others do.
 
         Raises:
             UnsupportedScheme: It is neither http nor https.
         """
-        key = f"{origin} {server_name}" if server_name else origin
-        if local_end is not None:
-            key = f"{key} {local_end}"
-        site = self._sites.get(key)
-        if site is None:
-            scheme = origin.partition(":")[0]
+        key = f"{url} {server_name}" if server_name else url
+        if bind_address is not None:
+            key = f"{key} {bind_address}"
+        origin = self._origins.get(key)
+        if origin is None:
+            scheme = url.partition(":")[0]
             if scheme not in {"http", "https"}:
                 raise UnsupportedScheme(f"the scheme {scheme!r} is not fetched")
-            site = self._sites[key] = Site(key, Target.of(origin), server_name, local_end)
-            if len(self._sites) > self._sweep_at:
-                self._sites = {each: known for each, known in self._sites.items() if known.idle or known is site}
-                self._sweep_at = max(MOST_SITES, 2 * len(self._sites))
-        return site
+            origin = self._origins[key] = Origin(key, Target.of(url), server_name, bind_address)
+            if len(self._origins) > self._sweep_at:
+                self._origins = {each: known for each, known in self._origins.items() if known.idle or known is origin}
+                self._sweep_at = max(MAX_ORIGINS, 2 * len(self._origins))
+        return origin
 
-    def take(self, site: Site, now: float) -> Connection | None:
-        """An open connection to ``site``, no longer idle; None: open one. Closes those that ran out."""
+    def take(self, origin: Origin, now: float) -> Connection | None:
+        """An open connection to ``origin``, no longer idle; None: open one. Closes those that ran out."""
         if now >= self._expires_at:
             self._expire(now)
-        while site.idle:
-            connection = site.idle.pop()
+        while origin.idle:
+            connection = origin.idle.pop()
             del self._idle[connection]
             if connection.wire.is_quiet():
                 return connection
             connection.close()
         return None
 
-    def give(self, site: Site, connection: Connection, now: float) -> None:
-        """Keep ``connection`` for the next request to ``site``, whose last one is whole."""
+    def give(self, origin: Origin, connection: Connection, now: float) -> None:
+        """Keep ``connection`` for the next request to ``origin``, whose last one is whole."""
         if self._is_closed or not self._keepalive:
             connection.close()
             return
-        site = self._sites.setdefault(site.origin, site)
+        origin = self._origins.setdefault(origin.key, origin)
         connection.idle_since = now
-        site.idle.append(connection)
+        origin.idle.append(connection)
         if not self._idle:
             self._expires_at = now + self._keepalive
-        self._idle[connection] = site
-        if len(self._idle) > self._most_idle:
+        self._idle[connection] = origin
+        if len(self._idle) > self._max_idle:
             self._close_oldest()
         if now >= self._expires_at:
             self._expire(now)
@@ -234,15 +236,15 @@ class Pool:
             self._close_oldest()
 
     def _close_oldest(self) -> None:
-        connection, site = self._idle.popitem(last=False)
-        site.idle.popleft()
+        connection, origin = self._idle.popitem(last=False)
+        origin.idle.popleft()
         connection.close()
 
 
 _NO_FILES = "no connection: too many files are open (raise the limit: ulimit -n)"
 
 
-class OutOfFilesError(ConnectFailed):
+class FileLimitError(ConnectFailed):
     """This process may open no more files; internal to the transports, for the host is not to blame."""
 
 
@@ -252,10 +254,10 @@ class Connector:
     Args:
         resolve: Looks names up; None: as the system does, in threads. What it says is remembered for a minute.
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, asked when the first ``https``
-            site is. Its list of ALPN protocols is set to HTTP/1.1, which is all we speak.
+            origin is. Its list of ALPN protocols is set to HTTP/1.1, which is all we speak.
         verifies: Whether certificates are looked at, if there is no ``ssl_context``.
         guard: Says which addresses may be connected to; None: all.
-        line: How connections are made.
+        options: How connections are made.
     """
 
     def __init__(
@@ -265,48 +267,48 @@ class Connector:
         *,
         verifies: bool = True,
         guard: AddressGuard | None = None,
-        line: Line | None = None,
+        options: ConnectOptions | None = None,
     ) -> None:
-        self._resolve = CachedResolver(resolve or ThreadResolver())
+        self._resolve = ResolverCache(resolve or ThreadResolver())
         self._context = ssl_context
         self._verifies = verifies
         self._guard = guard
-        self._line = line or Line()
+        self._options = options or ConnectOptions()
 
-    async def __call__(self, site: Site) -> Wire:
-        """A new connection to ``site``. Cancelling closes what was opened. Always a checkpoint.
+    async def __call__(self, origin: Origin) -> NetworkStream:
+        """A new connection to ``origin``. Cancelling closes what was opened. Always a checkpoint.
 
         Raises:
             NameNotResolved: The name has no address.
-            OutOfFilesError: This process may open no more files.
+            FileLimitError: This process may open no more files.
             AddressRefused: None of its addresses may be connected to.
             TLSFailed: The handshake failed or the certificate was refused.
             ConnectFailed: Nobody answered.
         """
-        target, line = site.target, self._line
-        if site.local_end is not None:
-            line = attrs.evolve(line, local_end=site.local_end)
+        target, options = origin.target, self._options
+        if origin.bind_address is not None:
+            options = attrs.evolve(options, bind_address=origin.bind_address)
         try:
-            stream = await dial(target.host, target.port, self._resolve, self._guard, line)
+            stream = await dial(target.host, target.port, self._resolve, self._guard, options)
         except socket.gaierror as error:
             if is_short_of_files(error):
-                raise OutOfFilesError(_NO_FILES) from error
+                raise FileLimitError(_NO_FILES) from error
             raise NameNotResolved(f"the name {target.host!r} has no address ({words_of(error)})") from error
         except OSError as error:
             if is_short_of_files(error):
-                raise OutOfFilesError(_NO_FILES) from error
+                raise FileLimitError(_NO_FILES) from error
             self._resolve.forget(target.host, target.port)
             raise ConnectFailed(f"no connection: {words_of(error)}") from error
         try:
             if target.scheme == "https":
-                return await secured(stream, site.server_name or target.host, self._tls_context(), site.session)
-            return SocketWire(stream)
+                return await secured(stream, origin.server_name or target.host, self._tls_context(), origin.session)
+            return TcpStream(stream)
         except ssl.SSLError as error:
             raise tls_failure(error) from error
         except OSError as error:
             stream.socket.close()
             if is_short_of_files(error):
-                raise OutOfFilesError(_NO_FILES) from error
+                raise FileLimitError(_NO_FILES) from error
             raise ConnectFailed(f"no connection: {words_of(error)}") from error
 
     def _tls_context(self) -> ssl.SSLContext:

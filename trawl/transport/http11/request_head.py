@@ -13,10 +13,10 @@ from math import inf
 import attrs
 
 from trawl.http import Headers, Request
-from trawl.transport.http11.pool import Site
+from trawl.transport.http11.pool import Origin
 from trawl.transport.target import Target, wire_fields
 
-__all__ = ["Failure", "Message", "Question", "StreamsError", "Timeouts", "chunk", "head_bytes", "message_of"]
+__all__ = ["Failure", "Message", "StreamError", "StreamedRequest", "Timeouts", "chunk", "head_bytes", "message_of"]
 
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host", "proxy-authorization"})
 
@@ -42,19 +42,19 @@ class Message:
     expects: bool = False
 
 
-def message_of(request: Request, site: Site, defaults: Headers | None) -> Message:
+def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Message:
     """The message that ``request`` is, as :func:`~trawl.transport.target.wire_fields` would have it, but faster.
 
     Args:
         request: What is asked.
-        site: Where.
+        origin: Where.
         defaults: Fields that are added unless the request has them or refuses them.
     """
-    target = site.target
+    target = origin.target
     headers = request.headers
     if target.user_info or headers.has_any(_UNUSUAL):
         return _rare(request, defaults)
-    path = request.url[len(site.origin) :]
+    path = request.url[len(origin.key) :]
     if "#" in path:
         path = path.partition("#")[0]
     length = f"Content-Length: {len(request.body)}\r\n" if request.body or request.method in _BODY_EXPECTED else ""
@@ -112,7 +112,7 @@ class Failure(Enum):
     SCHEME = "UnsupportedProtocol"
 
 
-class StreamsError(Exception):
+class StreamError(Exception):
     """An exchange that failed.
 
     Attributes:
@@ -153,7 +153,7 @@ async def _closing(body: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator[b
 
 
 @attrs.frozen
-class Question:
+class StreamedRequest:
     """A request whose body is a stream.
 
     Attributes:
@@ -187,19 +187,19 @@ class Question:
         """What goes before the body.
 
         Raises:
-            StreamsError: It would be more lines than it has fields: there is a line end in one of them.
+            StreamError: It would be more lines than it has fields: there is a line end in one of them.
         """
         head = head_bytes(self.method, self.path, self.fields)
         lines = len(self.fields) + 2
         if head.count(b"\n") != lines or head.count(b"\r") != lines or b"\0" in head:
-            raise StreamsError(Failure.REQUEST, "Illegal header value: a control character")
+            raise StreamError(Failure.REQUEST, "Illegal header value: a control character")
         return head
 
     async def written(self, *, with_head: bool = True) -> AsyncGenerator[bytes, None]:
         """The request as it goes on the wire; the head comes with the first piece of the body, unless it was sent.
 
         Raises:
-            StreamsError: The body is not as long as it says.
+            StreamError: The body is not as long as it says.
         """
         waiting = self.head() if with_head else b""
         is_chunked = bool(self.field(b"transfer-encoding"))
@@ -208,11 +208,11 @@ class Question:
             async for piece in pieces:
                 left -= len(piece)
                 if not is_chunked and left < 0:
-                    raise StreamsError(Failure.REQUEST, "Too much data for declared Content-Length")
+                    raise StreamError(Failure.REQUEST, "Too much data for declared Content-Length")
                 if piece:
                     yield waiting + (chunk(piece) if is_chunked else piece)  # noqa: ASYNC119 - its reader closes it
                     waiting = b""
         if not is_chunked and left > 0:
-            raise StreamsError(Failure.REQUEST, "Too little data for declared Content-Length")
+            raise StreamError(Failure.REQUEST, "Too little data for declared Content-Length")
         if is_chunked or waiting:
             yield waiting + (LAST_CHUNK if is_chunked else b"")

@@ -17,15 +17,15 @@ from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
 from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
-from trawl.transport.bind_address import LocalEnd
+from trawl.transport.bind_address import BindAddress
+from trawl.transport.connect import ConnectOptions, Resolve
 from trawl.transport.decoding import accept_encoding
-from trawl.transport.dial import Line, Resolve
 from trawl.transport.http11.connection import Connect, Connection, read_response
-from trawl.transport.http11.parser import ServerLeftError
-from trawl.transport.http11.pool import Connector, OutOfFilesError, Pool, Site, room_for_idle
+from trawl.transport.http11.network_stream import RequestDeadline
+from trawl.transport.http11.parser import ServerDisconnectedError
+from trawl.transport.http11.pool import Connector, FileLimitError, Origin, Pool, room_for_idle
 from trawl.transport.http11.request_head import Message, message_of
-from trawl.transport.http11.wire import Watch
-from trawl.transport.limits import Limits, words_of
+from trawl.transport.response_limits import Limits, words_of
 from trawl.transport.settings import TransportSettings
 
 __all__ = ["Connect", "Http11Transport"]
@@ -41,7 +41,7 @@ class Http11Transport:
         resolve: Looks names up; None: as the system does, in threads.
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
         connect: Opens connections in place of the usual way.
-        most_idle: Idle connections kept; None: as many as the limit for open files has room for.
+        max_idle: Idle connections kept; None: as many as the limit for open files has room for.
         guard: Says which addresses may be connected to; None: all.
         room: Closes an idle connection of somebody else's where we have none; None: there is nobody else.
     """
@@ -53,7 +53,7 @@ class Http11Transport:
         resolve: Resolve | None = None,
         ssl_context: ssl.SSLContext | None = None,
         connect: Connect | None = None,
-        most_idle: int | None = None,
+        max_idle: int | None = None,
         guard: AddressGuard | None = None,
         room: Room | None = None,
     ) -> None:
@@ -65,10 +65,10 @@ class Http11Transport:
             ssl_context,
             verifies=settings.download_verify_certificates,
             guard=guard,
-            line=Line(settings.local_end),
+            options=ConnectOptions(settings.bind_address),
         )
         keepalive = settings.download_keepalive_timeout
-        self._pool = Pool(keepalive=keepalive, most_idle=room_for_idle() if most_idle is None else most_idle)
+        self._pool = Pool(keepalive=keepalive, max_idle=room_for_idle() if max_idle is None else max_idle)
         codings = accept_encoding() if settings.compression_enabled else ""
         self._defaults = Headers({"Accept-Encoding": codings}) if codings else None
 
@@ -81,18 +81,18 @@ class Http11Transport:
         now = trio.current_time()
         outcome = Outcome(request, started_at=now)
         limit = float(request.meta_get("download_timeout") or self._settings.download_timeout)
-        watch = Watch(now, limit, self._settings)
+        deadline = RequestDeadline(now, limit, self._settings)
         failure: DownloadError | None = None
-        with watch:
+        with deadline:
             try:
-                outcome.response = await self._exchange(request, outcome, on_sent, watch)
+                outcome.response = await self._exchange(request, outcome, on_sent, deadline)
             except DownloadError as error:
                 failure = error
             except OSError as error:
                 failure = ResponseBroken(f"the connection broke: {words_of(error)}")
                 failure.__cause__ = error
-        if watch.has_ended_it:
-            failure = watch.error()
+        if deadline.has_ended_it:
+            failure = deadline.error()
         if failure is not None:
             failure.url, failure.method = request.url, request.method
             outcome.error = failure
@@ -104,40 +104,42 @@ class Http11Transport:
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
-    async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent, watch: Watch) -> Response | None:
+    async def _exchange(
+        self, request: Request, outcome: Outcome, on_sent: OnSent, deadline: RequestDeadline
+    ) -> Response | None:
         await trio.lowlevel.checkpoint_if_cancelled()
         url = request.url
         end = url.find("/", 8)  # behind "https://"
         try:
-            site = self._pool.site(url[:end] if end > 0 else url, "", LocalEnd.wished(request))
+            origin = self._pool.origin(url[:end] if end > 0 else url, "", BindAddress.wished(request))
         except DownloadError:
             await trio.lowlevel.checkpoint()  # noqa: ASYNC120 - always a checkpoint
             raise
-        message = message_of(request, site, self._defaults)
-        connection, may_be_dead = self._kept(site, request, outcome.started_at)
+        message = message_of(request, origin, self._defaults)
+        connection, may_be_dead = self._kept(origin, request, outcome.started_at)
         while True:
             if connection is None:
-                connection = await self._open(site, outcome, watch)
+                connection = await self._open(origin, outcome, deadline)
                 if connection is None:
                     return None
             try:
                 if outcome.sent_at is None:
                     outcome.sent_at = outcome.started_at if connection.requests else trio.current_time()
                     if on_sent():
-                        await self._unsent(site, connection, outcome)
+                        await self._unsent(origin, connection, outcome)
                         return None
                 body = request.body
                 data = message.head + body if body and not message.expects else message.head
                 sent = connection.ask_nowait(data, is_head=request.method == "HEAD")
                 try:
                     if sent < len(data) or (message.expects and body):
-                        watch.start()
-                        await self._send_rest(connection, data[sent:], message, body, watch)
+                        deadline.start()
+                        await self._send_rest(connection, data[sent:], message, body, deadline)
                 finally:
                     tell_written(on_sent)
-                watch.reading(trio.current_time()) if body else watch.still_reading()
-                response = await read_response(connection, outcome, self._limits.for_request(request), watch)
-            except ServerLeftError as error:
+                deadline.reading(trio.current_time()) if body else deadline.still_reading()
+                response = await read_response(connection, outcome, self._limits.for_request(request), deadline)
+            except ServerDisconnectedError as error:
                 connection.close()
                 if not may_be_dead or request.method not in SAFE_METHODS:
                     raise ResponseBroken(str(error)) from error
@@ -147,12 +149,12 @@ class Http11Transport:
                 connection.close()
                 raise
             else:
-                self._put_back(site, connection, message)
+                self._put_back(origin, connection, message)
                 return response
 
-    def _kept(self, site: Site, request: Request, now: float) -> tuple[Connection | None, bool]:
-        """A connection that is open to ``site``, and whether ``request`` may go again where that one is dead."""
-        connection = self._pool.take(site, now)
+    def _kept(self, origin: Origin, request: Request, now: float) -> tuple[Connection | None, bool]:
+        """A connection that is open to ``origin``, and whether ``request`` may go again where that one is dead."""
+        connection = self._pool.take(origin, now)
         if connection is None or not request.meta_get(NEW_CONNECTION):
             return connection, connection is not None
         if connection.requests:
@@ -160,23 +162,23 @@ class Http11Transport:
             return None, False
         return connection, False  # as good as new: left by who had to wait
 
-    async def _open(self, site: Site, outcome: Outcome, watch: Watch) -> Connection | None:
+    async def _open(self, origin: Origin, outcome: Outcome, deadline: RequestDeadline) -> Connection | None:
         """A new connection; None where this process can open none now, because too many files are open."""
-        watch.start()
+        deadline.start()
         while True:
             now = trio.current_time()
-            watch.connecting(now)
+            deadline.connecting(now)
             if outcome.sent_at is None:
                 outcome.started_at = now
             try:
-                connection = Connection(await self._connect(site))
-            except OutOfFilesError:
+                connection = Connection(await self._connect(origin))
+            except FileLimitError:
                 if self._pool.make_room() or (self._room is not None and await self._room()):
                     continue
                 logger.debug("%r waits: too many files are open (ulimit -n)", outcome.request)
                 await trio.sleep(ROOM_PAUSE)  # whatever frees one, a file of a feed even, tells nobody
                 return None
-            watch.sending(trio.current_time())
+            deadline.sending(trio.current_time())
             return connection
 
     async def make_room(self) -> bool:
@@ -184,7 +186,7 @@ class Http11Transport:
         return self._pool.make_room()
 
     async def _send_rest(
-        self, connection: Connection, rest: bytes, message: Message, body: bytes, watch: Watch
+        self, connection: Connection, rest: bytes, message: Message, body: bytes, deadline: RequestDeadline
     ) -> None:
         """Send what the server did not take at once; a body that waits for its word, when it says so or nothing."""
         if rest:
@@ -194,19 +196,19 @@ class Http11Transport:
             if connection.parser.has_head:
                 message.is_last = True  # it still expects the body that is not sent (RFC 9110, 10.1.1)
             else:
-                watch.sending(trio.current_time())
+                deadline.sending(trio.current_time())
                 await connection.send(body)
 
-    async def _unsent(self, site: Site, connection: Connection, outcome: Outcome) -> None:
+    async def _unsent(self, origin: Origin, connection: Connection, outcome: Outcome) -> None:
         """Leave the connection to another request. A checkpoint."""
         outcome.sent_at = None
-        self._pool.give(site, connection, trio.current_time())
+        self._pool.give(origin, connection, trio.current_time())
         await trio.lowlevel.cancel_shielded_checkpoint()  # the connection is the pool's now: nothing here may close it
 
-    def _put_back(self, site: Site, connection: Connection, message: Message) -> None:
+    def _put_back(self, origin: Origin, connection: Connection, message: Message) -> None:
         if message.is_last or not connection.is_reusable:
             connection.close()
             return
         if connection.requests == 1:  # once: Python copies a session by writing and parsing it, which takes 100 us
-            site.session = connection.wire.session()
-        self._pool.give(site, connection, trio.current_time())
+            origin.session = connection.wire.session()
+        self._pool.give(origin, connection, trio.current_time())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trawl.transport.httpx_.adapter import HTTP11Transport
-    from trawl.transport.httpx_.sending import HttpxTransport
+    from trawl.transport.httpx_.transport import HttpxTransport
 
 __all__ = ["HTTP11Transport", "HttpxTransport"]
 
@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
 
         return HTTP11Transport
     if name == "HttpxTransport":
-        from trawl.transport.httpx_.sending import HttpxTransport  # noqa: PLC0415 - nor its core, where nobody wants it
+        from trawl.transport.httpx_.transport import HttpxTransport  # noqa: PLC0415 - nor its core, where nobody wants it
 
         return HttpxTransport
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

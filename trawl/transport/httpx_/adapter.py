@@ -10,9 +10,18 @@ from typing import Any
 
 import httpx
 
-from trawl.transport.bind_address import LocalEnd
-from trawl.transport.dial import Line, Resolve
-from trawl.transport.http11 import Answer, Connector, Pool, Question, Streams, StreamsError, Timeouts, room_for_idle
+from trawl.transport.bind_address import BindAddress
+from trawl.transport.connect import ConnectOptions, Resolve
+from trawl.transport.http11 import (
+    Connector,
+    Pool,
+    StreamClient,
+    StreamedRequest,
+    StreamedResponse,
+    StreamError,
+    Timeouts,
+    room_for_idle,
+)
 
 __all__ = ["HTTP11Transport"]
 
@@ -61,12 +70,12 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
             context = httpx.create_ssl_context(verify, cert, trust_env)
         keepalive, idle = limits.keepalive_expiry, limits.max_keepalive_connections
         pool = Pool(
-            keepalive=inf if keepalive is None else keepalive, most_idle=room_for_idle() if idle is None else idle
+            keepalive=inf if keepalive is None else keepalive, max_idle=room_for_idle() if idle is None else idle
         )
-        local_end = None if local_address is None else LocalEnd(local_address)
-        line = Line(local_end, tuple(socket_options or ()), uds)
-        connect = Connector(resolve, context, verifies=bool(verify), line=line)
-        self._streams = Streams(pool, connect, limits.max_connections, retries=retries)
+        bind_address = None if local_address is None else BindAddress(local_address)
+        options = ConnectOptions(bind_address, tuple(socket_options or ()), uds)
+        connect = Connector(resolve, context, verifies=bool(verify), options=options)
+        self._streams = StreamClient(pool, connect, limits.max_connections, retries=retries)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send ``request`` and read the headers of the response. Always a checkpoint; cancelling drops the connection.
@@ -81,7 +90,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         url, fields, body = request.url, request.headers.raw, request.stream
         assert isinstance(body, httpx.AsyncByteStream)
         with _as_httpx(request):
-            question = Question(
+            question = StreamedRequest(
                 request.method.encode("ascii"),
                 f"{url.scheme}://{url.netloc.decode('ascii')}",
                 asked.get("target", url.raw_path),
@@ -92,7 +101,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
             )
             answer = await self._streams.ask(question)
         extensions = {"http_version": b"HTTP/" + answer.version.encode("ascii"), "reason_phrase": answer.reason}
-        stream = _AnswerStream(answer, request)
+        stream = _BodyStream(answer, request)
         return httpx.Response(answer.status, headers=answer.fields, stream=stream, extensions=extensions)
 
     async def aclose(self) -> None:
@@ -100,8 +109,8 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         await self._streams.aclose()
 
 
-class _AnswerStream(httpx.AsyncByteStream):
-    def __init__(self, answer: Answer, request: httpx.Request) -> None:
+class _BodyStream(httpx.AsyncByteStream):
+    def __init__(self, answer: StreamedResponse, request: httpx.Request) -> None:
         self._answer = answer
         self._request = request
 
@@ -123,5 +132,5 @@ class _AnswerStream(httpx.AsyncByteStream):
 def _as_httpx(request: httpx.Request) -> Generator[None, None, None]:
     try:
         yield
-    except StreamsError as error:
+    except StreamError as error:
         raise getattr(httpx, error.failure.value)(str(error), request=request) from error

@@ -22,8 +22,8 @@ import trio
 
 from trawl.addresses import AddressGuard
 from trawl.transport.base import Room
-from trawl.transport.bind_address import LocalEnd
-from trawl.transport.dial import Line, Resolve, dial, is_short_of_files
+from trawl.transport.bind_address import BindAddress
+from trawl.transport.connect import ConnectOptions, Resolve, dial, is_short_of_files
 from trawl.transport.proxy import Proxy
 
 __all__ = ["Backend", "Pools", "Route"]
@@ -38,7 +38,7 @@ class Backend(httpcore.AsyncNetworkBackend):
     Args:
         resolve: Looks names up.
         guard: Says which addresses may be connected to; None: all.
-        local_end: Where connections come from; None: the system chooses.
+        bind_address: Where connections come from; None: the system chooses.
         room: Closes an idle connection where too many files are open; None: nobody does.
     """
 
@@ -46,17 +46,17 @@ class Backend(httpcore.AsyncNetworkBackend):
         self,
         resolve: Resolve,
         guard: AddressGuard | None,
-        local_end: LocalEnd | None = None,
+        bind_address: BindAddress | None = None,
         room: Room | None = None,
     ) -> None:
         self._resolve = resolve
         self._guard = guard
         self._room = room
-        self._line = Line(local_end)
+        self._options = ConnectOptions(bind_address)
 
-    def coming_from(self, local_end: LocalEnd) -> Backend:
+    def coming_from(self, bind_address: BindAddress) -> Backend:
         """The same, but for where connections come from."""
-        return Backend(self._resolve, self._guard, local_end, self._room)
+        return Backend(self._resolve, self._guard, bind_address, self._room)
 
     async def connect_tcp(
         self,
@@ -76,7 +76,7 @@ class Backend(httpcore.AsyncNetworkBackend):
             deadline = trio.current_time() + (inf if timeout is None else timeout)
             try:
                 with trio.fail_at(deadline):
-                    stream = await dial(host, port, self._resolve, self._guard, self._line)
+                    stream = await dial(host, port, self._resolve, self._guard, self._options)
                 peer = _peer_of(stream)
             except trio.TooSlowError as error:
                 raise httpcore.ConnectTimeout from error
@@ -196,7 +196,7 @@ IDLE_CONNECTIONS = 100
 IDLE_A_PROXY = 20
 """The same for each proxy."""
 
-MOST_PROXIES = 200
+MAX_PROXIES = 200
 """Proxies whose connections are kept; the one that was used longest ago is let go of first."""
 
 
@@ -207,12 +207,12 @@ class Route:
     Attributes:
         proxy: The proxy's URL as it was given; None: there is none.
         authorization: What the request itself says to the proxy (``Proxy-Authorization``); empty for nothing.
-        local_end: Where connections come from, if not from where the others do.
+        bind_address: Where connections come from, if not from where the others do.
     """
 
     proxy: str | None = None
     authorization: str = ""
-    local_end: LocalEnd | None = None
+    bind_address: BindAddress | None = None
 
 
 class Pools:
@@ -252,7 +252,7 @@ class Pools:
             is_secure: Whether there is TLS anywhere on the way: a crawl without makes no context for it.
         """
         key = route, is_secure
-        if key not in self._pools and len(self._pools) >= MOST_PROXIES:
+        if key not in self._pools and len(self._pools) >= MAX_PROXIES:
             await self._let_go()
         pool = self._pools.get(key)  # another task may have made it meanwhile
         if pool is None:
@@ -288,8 +288,8 @@ class Pools:
         if is_secure and self._context is None:
             self._context = self._make_context()
         backend = self._direct if proxy is None else self._to_proxies
-        if route.local_end is not None:
-            backend = backend.coming_from(route.local_end)
+        if route.bind_address is not None:
+            backend = backend.coming_from(route.bind_address)
         if proxy is None:
             return httpcore.AsyncConnectionPool(
                 ssl_context=self._context,

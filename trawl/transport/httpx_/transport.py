@@ -7,7 +7,7 @@ ours (:mod:`~trawl.transport.httpx_.backend`).
 What belongs to a proxy goes to the proxy only: ``Proxy-Authorization`` is part of the ``CONNECT`` that opens a tunnel,
 or of a request that the proxy itself is to read, and of no request that goes through a tunnel or without a proxy.
 
-The instants of one exchange, noted as httpcore passes them.
+The timings of one exchange, noted as httpcore passes them.
 
 A response of httpcore's, read whole and within its limits; without importing it.
 """
@@ -36,29 +36,29 @@ from trawl.errors import (
 )
 from trawl.http import SAFE_METHODS, BodySink, Headers, Outcome, Request, Response, scheme_of
 from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
-from trawl.transport.bind_address import LocalEnd
-from trawl.transport.body_sink import Spill, sink_for
+from trawl.transport.bind_address import BindAddress
+from trawl.transport.body_sink import SinkWriter, sink_for
+from trawl.transport.connect import Resolve, ThreadResolver, is_short_of_files
 from trawl.transport.decoding import accept_encoding
-from trawl.transport.dial import Resolve, ThreadResolver, is_short_of_files
 from trawl.transport.http11.pool import client_context
 from trawl.transport.httpx_.backend import Backend, Pools, Route
-from trawl.transport.httpx_.failures import BODY_BROKEN, LEFT, Circumstances, is_foreign, mapped
-from trawl.transport.limits import Limits
+from trawl.transport.httpx_.errors import BODY_BROKEN, LEFT, ErrorContext, is_foreign, mapped
 from trawl.transport.proxy import Proxy
+from trawl.transport.response_limits import Limits
 from trawl.transport.settings import TransportSettings
 from trawl.transport.target import Target, wire_fields
 
-__all__ = ["Answer", "HeldError", "HttpxTransport", "Instants", "Reading", "Refusable"]
+__all__ = ["Answer", "HttpxTransport", "NotSentError", "Refusable", "RequestTimings", "ResponseReader"]
 
 _WRITTEN = frozenset({"send_request_headers.complete", "send_request_body.complete"})
 
 
-class HeldError(Exception):
+class NotSentError(Exception):
     """The request must not go to the wire now (:data:`~trawl.transport.base.OnSent`)."""
 
 
-class Instants:
-    """Notes the instants of one exchange, and tells that the request goes to the wire.
+class RequestTimings:
+    """Notes the timings of one exchange, and tells that the request goes to the wire.
 
     What httpcore says to a proxy before that (``CONNECT``) is not the request.
 
@@ -93,7 +93,7 @@ class Instants:
         """Called by httpcore as things happen.
 
         Raises:
-            HeldError: It is about to be sent, and must not be.
+            NotSentError: It is about to be sent, and must not be.
         """
         where, _, what = event.partition(".")
         outcome = self._outcome
@@ -125,7 +125,7 @@ class Instants:
     def _sent(self) -> None:
         outcome = self._outcome
         if outcome.sent_at is None and self._on_sent():
-            raise HeldError
+            raise NotSentError
         self.has_sent = True
         if outcome.sent_at is not None:
             return
@@ -173,7 +173,7 @@ def _check(answer: Answer) -> None:
             raise ResponseBroken(f"the answer is broken: the field {name[:50]!r} holds a line end")
 
 
-class Reading:
+class ResponseReader:
     """One response from its headers to its end.
 
     Args:
@@ -215,18 +215,18 @@ class Reading:
             Exception: One of ``broken``.
         """
         sink = sink_for(self._request, self._answer.status) if self._has_body else None
-        return self._whole(None) if sink is None else self._spilled(sink)
+        return self._whole(None) if sink is None else self._written_to_sink(sink)
 
-    async def _spilled(self, sink: BodySink) -> Response:
-        async with Spill(sink) as spill:
-            return await self._whole(spill)
+    async def _written_to_sink(self, sink: BodySink) -> Response:
+        async with SinkWriter(sink) as writer:
+            return await self._whole(writer)
 
-    async def _whole(self, spill: Spill | None) -> Response:
+    async def _whole(self, writer: SinkWriter | None) -> Response:
         answer, request = self._answer, self._request
         stream = answer.extensions["network_stream"]
-        loss = await self._read(stream, spill) or self._excess(stream)
+        loss = await self._read(stream, writer) or self._extra_data(stream)
         body, flags = self._limits.whole(self._body, loss, request)
-        make = Response if spill is None else await spill.end(body)
+        make = Response if writer is None else await writer.end(body)
         return make(
             request.url,
             answer.status,
@@ -239,7 +239,7 @@ class Reading:
             protocol=answer.extensions.get("http_version", b"HTTP/1.1").decode("ascii"),
         )
 
-    async def _read(self, stream: Refusable, spill: Spill | None) -> DownloadError | None:
+    async def _read(self, stream: Refusable, writer: SinkWriter | None) -> DownloadError | None:
         """Read the body to its end; return what is wrong with its end.
 
         Whatever happens between two pieces, a cancellation included, httpcore's generators are to come to their end,
@@ -251,7 +251,7 @@ class Reading:
             async for chunk in self._answer.aiter_stream():
                 if refused is None and cancelled is None:
                     try:
-                        await (self._body.feed(chunk) if spill is None else spill.feed(self._body, chunk))
+                        await (self._body.feed(chunk) if writer is None else writer.feed(self._body, chunk))
                     except DownloadError as error:
                         refused = error
                         stream.refuse()
@@ -269,7 +269,7 @@ class Reading:
             raise refused
         return refused
 
-    def _excess(self, stream: Refusable) -> DownloadError | None:
+    def _extra_data(self, stream: Refusable) -> DownloadError | None:
         """Note that more came than the response's framing says; the connection is then dropped (RFC 9112, 6.3).
 
         httpcore shows what its parser has left to nobody, and would read it as the next response.
@@ -319,8 +319,8 @@ class HttpxTransport:
         resolve = resolve or ThreadResolver()
         verifies = settings.download_verify_certificates
         self._pools = Pools(
-            direct=Backend(resolve, guard, settings.local_end, self._any_room),
-            to_proxies=Backend(resolve, None, settings.local_end, self._any_room),
+            direct=Backend(resolve, guard, settings.bind_address, self._any_room),
+            to_proxies=Backend(resolve, None, settings.bind_address, self._any_room),
             ssl_context=lambda: ssl_context or client_context(verifies=verifies),
             keepalive=settings.download_keepalive_timeout,
             http2=settings.http2_enabled,
@@ -370,26 +370,26 @@ class HttpxTransport:
         is_secure = scheme == "https" or (proxy is not None and proxy.scheme == "https")
         pool = await self._pools.get(route, proxy, is_secure=is_secure)
         for is_last in (True,) if request.meta_get(NEW_CONNECTION) else (False, True):
-            instants = Instants(outcome, on_sent)
+            timings = RequestTimings(outcome, on_sent)
             try:
-                return await self._converse(pool, self._message(request, target, proxy, instants), outcome)
-            except HeldError:  # httpcore has closed the connection, unless others share it
+                return await self._converse(pool, self._message(request, target, proxy, timings), outcome)
+            except NotSentError:  # httpcore has closed the connection, unless others share it
                 return None
             except Exception as error:
                 if isinstance(error, DownloadError) or not is_foreign(error):
                     raise
-                if instants.is_new and not instants.has_sent and is_short_of_files(error):
+                if timings.is_new and not timings.has_sent and is_short_of_files(error):
                     outcome.sent_at = None
                     await trio.sleep(ROOM_PAUSE)  # noqa: ASYNC120 - the error is none: it is not sent
                     return None
-                is_stale = instants.is_stale and isinstance(error, LEFT) and request.method in SAFE_METHODS
+                is_stale = timings.is_stale and isinstance(error, LEFT) and request.method in SAFE_METHODS
                 if is_last or not is_stale:  # else a new connection may do better (RFC 9112, 9.3.1)
                     shown = None if proxy is None else str(proxy)
-                    around = Circumstances(target.host, shown, not instants.is_past_proxies, self._settings)
+                    around = ErrorContext(target.host, shown, not timings.is_past_proxies, self._settings)
                     raise mapped(error, around) from error
                 outcome.sent_at = None  # it goes again: a send like any other
             finally:
-                instants.end()
+                timings.end()
         raise AssertionError  # the last try returns or raises
 
     async def _converse(
@@ -397,7 +397,7 @@ class HttpxTransport:
     ) -> Response:
         answer = await pool.handle_async_request(message)
         try:
-            return await Reading(outcome.request, answer, outcome, self._settings, BODY_BROKEN).response()
+            return await ResponseReader(outcome.request, answer, outcome, self._settings, BODY_BROKEN).response()
         finally:
             await answer.aclose()
 
@@ -408,10 +408,10 @@ class HttpxTransport:
             RequestInvalid: Its proxy is none, or one that needs what is not installed; or its ``bindaddress`` is none.
             AddressRefused: It is to go through a proxy to an address that the crawl may not connect to.
         """
-        local_end = LocalEnd.wished(request)
+        bind_address = BindAddress.wished(request)
         url = request.meta_get("proxy")
         if not url:
-            return Route(local_end=local_end), None
+            return Route(bind_address=bind_address), None
         try:
             proxy = Proxy.of(str(url))
         except ValueError as error:
@@ -422,15 +422,17 @@ class HttpxTransport:
             refused = self._guard.refused(target.host, [target.host])
             for address, kind in refused.items():
                 raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
-        return Route(str(url), request.headers.get("Proxy-Authorization", ""), local_end), proxy
+        return Route(str(url), request.headers.get("Proxy-Authorization", ""), bind_address), proxy
 
-    def _message(self, request: Request, target: Target, proxy: Proxy | None, instants: Instants) -> httpcore.Request:
+    def _message(
+        self, request: Request, target: Target, proxy: Proxy | None, trace: RequestTimings
+    ) -> httpcore.Request:
         settings = self._settings
         fields = wire_fields(request, target, self._accept_encoding)
         if settings.http2_enabled and target.scheme == "https":
             fields = [field for field in fields if field[0].lower() not in _OF_CONNECTIONS]
         times = {"connect": settings.download_connect_timeout, "read": settings.download_read_timeout}
-        extensions = {"timeout": {**times, "write": times["read"]}, "trace": instants}
+        extensions = {"timeout": {**times, "write": times["read"]}, "trace": trace}
         host = target.host
         if proxy is None:
             extensions["sni_hostname"] = host.rstrip(".")  # httpcore would ask a TLS proxy for this name too

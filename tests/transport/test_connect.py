@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from tests.net.badserver import clock, deaf_port, is_fine, serving
-from trawl.transport import dial as dialling
-from trawl.transport.dial import Address, Line, ThreadResolver, dial, interleaved
+from trawl.transport import connect as dialling
+from trawl.transport.connect import Address, ConnectOptions, ThreadResolver, dial, interleaved
 
 __all__ = ["clock"]
 
@@ -81,10 +81,10 @@ async def test_an_address_that_is_silent_is_passed_by_after_a_quarter_of_a_secon
 ) -> None:
     connected = dialling._connected
 
-    async def deaf(address: Address, line: Line) -> trio.SocketStream:
+    async def deaf(address: Address, options: ConnectOptions) -> trio.SocketStream:
         if address.sockaddr[0] == "192.0.2.1":
             await trio.sleep(3600)
-        return await connected(address, line)
+        return await connected(address, options)
 
     monkeypatch.setattr(dialling, "_connected", deaf)
     async with serving(is_fine) as server:
@@ -104,10 +104,10 @@ async def test_of_two_that_answer_at_once_one_is_kept_and_one_closed(
 ) -> None:
     connected, event = dialling._connected, trio.Event()
 
-    async def together(address: Address, line: Line) -> trio.SocketStream:
+    async def together(address: Address, options: ConnectOptions) -> trio.SocketStream:
         with trio.CancelScope(shield=True):
             await event.wait()
-            stream = await connected(address, line)
+            stream = await connected(address, options)
             await trio.sleep(1)
         return stream
 
@@ -205,7 +205,7 @@ async def test_a_name_that_hangs_takes_one_thread_however_often_it_is_asked_for(
 async def test_of_look_ups_that_have_ended_nothing_is_remembered(
     name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialling, "MOST_LEFT", 2)
+    monkeypatch.setattr(dialling, "MAX_LEFT", 2)
     resolver = ThreadResolver()
     for number in range(2):
         await give_up(resolver, f"hangs{number}.example", name_server)

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trawl.transport.dial import Address
-from trawl.transport.resolver import CachedResolver
+from trawl.transport.connect import Address
+from trawl.transport.resolver import ResolverCache
 
 HERE = Address(socket.AF_INET, ("192.0.2.1", 80))
 
@@ -31,7 +31,7 @@ class SlowNames:
 
 async def test_a_name_is_looked_up_once_for_all_who_wait_and_for_its_lifetime(autojump_clock: MockClock) -> None:
     names = SlowNames()
-    resolve = CachedResolver(names, lifetime=60.0)
+    resolve = ResolverCache(names, lifetime=60.0)
     async with trio.open_nursery() as nursery:
         for _ in range(5):
             nursery.start_soon(resolve, "a.example", 80)
@@ -46,7 +46,7 @@ async def test_a_name_is_looked_up_once_for_all_who_wait_and_for_its_lifetime(au
 
 async def test_a_failure_is_told_to_all_who_waited_and_forgotten(autojump_clock: MockClock) -> None:
     names = SlowNames()
-    resolve = CachedResolver(names)
+    resolve = ResolverCache(names)
     failures = []
 
     async def ask() -> None:
@@ -66,7 +66,7 @@ async def test_a_failure_is_told_to_all_who_waited_and_forgotten(autojump_clock:
 
 async def test_when_the_one_who_asks_is_cancelled_another_asks(autojump_clock: MockClock) -> None:
     names = SlowNames()
-    resolve = CachedResolver(names)
+    resolve = ResolverCache(names)
     found: list[object] = []
 
     async def give_up() -> None:
@@ -88,7 +88,7 @@ async def test_when_the_one_who_asks_is_cancelled_another_asks(autojump_clock: M
 
 async def test_names_are_forgotten_when_told_and_when_there_are_too_many(autojump_clock: MockClock) -> None:
     names = SlowNames()
-    resolve = CachedResolver(names, most_names=2)
+    resolve = ResolverCache(names, max_names=2)
     await resolve("a.example", 80)
     resolve.forget("a.example", 80)
     for host in ("a.example", "b.example", "c.example", "b.example", "a.example"):

@@ -10,13 +10,13 @@ import trio
 from trio.testing import MockClock
 
 from tests.net.badserver import Authority, BadServer, Connection, clock, serving
-from tests.transport.test_dial import Names, four, six
+from tests.transport.test_connect import Names, four, six
 from trawl.errors import ConnectFailed, ProxyFailed, RequestInvalid, SettingsError
 from trawl.http import Outcome, Request
 from trawl.settings import Layer, assignments, load
 from trawl.transport import ChosenTransport, TransportSettings
-from trawl.transport.bind_address import LocalEnd
-from trawl.transport.dial import Line, dial
+from trawl.transport.bind_address import BindAddress
+from trawl.transport.connect import ConnectOptions, dial
 
 __all__ = ["clock"]
 
@@ -121,7 +121,7 @@ async def test_a_port_that_is_taken_is_named(clock: MockClock) -> None:
 async def test_of_a_hosts_addresses_those_of_the_same_family_are_reached(clock: MockClock) -> None:
     async with serving(tells) as server:
         names = Names(six(server.port), four(server.port))
-        stream = await dial("a.example", server.port, names, None, Line(LocalEnd("127.0.0.2")))
+        stream = await dial("a.example", server.port, names, None, ConnectOptions(BindAddress("127.0.0.2")))
         assert stream.socket.getsockname()[0] == "127.0.0.2"
         await stream.aclose()
 
@@ -143,11 +143,11 @@ def test_what_is_no_address_is_refused_by_name(wrong: object) -> None:
 @pytest.mark.parametrize(
     ("text", "end"),
     [
-        ("127.0.0.2", LocalEnd("127.0.0.2")),
-        ("::1", LocalEnd("::1")),
-        ('["127.0.0.2", 4000]', LocalEnd("127.0.0.2", 4000)),
+        ("127.0.0.2", BindAddress("127.0.0.2")),
+        ("::1", BindAddress("::1")),
+        ('["127.0.0.2", 4000]', BindAddress("127.0.0.2", 4000)),
         ("null", None),
     ],
 )
-def test_it_can_be_given_as_text(text: str, end: LocalEnd | None) -> None:
-    assert load(assignments([f"DOWNLOAD_BIND_ADDRESS={text}"])).of(TransportSettings).local_end == end
+def test_it_can_be_given_as_text(text: str, end: BindAddress | None) -> None:
+    assert load(assignments([f"DOWNLOAD_BIND_ADDRESS={text}"])).of(TransportSettings).bind_address == end

@@ -18,10 +18,10 @@ from trawl.errors import (
     ReadTimeout,
     ResponseBroken,
 )
-from trawl.transport.limits import protocol_words, system_error, tls_failure, words_of
+from trawl.transport.response_limits import protocol_words, system_error, tls_failure, words_of
 from trawl.transport.settings import TransportSettings
 
-__all__ = ["BODY_BROKEN", "LEFT", "Circumstances", "is_foreign", "mapped"]
+__all__ = ["BODY_BROKEN", "LEFT", "ErrorContext", "is_foreign", "mapped"]
 
 _MAPPED: tuple[tuple[type[Exception], type[DownloadError], str], ...] = (
     (httpcore.ConnectTimeout, ConnectTimeout, "no connection within {connect:g} s"),
@@ -50,7 +50,7 @@ _NOT_REACHED = ("502 ", "503 ", "504 ", "unreachable", "Connection refused", "TT
 
 
 @attrs.frozen
-class Circumstances:
+class ErrorContext:
     """What is known about an exchange that failed.
 
     Attributes:
@@ -75,14 +75,14 @@ def _package(error: object) -> str:
     return type(error).__module__.partition(".")[0]
 
 
-def mapped(error: Exception, around: Circumstances) -> DownloadError:
+def mapped(error: Exception, around: ErrorContext) -> DownloadError:
     """Our error for one of httpcore's."""
     failure = _proxys(error, around) if around.proxy and around.is_on_the_way else _servers(error, around)
     failure.__cause__ = error
     return failure
 
 
-def _servers(error: Exception, around: Circumstances) -> DownloadError:
+def _servers(error: Exception, around: ErrorContext) -> DownloadError:
     system = None if isinstance(error, httpcore.ProtocolError) else system_error(error)
     words = words_of(system or error)
     if isinstance(system, socket.gaierror):
@@ -97,7 +97,7 @@ def _servers(error: Exception, around: Circumstances) -> DownloadError:
     return kind(text.format(cause=words, connect=connect, read=read))
 
 
-def _proxys(error: Exception, around: Circumstances) -> DownloadError:
+def _proxys(error: Exception, around: ErrorContext) -> DownloadError:
     """Our error for one on the way to the host."""
     system = system_error(error)
     words = words_of(system or error)

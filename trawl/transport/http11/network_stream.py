@@ -1,10 +1,10 @@
 """Bytes to and from a server.
 
 Theory of operation: HTTP/1.1 is taken in turns, so a wire is never read and written at once, and what Trio's streams do
-to guard against that (two conflict detectors, a checkpoint after each send) buys nothing here. :class:`SocketWire`
+to guard against that (two conflict detectors, a checkpoint after each send) buys nothing here. :class:`TcpStream`
 sends without giving way. Then everybody else has one turn, after which a busy program finds most answers there: waiting
 for a socket costs three times as much as giving way, and needs a time limit besides. Where that fails, it is not tried
-again for a while. Any other stream goes through :class:`StreamWire`.
+again for a while. Any other stream goes through :class:`TrioStream`.
 
 The time limits of one exchange, kept by one cancel scope whose deadline moves.
 
@@ -13,8 +13,8 @@ cost more than reading a small page; moving a deadline costs a third of a scope.
 the earlier one of the two, and when it has passed the phase tells which limit it was. It is entered at the first wait:
 an exchange whose answer is there without waiting needs no limit.
 
-Scopes must be left in the reverse order in which they were entered, so :meth:`Watch.start` must not be called inside a
-scope or nursery of the exchange's own.
+Scopes must be left in the reverse order in which they were entered, so :meth:`RequestDeadline.start` must not be called
+inside a scope or nursery of the exchange's own.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ import trio
 from trawl.errors import ConnectTimeout, DownloadError, DownloadTimeout, ReadTimeout
 from trawl.transport.settings import TransportSettings
 
-__all__ = ["SocketWire", "StreamWire", "Watch", "Wire", "peer_of"]
+__all__ = ["NetworkStream", "RequestDeadline", "TcpStream", "TrioStream", "peer_of"]
 
 CONNECTING, SENDING, READING = range(3)
 
 
-class Watch:
+class RequestDeadline:
     """Limits an exchange; to be entered once, around the whole of it. Hot: mutable."""
 
     __slots__ = ("_connect", "_deadline", "_ends_at", "_limit", "_phase", "_read", "_scope")
@@ -117,7 +117,7 @@ RELUCTANCE = 4
 """Reads that wait at once, after one that gave way for nothing."""
 
 
-class Wire(Protocol):
+class NetworkStream(Protocol):
     """An open connection. Its methods raise ``OSError`` when it breaks, and are used by one task at a time."""
 
     peer: str | None
@@ -155,7 +155,7 @@ class Wire(Protocol):
         ...
 
 
-class SocketWire:
+class TcpStream:
     """A TCP connection.
 
     Attributes:
@@ -227,7 +227,7 @@ class SocketWire:
             self._socket.close()
 
 
-class StreamWire:
+class TrioStream:
     """Any of Trio's streams: TLS, or in memory.
 
     Attributes:

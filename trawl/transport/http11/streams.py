@@ -1,8 +1,8 @@
 """Exchanges whose bodies are streams, for those who want them as they come: httpx's clients.
 
 Theory of operation: as in :mod:`~trawl.transport.http11.transport` a connection is in the pool or in one hand, here
-that of an :class:`Answer`, until its body has ended or it is closed. The caller's code runs between two pieces, so no
-cancel scope can be held open from one to the next: each wait has its own.
+that of an :class:`StreamedResponse`, until its body has ended or it is closed. The caller's code runs
+between two pieces, so no cancel scope can be held open from one to the next: each wait has its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import trio
 from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS
 from trawl.transport.http11.connection import Connect, Connection
-from trawl.transport.http11.parser import ServerLeftError, TalkativeParser
-from trawl.transport.http11.pool import OutOfFilesError, Pool, Site
-from trawl.transport.http11.request_head import Failure, Question, StreamsError
-from trawl.transport.http11.wire import Wire
-from trawl.transport.limits import words_of
+from trawl.transport.http11.network_stream import NetworkStream
+from trawl.transport.http11.parser import ReasonParser, ServerDisconnectedError
+from trawl.transport.http11.pool import FileLimitError, Origin, Pool
+from trawl.transport.http11.request_head import Failure, StreamedRequest, StreamError
+from trawl.transport.response_limits import words_of
 
-__all__ = ["Answer", "Streams"]
+__all__ = ["StreamClient", "StreamedResponse"]
 
 RETRY_PAUSE = 0.5
 """Seconds before connecting is tried the second time again; the first follows at once."""
@@ -35,21 +35,21 @@ def _told() -> Generator[None, None, None]:
     try:
         yield
     except ConnectFailed as error:
-        raise StreamsError(Failure.CONNECT, error.cause) from error
+        raise StreamError(Failure.CONNECT, error.cause) from error
     except DownloadError as error:
-        raise StreamsError(Failure.RESPONSE, error.cause) from error
+        raise StreamError(Failure.RESPONSE, error.cause) from error
     except OSError as error:
-        raise StreamsError(Failure.READ, words_of(error)) from error
+        raise StreamError(Failure.READ, words_of(error)) from error
 
 
 async def _within(seconds: float, failure: Failure, step: Callable[[], Awaitable[Any]]) -> Any:
     """What ``step()`` returns; if it takes longer, it is an error of the kind ``failure``."""
     with trio.move_on_after(seconds):
         return await step()
-    raise StreamsError(failure, f"timed out after {seconds:g} s")
+    raise StreamError(failure, f"timed out after {seconds:g} s")
 
 
-class Answer:
+class StreamedResponse:
     """A response whose body has not been read: read it to its end, or close it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Answer:
         self.status: int = parser.status
         self.version: str = parser.version
         self.fields: list[tuple[bytes, bytes]] = parser.fields
-        self.reason: bytes = parser.reason if isinstance(parser, TalkativeParser) else b""
+        self.reason: bytes = parser.reason if isinstance(parser, ReasonParser) else b""
         self._exchange: _Exchange | None = exchange
         self._pieces: list[bytes] = []
 
@@ -74,7 +74,7 @@ class Answer:
         Cancelling closes the connection.
 
         Raises:
-            StreamsError: The body did not come to its end, or not in time.
+            StreamError: The body did not come to its end, or not in time.
         """
         has_waited = False
         while (exchange := self._exchange) is not None:
@@ -102,7 +102,7 @@ class Answer:
             exchange.close()
 
 
-class Streams:
+class StreamClient:
     """Sends requests over connections of a pool.
 
     Args:
@@ -118,22 +118,22 @@ class Streams:
         self.retries = retries
         self.places: trio.CapacityLimiter = trio.CapacityLimiter(inf if most is None else most)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: StreamedRequest) -> StreamedResponse:
         """Send the request and read the headers of the response. Cancelling drops the connection.
 
         A safe request without a body goes again if the server closed an idle connection instead of answering.
 
         Raises:
-            StreamsError: It failed.
+            StreamError: It failed.
         """
         try:
-            site = self.pool.site(question.origin, question.server_name)
+            origin = self.pool.origin(question.origin, question.server_name)
         except DownloadError as error:
-            raise StreamsError(Failure.SCHEME, error.cause) from error
+            raise StreamError(Failure.SCHEME, error.cause) from error
         token = object()
         await _within(question.timeouts.pool, Failure.POOL_TIMEOUT, lambda: self.places.acquire_on_behalf_of(token))
         try:
-            return Answer(await self._asked(site, question, token))
+            return StreamedResponse(await self._asked(origin, question, token))
         except BaseException:
             self.places.release_on_behalf_of(token)
             raise
@@ -143,31 +143,31 @@ class Streams:
         self.pool.close()
         await trio.lowlevel.checkpoint()
 
-    async def _asked(self, site: Site, question: Question, token: object) -> _Exchange:
-        connection = self.pool.take(site, trio.current_time())
+    async def _asked(self, origin: Origin, question: StreamedRequest, token: object) -> _Exchange:
+        connection = self.pool.take(origin, trio.current_time())
         is_reused = connection is not None
         while True:
             if connection is None:
-                connection = Connection(await self._connected(site, question.timeouts.connect), TalkativeParser())
-            exchange = _Exchange(self, site, connection, question, token)
+                connection = Connection(await self._connected(origin, question.timeouts.connect), ReasonParser())
+            exchange = _Exchange(self, origin, connection, question, token)
             try:
                 await exchange.begin()
                 return exchange
-            except ServerLeftError as error:
+            except ServerDisconnectedError as error:
                 connection.close()
                 if not is_reused or question.has_body or question.method.decode() not in SAFE_METHODS:
                     kind = Failure.READ if isinstance(error.__cause__, OSError) else Failure.RESPONSE
-                    raise StreamsError(kind, str(error)) from error
+                    raise StreamError(kind, str(error)) from error
                 connection, is_reused = None, False
             except BaseException:
                 connection.close()
                 raise
 
-    async def _connected(self, site: Site, seconds: float) -> Wire:
+    async def _connected(self, origin: Origin, seconds: float) -> NetworkStream:
         """A new connection, after as many tries as are allowed; the pauses between them double from 0.5 s, as httpx's.
 
         Raises:
-            StreamsError: There is none.
+            StreamError: There is none.
         """
         if self.places.borrowed_tokens + len(self.pool) > self.places.total_tokens:
             self.pool.make_room()
@@ -175,10 +175,10 @@ class Streams:
         while True:
             try:
                 with _told():
-                    wire: Wire = await _within(seconds, Failure.CONNECT_TIMEOUT, lambda: self.connect(site))
+                    wire: NetworkStream = await _within(seconds, Failure.CONNECT_TIMEOUT, lambda: self.connect(origin))
                     return wire
-            except StreamsError as error:
-                if isinstance(error.__cause__, OutOfFilesError) and self.pool.make_room():
+            except StreamError as error:
+                if isinstance(error.__cause__, FileLimitError) and self.pool.make_room():
                     continue
                 if tries > self.retries or error.failure not in {Failure.CONNECT, Failure.CONNECT_TIMEOUT}:
                     raise
@@ -189,9 +189,11 @@ class Streams:
 class _Exchange:
     """One request and response on one connection, and the place that they take."""
 
-    def __init__(self, streams: Streams, site: Site, connection: Connection, question: Question, token: object) -> None:
+    def __init__(
+        self, streams: StreamClient, origin: Origin, connection: Connection, question: StreamedRequest, token: object
+    ) -> None:
         self._streams = streams
-        self._site = site
+        self._site = origin
         self._question = question
         self._token = token
         self._is_last = b"close" in question.field(b"connection")
@@ -202,8 +204,8 @@ class _Exchange:
         """Send the request and read the headers.
 
         Raises:
-            StreamsError: It failed.
-            ServerLeftError: The connection ended before the first byte of the response.
+            StreamError: It failed.
+            ServerDisconnectedError: The connection ended before the first byte of the response.
         """
         parser = self.connection.parser
         with _told():

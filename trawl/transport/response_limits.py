@@ -21,7 +21,7 @@ from trawl.transport.settings import TransportSettings
 
 __all__ = ["Limits", "protocol_words", "system_error", "tls_failure", "words_of"]
 
-MOST_WORDS = 200
+MAX_WORDS = 200
 """Characters of a foreign error's text that are kept: it may quote what the server sent."""
 
 _PROTOCOL_WORDS = (
@@ -47,7 +47,7 @@ def words_of(error: BaseException) -> str:
     """The text of an error, or its name if it has none; not long."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
         return os.strerror(error.errno or 0)  # without the address, which the request's URL tells
-    return str(getattr(error, "strerror", None) or error)[:MOST_WORDS] or type(error).__name__
+    return str(getattr(error, "strerror", None) or error)[:MAX_WORDS] or type(error).__name__
 
 
 def protocol_words(text: str) -> str:

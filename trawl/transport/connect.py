@@ -21,13 +21,13 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.errors import AddressRefused
-from trawl.transport.bind_address import LocalEnd
-from trawl.transport.limits import words_of
+from trawl.transport.bind_address import BindAddress
+from trawl.transport.response_limits import words_of
 
 __all__ = [
     "Address",
-    "LastingAddresses",
-    "Line",
+    "AddressList",
+    "ConnectOptions",
     "Resolve",
     "ThreadResolver",
     "dial",
@@ -53,7 +53,7 @@ class Address:
     sockaddr: tuple[Any, ...] | str
 
 
-class LastingAddresses(list[Address]):
+class AddressList(list[Address]):
     """Addresses of which somebody has said how long they last.
 
     Args:
@@ -70,26 +70,26 @@ class LastingAddresses(list[Address]):
 
 
 @attrs.frozen
-class Line:
+class ConnectOptions:
     """How connections are made, besides where to.
 
     Attributes:
-        local_end: The address and port that they come from; None: the system chooses.
+        bind_address: The address and port that they come from; None: the system chooses.
         socket_options: Level, option and value of ``setsockopt``, set before connecting.
         uds: The path of a Unix socket that stands for every host; None: there is none.
     """
 
-    local_end: LocalEnd | None = None
+    bind_address: BindAddress | None = None
     socket_options: tuple[tuple[Any, ...], ...] = ()
     uds: str | None = None
 
 
-_USUAL = Line()
+_USUAL = ConnectOptions()
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """The addresses of a host and port, best first. Raises ``socket.gaierror`` when there is none."""
 
-MOST_LEFT = 1_000
+MAX_LEFT = 1_000
 """Look-ups left to their threads beyond which those that have ended are forgotten."""
 
 
@@ -148,7 +148,7 @@ class ThreadResolver:
 
     def _leave(self, look_up: _LookUp) -> None:
         """Remember a look-up that goes on though nobody waits for it."""
-        if len(self._left) >= MOST_LEFT:
+        if len(self._left) >= MAX_LEFT:
             self._left = {host: each for host, each in self._left.items() if each.is_running}
         self._left[look_up.host] = look_up
 
@@ -194,7 +194,7 @@ def is_short_of_files(error: BaseException | None) -> bool:
 
 
 async def dial(
-    host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None, line: Line = _USUAL
+    host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None, options: ConnectOptions = _USUAL
 ) -> trio.SocketStream:
     """A connection to ``host``; every address is tried. Cancelling closes what was opened. Always a checkpoint.
 
@@ -203,22 +203,22 @@ async def dial(
         port: Where.
         resolve: Looks names up.
         guard: Says which addresses may be connected to; None: all.
-        line: How.
+        options: How.
 
     Raises:
         AddressRefused: None of its addresses may be connected to.
         OSError: ``socket.gaierror`` if the name has no address, else the first address's refusal.
     """
-    if line.uds is not None:
-        return await _connected(Address(socket.AF_UNIX, line.uds), line)
+    if options.uds is not None:
+        return await _connected(Address(socket.AF_UNIX, options.uds), options)
     addresses = interleaved(await resolve(host, port))
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
     if guard is not None:
         addresses = _vetted(host, addresses, guard)
     if len(addresses) == 1:
-        return await _connected(addresses[0], line)
-    return await _race(addresses, line)
+        return await _connected(addresses[0], options)
+    return await _race(addresses, options)
 
 
 def _vetted(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
@@ -233,13 +233,13 @@ def _vetted(host: str, addresses: list[Address], guard: AddressGuard) -> list[Ad
     return vetted
 
 
-async def _connected(address: Address, line: Line) -> trio.SocketStream:
+async def _connected(address: Address, options: ConnectOptions) -> trio.SocketStream:
     sock = trio.socket.socket(address.family, socket.SOCK_STREAM)
     try:
-        for option in line.socket_options:
+        for option in options.socket_options:
             sock.setsockopt(*option)
-        if line.local_end is not None and line.uds is None:
-            await _bind(sock, line.local_end)
+        if options.bind_address is not None and options.uds is None:
+            await _bind(sock, options.bind_address)
         await sock.connect(address.sockaddr)
         return trio.SocketStream(sock)
     except BaseException:
@@ -247,23 +247,23 @@ async def _connected(address: Address, line: Line) -> trio.SocketStream:
         raise
 
 
-async def _bind(sock: trio.socket.SocketType, local_end: LocalEnd) -> None:
-    if local_end.port and os.name == "posix":  # else it is not ours again until a minute after the last connection
+async def _bind(sock: trio.socket.SocketType, bind_address: BindAddress) -> None:
+    if bind_address.port and os.name == "posix":  # else it is not ours again until a minute after the last connection
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        await sock.bind((local_end.host, local_end.port))
+        await sock.bind((bind_address.host, bind_address.port))
     except OSError as error:  # a ``gaierror`` if it is of the other family, which must not be taken for the host's
-        at = f" port {local_end.port}" if local_end.port else ""
-        raise OSError(f"it can't come from {local_end.host}{at} ({words_of(error)})") from error
+        at = f" port {bind_address.port}" if bind_address.port else ""
+        raise OSError(f"it can't come from {bind_address.host}{at} ({words_of(error)})") from error
 
 
-async def _race(addresses: Sequence[Address], line: Line) -> trio.SocketStream:
+async def _race(addresses: Sequence[Address], options: ConnectOptions) -> trio.SocketStream:
     won: list[trio.SocketStream] = []
     failures: list[OSError] = []
 
     async def attempt(address: Address, failed: trio.Event) -> None:
         try:
-            stream = await _connected(address, line)
+            stream = await _connected(address, options)
         except OSError as error:
             failures.append(error)
             failed.set()

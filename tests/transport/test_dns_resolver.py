@@ -18,8 +18,8 @@ from tests.net.badserver import clock, is_fine, serving
 from trawl.errors import SettingsError
 from trawl.http import Request
 from trawl.transport import ChosenTransport, TransportSettings
-from trawl.transport.dial import Address, LastingAddresses
-from trawl.transport.resolver import CachedResolver, NameServers
+from trawl.transport.connect import Address, AddressList
+from trawl.transport.resolver import DnsResolver, ResolverCache
 
 __all__ = ["clock"]
 
@@ -61,7 +61,7 @@ class Server:
 @asynccontextmanager
 async def serving_names(
     records: Records, *, lifetime: float = 30.0
-) -> AsyncGenerator[tuple[Server, NameServers], None]:
+) -> AsyncGenerator[tuple[Server, DnsResolver], None]:
     """Serve ``records``, and ask there."""
     sock = trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with sock:
@@ -72,7 +72,7 @@ async def serving_names(
         resolver.lifetime = lifetime  # by the real clock
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.serve)  # noqa: ASYNC113 - bound already
-            yield server, NameServers(resolver=resolver)
+            yield server, DnsResolver(resolver=resolver)
             nursery.cancel_scope.cancel()
 
 
@@ -95,7 +95,7 @@ BOTH: Records = {
 async def test_both_kinds_of_addresses_come_with_the_shorter_lifetime(clock: MockClock) -> None:
     async with serving_names(BOTH) as (server, names):
         found = await names("a.example", 443)
-        assert isinstance(found, LastingAddresses)
+        assert isinstance(found, AddressList)
         assert found.lifetime == 60.0
         assert found[0] == Address(socket.AF_INET6, ("2001:db8::1", 443, 0, 0))
         assert set(found[1:]) == {Address(socket.AF_INET, (f"192.0.2.{last}", 443)) for last in (1, 2)}
@@ -107,7 +107,7 @@ async def test_one_kind_is_enough(clock: MockClock, name: str, address: str) -> 
     async with serving_names(BOTH) as (_, names):
         found = await names(name, 80)
         assert [one.sockaddr[0] for one in found] == [address]
-        assert isinstance(found, LastingAddresses)
+        assert isinstance(found, AddressList)
         assert found.lifetime >= 1.0
 
 
@@ -148,12 +148,12 @@ async def test_cancelling_ends_a_look_up(clock: MockClock) -> None:
 async def test_an_answer_is_remembered_for_as_long_as_it_says(autojump_clock: MockClock) -> None:
     asked: list[float] = []
 
-    async def resolve(host: str, port: int) -> LastingAddresses:
+    async def resolve(host: str, port: int) -> AddressList:
         asked.append(trio.current_time())
         await trio.lowlevel.checkpoint()
-        return LastingAddresses([Address(socket.AF_INET, ("192.0.2.1", port))], lifetime=30.0)
+        return AddressList([Address(socket.AF_INET, ("192.0.2.1", port))], lifetime=30.0)
 
-    told, fixed = CachedResolver(resolve), CachedResolver(resolve, lifetime=1000.0)
+    told, fixed = ResolverCache(resolve), ResolverCache(resolve, lifetime=1000.0)
     for cached, times in ((told, [0.0, 35.0]), (fixed, [45.0])):
         for pause in (10.0, 25.0, 10.0):
             await cached("a.example", 80)
@@ -178,7 +178,7 @@ def test_without_its_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setitem(sys.modules, "dns.asyncresolver", None)
     with pytest.raises(SettingsError, match=r"trawl-crawler\[dns\]"):
-        NameServers()
+        DnsResolver()
 
 
 def test_a_system_without_name_servers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,4 +190,4 @@ def test_a_system_without_name_servers_is_told(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(dns.asyncresolver, "Resolver", none)
     with pytest.raises(SettingsError, match="could not be read"):
-        NameServers()
+        DnsResolver()

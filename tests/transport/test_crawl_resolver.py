@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trawl.transport.dial import Address
-from trawl.transport.resolver import LOOKUP_LIMIT, Whereabouts
+from trawl.transport.connect import Address
+from trawl.transport.resolver import LOOKUP_TIMEOUT, CrawlResolver
 
 
 class NameServer:
@@ -35,7 +35,7 @@ class NameServer:
 
 async def test_i05_connections_go_to_the_address_that_is_charged_whatever_the_port(autojump_clock: MockClock) -> None:
     server = NameServer()
-    whereabouts = Whereabouts(server)
+    whereabouts = CrawlResolver(server)
     charged = await whereabouts.address_of("a.example")
     await trio.sleep(86_400)
     for port in (80, 443):
@@ -47,7 +47,7 @@ async def test_i05_connections_go_to_the_address_that_is_charged_whatever_the_po
 
 async def test_fifty_that_ask_at_once_are_one_look_up(autojump_clock: MockClock) -> None:
     server = NameServer()
-    whereabouts = Whereabouts(server)
+    whereabouts = CrawlResolver(server)
     found: list[str | None] = []
 
     async def ask() -> None:
@@ -62,7 +62,7 @@ async def test_fifty_that_ask_at_once_are_one_look_up(autojump_clock: MockClock)
 
 async def test_a_name_without_an_address_has_none_and_is_asked_again(autojump_clock: MockClock) -> None:
     server = NameServer()
-    whereabouts = Whereabouts(server)
+    whereabouts = CrawlResolver(server)
     assert await whereabouts.address_of("gone.example") is None
     assert await whereabouts.address_of("gone.example") is None
     assert server.asked == ["gone.example"] * 2
@@ -71,13 +71,13 @@ async def test_a_name_without_an_address_has_none_and_is_asked_again(autojump_cl
 
 
 async def test_a_look_up_that_takes_too_long_is_given_up(autojump_clock: MockClock) -> None:
-    whereabouts = Whereabouts(NameServer())
+    whereabouts = CrawlResolver(NameServer())
     assert await whereabouts.address_of("slow.example") is None
-    assert trio.current_time() == pytest.approx(LOOKUP_LIMIT)
+    assert trio.current_time() == pytest.approx(LOOKUP_TIMEOUT)
 
 
 async def test_ipv6_keeps_flow_and_zone(autojump_clock: MockClock) -> None:
-    whereabouts = Whereabouts(NameServer())
+    whereabouts = CrawlResolver(NameServer())
     assert await whereabouts.address_of("six.example") == "2001:db8::1"
     assert [address.sockaddr for address in await whereabouts("six.example", 443)] == [("2001:db8::1", 443, 0, 0)]
 
@@ -90,7 +90,7 @@ async def test_ports_and_brackets_are_left_out_of_the_question(autojump_clock: M
         asked.append(host)
         return [Address(socket.AF_INET6, (host, port, 0, 0))]
 
-    whereabouts = Whereabouts(resolve)
+    whereabouts = CrawlResolver(resolve)
     assert await whereabouts.address_of("[::1]:8080") == "::1"
     assert await whereabouts.address_of("[::2]") == "::2"
     assert asked == ["::1", "::2"]

@@ -12,18 +12,18 @@ from trio.testing import MockClock
 
 from tests.net.badserver import clock, deaf_port
 from trawl.errors import ConnectFailed, NameNotResolved
-from trawl.transport.dial import Address
+from trawl.transport.connect import Address
+from trawl.transport.http11.network_stream import TcpStream
 from trawl.transport.http11.pool import Connector, Pool
-from trawl.transport.http11.wire import SocketWire
 
 __all__ = ["clock"]
 
 
 @asynccontextmanager
-async def connected() -> AsyncGenerator[tuple[SocketWire, trio.SocketStream], None]:
+async def connected() -> AsyncGenerator[tuple[TcpStream, trio.SocketStream], None]:
     """A wire and the stream at its other end."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    wire = SocketWire(await trio.testing.open_stream_to_socket_listener(listeners[0]))
+    wire = TcpStream(await trio.testing.open_stream_to_socket_listener(listeners[0]))
     stream = await listeners[0].accept()
     async with listeners[0], stream:
         yield wire, stream
@@ -74,7 +74,7 @@ async def test_more_than_the_socket_takes_is_sent_as_the_peer_takes_it() -> None
 
 
 async def test_closing_wakes_who_waits_and_is_safe_to_do_twice() -> None:
-    async def wait(wire: SocketWire) -> None:
+    async def wait(wire: TcpStream) -> None:
         with pytest.raises(trio.ClosedResourceError):
             await wire.receive()
 
@@ -97,10 +97,10 @@ async def test_a_name_without_an_address_is_told_apart_from_one_where_nobody_ans
             return [Address(socket.AF_INET, ("127.0.0.1", port))]
 
         connect = Connector(resolve)
-        pool = Pool(keepalive=1.0, most_idle=1)
+        pool = Pool(keepalive=1.0, max_idle=1)
         with pytest.raises(NameNotResolved, match=r"the name 'no\.example' has no address"):
-            await connect(pool.site("http://no.example"))
+            await connect(pool.origin("http://no.example"))
         for _ in range(2):
             with pytest.raises(ConnectFailed, match="no connection: Connection refused"):
-                await connect(pool.site(f"http://a.example:{port}"))
+                await connect(pool.origin(f"http://a.example:{port}"))
         assert asked == ["no.example", "a.example", "a.example"]

@@ -39,8 +39,8 @@ VALUES = st.none() | st.sampled_from(["a", "", "close", "100-continue", "é", "x
 def test_a_request_is_written_as_its_fields_say(method: str, url: str, headers: dict[str, object], body: bytes) -> None:
     request = Request(url, method=method, headers=headers, body=body)
     before = request.headers.items_list()
-    pool = Pool(keepalive=1.0, most_idle=1)
-    site = pool.site(request.url[: request.url.find("/", 8)])
+    pool = Pool(keepalive=1.0, max_idle=1)
+    site = pool.origin(request.url[: request.url.find("/", 8)])
     target = Target.of(request.url)
     try:
         expected = wire_fields(request, target, "gzip")
@@ -57,7 +57,7 @@ def test_a_request_is_written_as_its_fields_say(method: str, url: str, headers: 
 
 
 def test_nothing_is_added_where_there_are_no_defaults() -> None:
-    site = Pool(keepalive=1.0, most_idle=1).site("http://a.example")
+    site = Pool(keepalive=1.0, max_idle=1).origin("http://a.example")
     message = message_of(Request("http://a.example/x"), site, None)
     assert message.head == b"GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"
 
