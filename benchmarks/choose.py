@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import inf
 from time import perf_counter
 
-from trawl.scheduler.lanes import Entry
+from trawl.scheduler.lanes import Grant
 from trawl.scheduler.scheduler import Chooser
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
@@ -64,17 +64,17 @@ def run(
         return known[id]
 
     chooser = Chooser(scope, places=PLACES)
-    entries = [Entry(None, scopes_of(number % hosts), origin=f"o{number % hosts}") for number in range(ENTRIES)]
+    grants = [Grant(None, scopes_of(number % hosts), origin=f"o{number % hosts}") for number in range(ENTRIES)]
     gc.collect()
     gc.freeze()
     gc.disable()
     started = perf_counter()
-    for entry in entries:
-        chooser.push(entry, 0.0)
+    for grant in grants:
+        chooser.push(grant, 0.0)
     pushed = perf_counter()
-    now, on_wire, most = 0.0, deque[tuple[float, Entry]](), min(ENTRIES, 20_000)
+    now, on_wire, most = 0.0, deque[tuple[float, Grant]](), min(ENTRIES, 20_000)
     while chooser.grants < most:
-        while isinstance(granted := chooser.grant(now), Entry):
+        while isinstance(granted := chooser.grant(now), Grant):
             chooser.sent(granted, now)
             on_wire.append((now + LATENCY, granted))
         now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)

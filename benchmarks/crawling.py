@@ -15,7 +15,7 @@ import trio
 import trawl
 from trawl._run import CrawlResult, crawl_with
 from trawl.http import Outcome
-from trawl.scheduler import Entry
+from trawl.scheduler import Grant
 from trawl.settings import Layer, Settings, load
 from trawl.transport.connect import Address
 
@@ -53,10 +53,10 @@ class Sends:
     def __init__(self) -> None:
         self.times: dict[str, list[float]] = defaultdict(list)
 
-    def record(self, entry: Entry, outcome: Outcome | None, now: float) -> None:
+    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
         """Note a send."""
         if outcome is None:
-            self.times[entry.request.url.split("/", 3)[2]].append(now)
+            self.times[grant.request.url.split("/", 3)[2]].append(now)
 
     def gaps(self) -> list[float]:
         """Seconds between one send of a host and its next."""

@@ -17,7 +17,7 @@ from benchmarks.crawling import LoopbackNames, loaded, timed
 from benchmarks.figures import Figure, median_of, ratio_of, table
 from trawl.engine import Crawl
 from trawl.http import Outcome
-from trawl.scheduler import Entry
+from trawl.scheduler import Grant
 
 __all__ = ["FreeHost", "beside_throttled"]
 
@@ -60,9 +60,9 @@ class FreeHost:
         self.ended: list[float] = []
         self.others = 0
 
-    def record(self, entry: Entry, outcome: Outcome | None, now: float) -> None:
+    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
         """Note a send or an end; the crawl's recorder."""
-        if FREE not in entry.request.url:
+        if FREE not in grant.request.url:
             self.others += outcome is not None
             return
         (self.sent if outcome is None else self.ended).append(now)

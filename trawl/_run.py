@@ -24,7 +24,7 @@ from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
 from trawl.engine.callbacks import culprits
-from trawl.engine.job import Durable, open_durable
+from trawl.engine.job import OpenJob, open_job
 from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
@@ -356,12 +356,12 @@ def _archiving(
 @asynccontextmanager
 async def _stored(
     settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
-) -> AsyncGenerator[tuple[Feeds, Durable | None], None]:
+) -> AsyncGenerator[tuple[Feeds, OpenJob | None], None]:
     """The feeds, open, and the job if there is one; closed also where a part of the crawl can't be made."""
     values, job_dir = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings).job_dir
     if job_dir:
         depth_first = settings.of(SchedulerSettings).depth_first
-        async with open_durable(
+        async with open_job(
             job_dir, spider, wall=wall, blocking=blocking, feeds=values, depth_first=depth_first, stats=stats
         ) as durable:
             yield durable.feeds, durable

@@ -13,10 +13,10 @@ from benchmarks.bench import Bench
 from benchmarks.choose import CASES, run
 from benchmarks.figures import Figure, median_of, ratio_of
 from benchmarks.peers import run_script
-from trawl.engine.admission import page_entry
+from trawl.engine.admission import page_grant
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, fingerprint, origin_of
-from trawl.scheduler import Chooser, Entry, Heads
+from trawl.scheduler import Chooser, Grant, Heads
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 
@@ -42,7 +42,7 @@ class Queue:
         self._known: dict[str, Scope] = {}
         self.frontier: MemoryFrontier = MemoryFrontier()
         self.chooser: Chooser = Chooser(self._scope_of, places=PLACES)
-        self.heads: Heads = Heads(self.frontier, self.chooser, page_entry)
+        self.heads: Heads = Heads(self.frontier, self.chooser, page_grant)
 
     def _scope_of(self, id: str, now: float) -> Scope:
         if id not in self._known:
@@ -63,9 +63,9 @@ class Queue:
     async def pop(self, most: int) -> None:
         """Choose, send, and give back after a moment, so many times."""
         chooser, heads = self.chooser, self.heads
-        now, on_wire = 0.0, deque[tuple[float, Entry]]()
+        now, on_wire = 0.0, deque[tuple[float, Grant]]()
         while chooser.grants < most:
-            while isinstance(granted := chooser.grant(now), Entry):
+            while isinstance(granted := chooser.grant(now), Grant):
                 heads.granted(granted.lease.lane_key())
                 chooser.sent(granted, now)
                 on_wire.append((now + LATENCY, granted))
@@ -73,9 +73,9 @@ class Queue:
                     await heads.refill(now)
             now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)
             while on_wire and on_wire[0][0] <= now:
-                entry = on_wire.popleft()[1]
-                chooser.give_back(entry, now)
-                await self.frontier.acknowledge(entry.lease)
+                grant = on_wire.popleft()[1]
+                chooser.give_back(grant, now)
+                await self.frontier.acknowledge(grant.lease)
 
 
 def requests_of(domains: int, count: int, name: str) -> list[Request]:

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from trawl.cli.logs import Logs, is_expected
-from trawl.engine.job_items import Outputs
+from trawl.engine.job_items import CallbackOutputs
 from trawl.errors import DownloadError, UsageError
 from trawl.http import Request
 from trawl.observe import ObserveSettings
@@ -73,7 +73,7 @@ def test_an_expected_error_has_its_traceback_at_debug(logs: Logs, stream: io.Str
 
 @pytest.mark.parametrize("given", [5, "http://a.example/"])
 def test_an_output_that_is_none_is_expected_too(given: object) -> None:
-    outputs = Outputs(SimpleNamespace(), SimpleNamespace(), 0)  # type: ignore[arg-type]
+    outputs = CallbackOutputs(SimpleNamespace(), SimpleNamespace(), 0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=rf"or None, not {type(given).__name__}: {given!r}$") as caught:
         outputs.take_nowait(given)
     assert is_expected(caught.value)

@@ -42,7 +42,14 @@ def dispatcher_of(state: State, heads: Heads, *, next_event: float) -> Dispatche
     rest: Any = SimpleNamespace(unasked=tuple, allow=lambda most, places: None, grant=None)
     heads_: Any = heads
     return Dispatcher(
-        chooser=chooser, heads=heads_, throttle=throttle, gates=rest, places=rest, flow=rest, reading=rest, state=state
+        chooser=chooser,
+        heads=heads_,
+        throttle=throttle,
+        gates=rest,
+        places=rest,
+        worker=rest,
+        start_requests=rest,
+        state=state,
     )
 
 
@@ -53,7 +60,7 @@ async def test_a_change_just_before_the_alarm_goes_off_is_not_worked_on_under_it
         nursery.start_soon(dispatcher_of(state, heads, next_event=10.0).run, nursery)
         await wait_all_tasks_blocked()
         heads.are_wanted = True
-        state.pulse.beat()
+        state.wakeup.set()
         mock_clock.jump(20.0)  # the clock has passed the alarm's instant before the dispatcher runs
         await wait_all_tasks_blocked()
         assert (heads.begun, heads.done) == (1, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import trawl
-from trawl.engine.intake import CRAWLS_OWN, forget_the_last
+from trawl.engine.leases import CRAWLS_OWN, forget_the_last
 from trawl.http import Request, Response
 from trawl.middleware import get_retry_request
 from trawl.testing import SimulatedWeb, simulate

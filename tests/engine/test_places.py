@@ -1,4 +1,4 @@
-"""Places are Trio's own locks: they hold what the core counts, and would raise where it is wrong."""
+"""ScopeLimiters are Trio's own locks: they hold what the core counts, and would raise where it is wrong."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import trio
 
 import trawl
 from tests.promises.pacing import SPACED, pages, web_of
-from trawl.engine.fetcher import MOST_KEPT, Places
-from trawl.scheduler import Entry
+from trawl.engine.fetcher import MOST_KEPT, ScopeLimiters
+from trawl.scheduler import Grant
 from trawl.scheduler.lanes import Lane
 from trawl.testing import RateLimit, simulate
 from trawl.throttling import Limits, Scope
 
 
-def entries(count: int, *scopes: Scope) -> list[Entry]:
+def grants(count: int, *scopes: Scope) -> list[Grant]:
     lane = Lane((tuple(scope.id for scope in scopes), "", 2), scopes)
-    made = [Entry(number, tuple((scope.id, None) for scope in scopes)) for number in range(count)]
-    for entry in made:
-        entry.lane = lane
+    made = [Grant(number, tuple((scope.id, None) for scope in scopes)) for number in range(count)]
+    for grant in made:
+        grant.lane = lane
     return made
 
 
 async def test_a_place_too_many_raises_in_place_of_being_sent() -> None:
-    places = Places()
-    first, second = entries(2, Scope("a", Limits()), Scope("b", Limits(concurrency=1)))
+    places = ScopeLimiters()
+    first, second = grants(2, Scope("a", Limits()), Scope("b", Limits(concurrency=1)))
     places.take(first)
     assert (places.borrowed("a"), places.borrowed("b")) == (1, 1)
     with pytest.raises(trio.WouldBlock):
@@ -37,10 +37,10 @@ async def test_a_place_too_many_raises_in_place_of_being_sent() -> None:
 
 async def test_its_size_is_what_policy_moves_and_what_is_in_flight_stays() -> None:
     # P13 B15 C04
-    places, scope = Places(), Scope("a", Limits(concurrency=3))
-    one, two, three, four = entries(4, scope)
-    for entry in (one, two, three):
-        places.take(entry)
+    places, scope = ScopeLimiters(), Scope("a", Limits(concurrency=3))
+    one, two, three, four = grants(4, scope)
+    for grant in (one, two, three):
+        places.take(grant)
     scope.concurrency = 1
     places.resize(scope)
     places.give_back(one)
@@ -54,12 +54,12 @@ async def test_its_size_is_what_policy_moves_and_what_is_in_flight_stays() -> No
 
 
 async def test_few_idle_scopes_keep_theirs_and_no_more() -> None:
-    places = Places()
-    alone = [entries(1, Scope(f"host-{number}", Limits(concurrency=1)))[0] for number in range(MOST_KEPT + 50)]
-    for entry in alone:
-        places.take(entry)
-    for entry in alone:
-        places.give_back(entry)
+    places = ScopeLimiters()
+    alone = [grants(1, Scope(f"host-{number}", Limits(concurrency=1)))[0] for number in range(MOST_KEPT + 50)]
+    for grant in alone:
+        places.take(grant)
+    for grant in alone:
+        places.give_back(grant)
     assert places.borrowed("host-0") == 0
     assert len(places._limiters) == MOST_KEPT
 
@@ -94,26 +94,26 @@ class Several(trawl.Spider):
 def test_they_equal_what_the_core_counts_at_every_take_and_release(monkeypatch: pytest.MonkeyPatch) -> None:
     # P13: also while limits move in flight
     seen: Counter[str] = Counter()
-    take, give_back = Places.take, Places.give_back
+    take, give_back = ScopeLimiters.take, ScopeLimiters.give_back
 
-    def compare(places: Places, entry: Entry) -> None:
-        assert entry.lane is not None
-        for scope in entry.lane.scopes:
+    def compare(places: ScopeLimiters, grant: Grant) -> None:
+        assert grant.lane is not None
+        for scope in grant.lane.scopes:
             assert places.borrowed(scope.id) == scope.in_flight
             seen[scope.id] += 1
             if scope.concurrency < inf and scope.in_flight <= scope.concurrency:
                 assert places._limiters[scope.id].total_tokens == scope.concurrency
 
-    def took(places: Places, entry: Entry) -> None:
-        take(places, entry)
-        compare(places, entry)
+    def took(places: ScopeLimiters, grant: Grant) -> None:
+        take(places, grant)
+        compare(places, grant)
 
-    def gave(places: Places, entry: Entry) -> None:
-        compare(places, entry)
-        give_back(places, entry)
+    def gave(places: ScopeLimiters, grant: Grant) -> None:
+        compare(places, grant)
+        give_back(places, grant)
 
-    monkeypatch.setattr(Places, "take", took)
-    monkeypatch.setattr(Places, "give_back", gave)
+    monkeypatch.setattr(ScopeLimiters, "take", took)
+    monkeypatch.setattr(ScopeLimiters, "give_back", gave)
     web = web_of("a.example", "c.example", latency=0.3)
     web.add_host("b.example", latency=0.3, connect=0.1, limit=RateLimit(rate=2, burst=5))
     sim = simulate(Several, web)

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import trawl
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.engine.fetcher import Places
+from trawl.engine.fetcher import ScopeLimiters
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
@@ -191,14 +191,14 @@ async def test_context_variables_that_start_sets_are_its_own(autojump_clock: Moc
 async def test_a_place_too_many_for_what_start_gives_ends_the_crawl_and_is_not_its_failure(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Places, entry: object) -> None:
+    def full(self: ScopeLimiters, entry: object) -> None:
         raise trio.WouldBlock
 
     class Single(trawl.Spider):
         name = "single"
         start_urls = ("http://a.example/",)
 
-    monkeypatch.setattr(Places, "take", full)
+    monkeypatch.setattr(ScopeLimiters, "take", full)
     with pytest.raises(trio.WouldBlock):
         await SimulatedWeb().crawl(Single, settings=FREE)
 

@@ -16,7 +16,7 @@ from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.http import Outcome, Response
-from trawl.scheduler import Entry
+from trawl.scheduler import Grant
 from trawl.settings import Layer, load
 from trawl.spiders import Spider
 from trawl.testing import SimulatedWeb
@@ -86,10 +86,10 @@ class Runs:
         began_at, self.times = trio.current_time(), []
         started_utc = self.now_utc
 
-        def record(entry: Entry, outcome: Outcome | None, now: float) -> None:
+        def record(grant: Grant, outcome: Outcome | None, now: float) -> None:
             if outcome is None:
-                self.sent[entry.request.url] += 1
-                self.times.append((round(now - began_at, 6), entry.request.url))
+                self.sent[grant.request.url] += 1
+                self.times.append((round(now - began_at, 6), grant.request.url))
 
         async def stop(crawl: Crawl) -> None:
             await trio.sleep(stop_after or 0.0)

@@ -10,7 +10,7 @@ import trio
 
 import trawl
 from tests.promises.crawling import EXACT, FREE, a_web, found_at_once, page, shown, spider_of
-from trawl.scheduler import Chooser, Entry
+from trawl.scheduler import Chooser, Grant
 from trawl.testing import RateLimit, SimulatedWeb, Simulation, simulate
 from trawl.throttling import Limits, Scope
 
@@ -152,15 +152,15 @@ def looks(hosts: int, grants: int) -> float:
     for number in range(hosts):
         id = f"h{number}.example"
         for order in range(max(1, 2 * grants // hosts)):
-            chooser.push(Entry(order, ((id, None),)), 0.0)
+            chooser.push(Grant(order, ((id, None),)), 0.0)
     now, done, looked = 0.0, 0, chooser.looks
     while done < grants:
-        entry = chooser.grant(now)
-        if not isinstance(entry, Entry):
+        grant = chooser.grant(now)
+        if not isinstance(grant, Grant):
             now = chooser.next_event(now)
             continue
-        chooser.sent(entry, now)
-        chooser.give_back(entry, now)
+        chooser.sent(grant, now)
+        chooser.give_back(grant, now)
         done += 1
     return (chooser.looks - looked) / grants
 

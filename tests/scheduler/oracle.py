@@ -10,7 +10,7 @@ import random
 from math import inf
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.lanes import Entry, Lane
+from trawl.scheduler.lanes import Grant, Lane
 from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
@@ -22,8 +22,8 @@ class Account:
     """What happened to one scope."""
 
     def __init__(self) -> None:
-        self.connecting: set[Entry] = set()
-        self.busy: dict[int, Entry] = {}
+        self.connecting: set[Grant] = set()
+        self.busy: dict[int, Grant] = {}
         self.last_sent = -inf
         self.slot_sent: dict[int, float] = {}
         self.charges: list[tuple[float, float]] = []
@@ -46,30 +46,30 @@ class History:
             )
             for name in self.names
         }
-        self.vetoed: set[Entry] = set()
+        self.vetoed: set[Grant] = set()
         self.sign = rng.choice([1, 1, -1])
         self.rig = Rig(
             limits,
             places=rng.choice([1, 2, 4, 16]),
             depth_first=self.sign < 0,
-            vet=lambda entry, now: "no" if entry in self.vetoed else None,
+            vet=lambda grant, now: "no" if grant in self.vetoed else None,
         )
         self.accounts = {name: Account() for name in self.names}
-        self.in_flight: list[Entry] = []
-        self.pushed: list[Entry] = []
+        self.in_flight: list[Grant] = []
+        self.pushed: list[Grant] = []
         self.corrected: set[str] = set()
         self.seed = seed
 
     # -- the rules, again
 
-    def is_open(self, entry: Entry, index: int) -> bool:
-        name = entry.scopes[index][0]
+    def is_open(self, grant: Grant, index: int) -> bool:
+        name = grant.scopes[index][0]
         scope, account, now = self.rig.scope(name), self.accounts[name], self.rig.now
         if len(account.busy) >= scope.concurrency or scope.held_until > now:
             return False
         if scope.delay > 0 and (account.connecting or now < account.last_sent + scope.delay):
             return False
-        if scope.quota is not None and scope.quota.ready_at(now, entry.amount(index)) > now:
+        if scope.quota is not None and scope.quota.ready_at(now, grant.amount(index)) > now:
             return False
         if scope.delay_per_slot <= 0:
             return True
@@ -79,25 +79,25 @@ class History:
             for number in range(1, slots + 1)
         )
 
-    def is_withheld(self, entry: Entry, claimant: Lane | None) -> bool:
+    def is_withheld(self, grant: Grant, claimant: Lane | None) -> bool:
         """Whether a claim keeps it: the claimant's scope has a limit it could be in the way of, and it is later."""
-        lane = entry.lane
+        lane = grant.lane
         if claimant is None or lane is None or lane is claimant or not claimant.queue or lane.rank() < claimant.rank():
             return False
         for scope in claimant.scopes:
-            if scope.id in [id for id, _ in entry.scopes] and not entry.is_exempt:
+            if scope.id in [id for id, _ in grant.scopes] and not grant.is_exempt:
                 spare = scope.concurrency - len(self.accounts[scope.id].busy)
                 if spare <= 1 or scope.delay > 0 or scope.delay_per_slot > 0 or scope.quota is not None:
                     return True
         return False
 
-    def is_kept_off(self, entry: Entry) -> bool:
+    def is_kept_off(self, grant: Grant) -> bool:
         """Whether a quota is kept for a larger amount, which would have to wait longer if this one went."""
-        for index, (name, _) in enumerate(entry.scopes):
+        for index, (name, _) in enumerate(grant.scopes):
             scope, now = self.rig.scope(name), self.rig.now
             other = scope.waiting.kept_for if scope.waiting is not None else None
-            lane = entry.lane
-            if entry.is_exempt or other is None or lane is None or lane is other or lane.rank() < other.rank():
+            lane = grant.lane
+            if grant.is_exempt or other is None or lane is None or lane is other or lane.rank() < other.rank():
                 continue
             assert scope.quota is not None
             assert other.passes() >= PASSES
@@ -105,40 +105,40 @@ class History:
             for each in other.scopes:
                 at = each.gate(now, other.amount_in(each))
                 until = max(until, at) if each is not scope and at < inf else until
-            if scope.quota.fits_at(wanted, now, entry.amount(index)) > until:
+            if scope.quota.fits_at(wanted, now, grant.amount(index)) > until:
                 return True
         return False
 
-    def heads(self, *, pages: bool) -> list[Entry]:
-        """The best pending entry of each lane whose gate is open."""
-        best: dict[object, Entry] = {}
-        for entry in self.pushed:
-            if not entry.is_pending or entry.not_before > self.rig.now or (not pages and not entry.is_direct):
+    def heads(self, *, pages: bool) -> list[Grant]:
+        """The best pending grant of each lane whose gate is open."""
+        best: dict[object, Grant] = {}
+        for grant in self.pushed:
+            if not grant.is_pending or grant.not_before > self.rig.now or (not pages and not grant.is_direct):
                 continue
-            if self.rig.chooser.gate_of(entry.origin) is not None and not entry.passes_gate:
+            if self.rig.chooser.gate_of(grant.origin) is not None and not grant.passes_gate:
                 continue
-            known = best.get(entry.lane_id())
-            if known is None or self._key(entry) < self._key(known):
-                best[entry.lane_id()] = entry
+            known = best.get(grant.lane_id())
+            if known is None or self._key(grant) < self._key(known):
+                best[grant.lane_id()] = grant
         return list(best.values())
 
-    def eligible(self, *, pages: bool) -> list[Entry]:
-        """The entries that could go now, were it for limits alone."""
+    def eligible(self, *, pages: bool) -> list[Grant]:
+        """The grants that could go now, were it for limits alone."""
         if len(self.in_flight) >= self.rig.chooser.places:
             return []
         return [
-            entry
-            for entry in self.heads(pages=pages)
-            if entry.is_exempt or all(self.is_open(entry, index) for index in range(len(entry.scopes)))
+            grant
+            for grant in self.heads(pages=pages)
+            if grant.is_exempt or all(self.is_open(grant, index) for index in range(len(grant.scopes)))
         ]
 
-    def _key(self, entry: Entry) -> tuple[float, float, int]:
+    def _key(self, grant: Grant) -> tuple[float, float, int]:
         shares = (
             []
-            if entry.is_exempt
-            else [amount for id, amount in entry.scopes if amount is not None and self.rig.scope(id).quota is not None]
+            if grant.is_exempt
+            else [amount for id, amount in grant.scopes if amount is not None and self.rig.scope(id).quota is not None]
         )
-        return (-entry.priority, -shares[0] if shares else 0.0, self.sign * entry.request)
+        return (-grant.priority, -shares[0] if shares else 0.0, self.sign * grant.request)
 
     # -- what happens
 
@@ -164,7 +164,7 @@ class History:
             ids = [self.names[0]]
         scopes = [id + rng.choice(["", "", "=2", "=0", "=7"]) for id in ids]
         passes = rng.random() < 0.03
-        entry = self.rig.push(
+        grant = self.rig.push(
             len(self.pushed),
             *scopes,
             not_before=self.rig.now + rng.choice([0, 0, 0, 0, 0, 0.7]),
@@ -174,35 +174,35 @@ class History:
             passes_gate=passes,
             is_exempt=rng.random() < 0.05,
         )
-        self.pushed.append(entry)
+        self.pushed.append(grant)
         if rng.random() < 0.05:
-            self.vetoed.add(entry)
+            self.vetoed.add(grant)
 
     def send(self, is_going: bool) -> None:
-        connecting = [entry for entry in self.in_flight if entry.sent_at is None]
+        connecting = [grant for grant in self.in_flight if grant.sent_at is None]
         if not connecting:
             return
-        entry = self.random.choice(connecting)
+        grant = self.random.choice(connecting)
         if not is_going:
-            self.give_back(entry)
+            self.give_back(grant)
             return
         now = self.rig.now
-        self.rig.sent(entry)
-        for index, (name, slot) in enumerate(self._taken(entry)):
+        self.rig.sent(grant)
+        for index, (name, slot) in enumerate(self._taken(grant)):
             account, scope = self.accounts[name], self.rig.scope(name)
-            account.connecting.discard(entry)
+            account.connecting.discard(grant)
             account.last_sent = account.slot_sent[slot] = now
-            account.charges.append((now, entry.amount(index)))
+            account.charges.append((now, grant.amount(index)))
             assert scope.in_flight == len(account.busy)
             assert scope.unsent == len(account.connecting)
 
-    def give_back(self, entry: Entry) -> None:
-        self.in_flight.remove(entry)
-        for name, slot in self._taken(entry):
+    def give_back(self, grant: Grant) -> None:
+        self.in_flight.remove(grant)
+        for name, slot in self._taken(grant):
             del self.accounts[name].busy[slot]
-            self.accounts[name].connecting.discard(entry)
-        self.rig.give_back(entry)
-        self.rig.give_back(entry)  # twice is once
+            self.accounts[name].connecting.discard(grant)
+        self.rig.give_back(grant)
+        self.rig.give_back(grant)  # twice is once
 
     def move_limits(self) -> None:
         rng, rig = self.random, self.rig
@@ -229,7 +229,7 @@ class History:
                 rig.chooser.close_gate(origin)
             else:
                 rig.chooser.open_gate(origin, rig.now)
-        elif pending := [entry for entry in self.pushed if entry.is_pending]:
+        elif pending := [grant for grant in self.pushed if grant.is_pending]:
             assert rig.chooser.withdraw(rng.choice(pending), rig.now)
         rig.chooser.changed(scope, rig.now)
 
@@ -239,22 +239,22 @@ class History:
         while True:
             could = self.eligible(pages=pages)
             before = chooser.board.claims.claimant
-            withheld = {entry for entry in could if self.is_withheld(entry, before) or self.is_kept_off(entry)}
+            withheld = {grant for grant in could if self.is_withheld(grant, before) or self.is_kept_off(grant)}
             granted = chooser.grant(rig.now, pages=pages)
             if granted is None:
                 break
-            if isinstance(granted, Entry):
+            if isinstance(granted, Grant):
                 self._check(granted, could, withheld)
             else:
-                assert granted.entry in self.vetoed
+                assert granted.grant in self.vetoed
         claimant = chooser.board.claims.claimant
         left = [e for e in self.eligible(pages=pages) if not self.is_withheld(e, claimant) and not self.is_kept_off(e)]
         assert not left, f"{left} could go at {rig.now} and does not"
         assert chooser.next_event(rig.now) > rig.now, "it would spin"
-        assert chooser.pending == sum(entry.is_pending for entry in self.pushed)
+        assert chooser.pending == sum(grant.is_pending for grant in self.pushed)
         assert chooser.in_flight == len(self.in_flight)
 
-    def _check(self, granted: Entry, could: list[Entry], withheld: set[Entry]) -> None:
+    def _check(self, granted: Grant, could: list[Grant], withheld: set[Grant]) -> None:
         """The one that goes could go, and nobody better could who was not withheld."""
         assert granted in could, f"{granted} is early at {self.rig.now}, or not the first of its lane"
         claimant = self.rig.chooser.board.claims.claimant
@@ -270,8 +270,8 @@ class History:
             account.connecting.add(granted)
             assert len(account.busy) <= self.rig.scope(name).concurrency
 
-    def _taken(self, entry: Entry) -> list[tuple[str, int]]:
-        return [] if entry.is_exempt else [(id, slot) for (id, _), slot in zip(entry.scopes, entry.slots, strict=True)]
+    def _taken(self, grant: Grant) -> list[tuple[str, int]]:
+        return [] if grant.is_exempt else [(id, slot) for (id, _), slot in zip(grant.scopes, grant.slots, strict=True)]
 
     def drain(self) -> None:
         """Nothing changes any more: all that is pending goes."""
@@ -283,7 +283,7 @@ class History:
             self.settle(pages=True)
             if not rig.chooser.pending:
                 break
-            if connecting := [entry for entry in self.in_flight if entry.sent_at is None]:
+            if connecting := [grant for grant in self.in_flight if grant.sent_at is None]:
                 del connecting[1:]
                 self.send(is_going=True)
             elif self.in_flight:

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
 
-from trawl.scheduler.lanes import Entry
+from trawl.scheduler.lanes import Grant
 from trawl.scheduler.scheduler import Chooser, Refused
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
@@ -42,7 +42,7 @@ class Rig:
         self.refused: list[Refused] = []
         self.chooser = Chooser(self.scope, places=places, **options)
         self._wire: list[tuple[float, int, Callable[[], None]]] = []
-        self._by_hand: list[Entry] = []
+        self._by_hand: list[Grant] = []
         self._count = 0
 
     def scope(self, id: str, now: float = 0.0) -> Scope:
@@ -50,18 +50,18 @@ class Rig:
             self.scopes[id] = Scope(id, self.limits.get(id, self.default), seed=self.seed)
         return self.scopes[id]
 
-    def push(self, label: object, *scopes: str, not_before: float = 0.0, **options: Any) -> Entry:
-        """Push an entry; a scope is an id, or ``id=amount``."""
+    def push(self, label: object, *scopes: str, not_before: float = 0.0, **options: Any) -> Grant:
+        """Push a grant; a scope is an id, or ``id=amount``."""
         named = []
         for scope in sorted(scopes):
             id, _, amount = scope.partition("=")
             named.append((id, float(amount) if amount else None))
-        entry = Entry(label, tuple(named), **options)
-        self.chooser.push(entry, self.now, not_before)
-        return entry
+        grant = Grant(label, tuple(named), **options)
+        self.chooser.push(grant, self.now, not_before)
+        return grant
 
-    def grant(self, **options: Any) -> Entry | None:
-        """The next entry granted now; what is refused is kept aside."""
+    def grant(self, **options: Any) -> Grant | None:
+        """The next grant granted now; what is refused is kept aside."""
         while isinstance(granted := self.chooser.grant(self.now, **options), Refused):
             self.refused.append(granted)
         return granted
@@ -69,23 +69,23 @@ class Rig:
     def grant_all(self, **options: Any) -> list[object]:
         """The labels of all that goes now; each is sent at once."""
         labels = []
-        while (entry := self.grant(**options)) is not None:
-            self.sent(entry)
-            self._by_hand.append(entry)
-            labels.append(entry.request)
+        while (grant := self.grant(**options)) is not None:
+            self.sent(grant)
+            self._by_hand.append(grant)
+            labels.append(grant.request)
         return labels
 
-    def sent(self, entry: Entry) -> None:
-        self.chooser.sent(entry, self.now)
-        self.sends.append(Send(self.now, entry.request, entry.slots))
+    def sent(self, grant: Grant) -> None:
+        self.chooser.sent(grant, self.now)
+        self.sends.append(Send(self.now, grant.request, grant.slots))
 
-    def give_back(self, entry: Entry) -> None:
-        self.chooser.give_back(entry, self.now)
+    def give_back(self, grant: Grant) -> None:
+        self.chooser.give_back(grant, self.now)
 
     def give_back_all(self) -> None:
         """Have all that was sent by hand come back."""
-        for entry in self._by_hand:
-            self.give_back(entry)
+        for grant in self._by_hand:
+            self.give_back(grant)
         self._by_hand.clear()
 
     def at(self, time: float, happening: Callable[[], None]) -> None:
@@ -95,16 +95,16 @@ class Rig:
 
     def run(
         self,
-        latency: float | Callable[[Entry], float] = 0.0,
-        connect: float | Callable[[Entry], float] = 0.0,
+        latency: float | Callable[[Grant], float] = 0.0,
+        connect: float | Callable[[Grant], float] = 0.0,
         until: float = inf,
         most: float = inf,
         stop: Callable[[], bool] = lambda: False,
     ) -> list[Send]:
         """Send until nothing is left, ``until`` is past, ``most`` were sent, or ``stop`` says so after a choice."""
         while len(self.sends) < most:
-            while (entry := self.grant()) is not None:
-                self._start(entry, latency, connect)
+            while (grant := self.grant()) is not None:
+                self._start(grant, latency, connect)
             if stop():
                 break
             following = min(self.chooser.next_event(self.now), self._wire[0][0] if self._wire else inf)
@@ -117,14 +117,14 @@ class Rig:
         return self.sends
 
     def _start(
-        self, entry: Entry, latency: float | Callable[[Entry], float], connect: float | Callable[[Entry], float]
+        self, grant: Grant, latency: float | Callable[[Grant], float], connect: float | Callable[[Grant], float]
     ) -> None:
-        connecting = connect(entry) if callable(connect) else connect
-        answering = latency(entry) if callable(latency) else latency
+        connecting = connect(grant) if callable(connect) else connect
+        answering = latency(grant) if callable(latency) else latency
 
         def go() -> None:
-            self.sent(entry)
-            self.at(self.now + answering, lambda: self.give_back(entry))
+            self.sent(grant)
+            self.at(self.now + answering, lambda: self.give_back(grant))
 
         if connecting:
             self.at(self.now + connecting, go)

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.lanes import Entry
+from trawl.scheduler.lanes import Grant
 from trawl.scheduler.scheduler import Chooser, Refused
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
@@ -37,7 +37,7 @@ def test_a04_a_slot_sends_again_after_the_whole_response() -> None:
     rig = Rig(default=Limits(concurrency=2))
     for number in range(4):
         rig.push(number, "a")
-    rig.run(latency=lambda entry: [5.0, 1.0, 1.0, 1.0][entry.request])
+    rig.run(latency=lambda grant: [5.0, 1.0, 1.0, 1.0][grant.request])
     assert [(send.time, send.slots) for send in rig.sends] == [(0, (1,)), (0, (2,)), (1, (2,)), (2, (2,))]
 
 
@@ -53,18 +53,18 @@ def test_a09_a_busy_slot_waits_for_its_response_even_when_its_delay_has_passed()
     rig = Rig(default=Limits(concurrency=2, delay=0.3, delay_per_slot=1.0))
     for number in range(4):
         rig.push(number, "a")
-    rig.run(latency=lambda entry: [1.6, 2.0, 0.1, 0.1][entry.request])
+    rig.run(latency=lambda grant: [1.6, 2.0, 0.1, 0.1][grant.request])
     assert [(send.time, send.slots) for send in rig.sends] == [(0.0, (1,)), (0.3, (2,)), (1.6, (1,)), (2.3, (2,))]
 
 
 def test_a12_a_delay_above_the_response_time_leaves_one_in_flight() -> None:
     rig = Rig(default=Limits(concurrency=8, delay=1.0))
-    entries = [rig.push(number, "a") for number in range(5)]
+    grants = [rig.push(number, "a") for number in range(5)]
     most = 0
 
-    def latency(entry: Entry) -> float:
+    def latency(grant: Grant) -> float:
         nonlocal most
-        most = max(most, sum(other.is_in_flight for other in entries))
+        most = max(most, sum(other.is_in_flight for other in grants))
         return 0.9
 
     rig.run(latency=latency)
@@ -85,7 +85,7 @@ def test_a05_spacing_holds_on_the_wire_when_connecting_takes_time() -> None:
     rig = Rig(default=Limits(concurrency=4, delay=0.3))
     for number in range(6):
         rig.push(number, "a")
-    rig.run(latency=1.0, connect=lambda entry: 0.25 * (entry.request % 2))
+    rig.run(latency=1.0, connect=lambda grant: 0.25 * (grant.request % 2))
     gaps = [later - earlier for earlier, later in zip(rig.times, rig.times[1:], strict=False)]
     assert all(gap >= 0.3 - 1e-9 for gap in gaps)
 
@@ -121,17 +121,17 @@ def move(rig: Rig, id: str, delay: float) -> None:
 
 def test_p13_raised_concurrency_is_used_at_once_and_lowered_waits() -> None:
     rig = Rig(default=ONE)
-    entries = [rig.push(number, "a") for number in range(6)]
+    grants = [rig.push(number, "a") for number in range(6)]
     assert rig.grant_all() == [0]
     rig.scope("a").concurrency = 3
     rig.chooser.changed(rig.scope("a"), rig.now)
     assert rig.grant_all() == [1, 2]
     rig.scope("a").concurrency = 1
     rig.chooser.changed(rig.scope("a"), rig.now)
-    rig.give_back(entries[0])
-    rig.give_back(entries[1])
+    rig.give_back(grants[0])
+    rig.give_back(grants[1])
     assert rig.grant_all() == []
-    rig.give_back(entries[2])
+    rig.give_back(grants[2])
     assert rig.grant_all() == [3]
 
 
@@ -157,14 +157,14 @@ def test_r03_there_is_no_burst_when_a_hold_ends() -> None:
 
 def test_a11_the_crawls_places_cap_all_and_may_change() -> None:
     rig = Rig(places=2)
-    entries = [rig.push(number, f"h{number}") for number in range(6)]
+    grants = [rig.push(number, f"h{number}") for number in range(6)]
     assert rig.grant_all() == [0, 1]
     assert rig.chooser.next_event(rig.now) == inf
     rig.chooser.places = 3
     assert rig.grant_all() == [2]
     rig.chooser.places = 1
-    rig.give_back(entries[0])
-    rig.give_back(entries[1])
+    rig.give_back(grants[0])
+    rig.give_back(grants[1])
     assert rig.grant_all() == []
     rig.chooser.places = inf
     assert rig.grant_all() == [3, 4, 5]
@@ -254,9 +254,9 @@ def test_steps_of_all_scopes_are_remembered_with_the_grant() -> None:
     # B19
     rig = Rig()
     rig.scope("a").step, rig.scope("b").step = 3, 5
-    entry = rig.push(0, "a", "b")
-    assert rig.grant() is entry
-    assert entry.steps == (3, 5)
+    grant = rig.push(0, "a", "b")
+    assert rig.grant() is grant
+    assert grant.steps == (3, 5)
 
 
 # -- order
@@ -335,9 +335,9 @@ def test_b20_a_request_that_is_pushed_again_goes_to_the_back_of_its_equals() -> 
 
 def test_an_entry_that_is_here_is_not_taken_in_twice() -> None:
     rig = Rig()
-    entry = rig.push(0, "a")
+    grant = rig.push(0, "a")
     with pytest.raises(ValueError, match="here already"):
-        rig.chooser.push(entry, rig.now)
+        rig.chooser.push(grant, rig.now)
 
 
 def test_p9_a_request_with_a_time_of_its_own_holds_up_nobody() -> None:
@@ -424,9 +424,9 @@ def test_r15_a_withdrawn_waiter_leaves_and_the_next_one_goes() -> None:
 
 def test_r15_withdrawing_from_the_middle_of_a_lane_skips_it() -> None:
     rig = Rig(default=ONE)
-    entries = [rig.push(number, "a") for number in range(4)]
-    rig.chooser.withdraw(entries[1])
-    rig.chooser.withdraw(entries[2])
+    grants = [rig.push(number, "a") for number in range(4)]
+    rig.chooser.withdraw(grants[1])
+    rig.chooser.withdraw(grants[2])
     rig.run(latency=1.0)
     assert rig.labels == [0, 3]
     assert rig.chooser.lanes == {}
@@ -434,12 +434,12 @@ def test_r15_withdrawing_from_the_middle_of_a_lane_skips_it() -> None:
 
 def test_r15_what_was_granted_and_cancelled_gives_back_once() -> None:
     rig = Rig(default=Limits(concurrency=1, delay=60.0, quota=1.0))
-    entry = rig.push(0, "a")
+    grant = rig.push(0, "a")
     rig.push(1, "a")
-    assert rig.grant() is entry
-    rig.give_back(entry)
-    rig.give_back(entry)
-    rig.chooser.sent(entry, rig.now)
+    assert rig.grant() is grant
+    rig.give_back(grant)
+    rig.give_back(grant)
+    rig.chooser.sent(grant, rig.now)
     assert rig.chooser.in_flight == 0
     assert rig.grant_all() == [1]
 
@@ -483,8 +483,8 @@ def test_r17_a_gate_that_closes_again_holds_those_that_wait_for_a_scope() -> Non
 def test_a_lane_that_empties_at_a_gate_is_forgotten_there() -> None:
     rig = Rig()
     rig.chooser.close_gate("o")
-    entry = rig.push(0, "a", origin="o")
-    rig.chooser.withdraw(entry)
+    grant = rig.push(0, "a", origin="o")
+    rig.chooser.withdraw(grant)
     assert rig.chooser.best_waiting("o") == 0
     rig.chooser.open_gate("o", rig.now)
     rig.push(1, "a", origin="o")
@@ -492,18 +492,18 @@ def test_a_lane_that_empties_at_a_gate_is_forgotten_there() -> None:
 
 
 def test_a_vetoed_entry_comes_out_without_taking_or_waiting_for_anything() -> None:
-    rig = Rig(default=Limits(concurrency=1, delay=60.0), vet=lambda entry, now: "forbidden" if entry.request else None)
-    entries = [rig.push(number, "a") for number in (0, 1, 2)]
-    assert rig.chooser.grant(0.0) is entries[0]
-    assert rig.chooser.grant(0.0) == Refused(entries[1], "forbidden")
-    assert rig.chooser.grant(0.0) == Refused(entries[2], "forbidden")
+    rig = Rig(default=Limits(concurrency=1, delay=60.0), vet=lambda grant, now: "forbidden" if grant.request else None)
+    grants = [rig.push(number, "a") for number in (0, 1, 2)]
+    assert rig.chooser.grant(0.0) is grants[0]
+    assert rig.chooser.grant(0.0) == Refused(grants[1], "forbidden")
+    assert rig.chooser.grant(0.0) == Refused(grants[2], "forbidden")
     assert rig.chooser.grant(0.0) is None
     assert (rig.chooser.pending, rig.scope("a").grants) == (0, 1)
 
 
 def test_a_veto_that_comes_while_an_entry_waits_is_heard() -> None:
     forbidden: set[object] = set()
-    rig = Rig(default=ONE, vet=lambda entry, now: "no" if entry.request in forbidden else None)
+    rig = Rig(default=ONE, vet=lambda grant, now: "no" if grant.request in forbidden else None)
     first = rig.push(0, "a")
     waiting = rig.push(1, "a")
     assert rig.grant_all() == [0]
@@ -642,5 +642,5 @@ def test_the_chooser_asks_for_scopes_in_the_order_of_their_ids() -> None:
         return rig.scope(id)
 
     chooser = Chooser(scope_of, places=1)  # type: ignore[arg-type]
-    chooser.push(Entry(0, (("a", None), ("b", None), ("c", None))), 0.0)
+    chooser.push(Grant(0, (("a", None), ("b", None), ("c", None))), 0.0)
     assert asked == ["a", "b", "c"]

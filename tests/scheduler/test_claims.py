@@ -10,7 +10,7 @@ from math import inf
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.lanes import Entry
+from trawl.scheduler.lanes import Grant
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
 
@@ -182,7 +182,7 @@ def test_a_shared_scope_with_room_is_not_reserved() -> None:
     crowd(rig, both=5, each=100)
     most = 0
 
-    def latency(entry: Entry) -> float:
+    def latency(grant: Grant) -> float:
         nonlocal most
         most = max(most, rig.scope("x").in_flight)
         return 1.0

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request
-from trawl.scheduler import Chooser, Entry, Heads
+from trawl.scheduler import Chooser, Grant, Heads
 from trawl.scheduler.prefetch import LOW, MOST
 from trawl.throttling import Limits, Scope
 
 LANE = (("a.example",), "http://a.example")
 
 
-def entry_of(record: Record) -> Entry:
+def grant_of(record: Record) -> Grant:
     request = record.request
-    return Entry(
+    return Grant(
         request,
         record.scopes,
         origin=record.origin,
@@ -34,7 +34,7 @@ class Lanes:
     def __init__(self, *, depth_first: bool = False) -> None:
         self.frontier = MemoryFrontier(depth_first=depth_first)
         self.chooser = Chooser(lambda id, now: Scope(id, Limits(concurrency=1)), places=1, depth_first=depth_first)
-        self.heads = Heads(self.frontier, self.chooser, entry_of)
+        self.heads = Heads(self.frontier, self.chooser, grant_of)
 
     async def push(self, *wanted: tuple[str, int, float]) -> None:
         records = [
@@ -53,13 +53,13 @@ class Lanes:
         """Grant, finish and name the next request."""
         if self.heads.are_wanted or self.heads.next_due() <= now:
             await self.heads.refill(now)
-        entry = self.chooser.grant(now)
-        if not isinstance(entry, Entry):
+        grant = self.chooser.grant(now)
+        if not isinstance(grant, Grant):
             return None
-        self.heads.granted(entry.lease.lane_key())
-        self.chooser.sent(entry, now)
-        self.chooser.give_back(entry, now)
-        return str(entry.request.url.rsplit("/", 1)[1])
+        self.heads.granted(grant.lease.lane_key())
+        self.chooser.sent(grant, now)
+        self.chooser.give_back(grant, now)
+        return str(grant.request.url.rsplit("/", 1)[1])
 
 
 async def drained(lanes: Lanes, now: float = 0.0) -> list[str]:
@@ -120,7 +120,7 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
     lanes = 100
     frontier = MemoryFrontier()
     chooser = Chooser(lambda id, now: Scope(id, Limits(concurrency=1)), places=1)
-    heads = Heads(frontier, chooser, entry_of)
+    heads = Heads(frontier, chooser, grant_of)
     hosts = [f"{i}.example" for i in range(lanes)]
     for _ in range(6):
         records = [Record(Request(f"http://{host}/"), ((host, None),), f"http://{host}") for host in hosts]
@@ -133,13 +133,13 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
     while True:
         if heads.are_wanted:
             await heads.refill(0.0)
-        entry = chooser.grant(0.0)
-        if not isinstance(entry, Entry):
+        grant = chooser.grant(0.0)
+        if not isinstance(grant, Grant):
             break
         sent += 1
-        heads.granted(entry.lease.lane_key())
-        chooser.sent(entry, 0.0)
-        chooser.give_back(entry, 0.0)
+        heads.granted(grant.lease.lane_key())
+        chooser.sent(grant, 0.0)
+        chooser.give_back(grant, 0.0)
     assert sent == 6 * lanes
 
 

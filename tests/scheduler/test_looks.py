@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.lanes import Entry
+from trawl.scheduler.lanes import Grant
 from trawl.throttling.limits import Limits
 
 LANES = 50_000
@@ -15,30 +15,30 @@ GRANTS = 500
 
 
 @pytest.fixture(scope="module")
-def entries() -> list[Entry]:
-    return [Entry(number, ((f"h{number}", None), ("x", None))) for number in range(LANES)]
+def grants() -> list[Grant]:
+    return [Grant(number, ((f"h{number}", None), ("x", None))) for number in range(LANES)]
 
 
 @pytest.mark.parametrize("shared", [Limits(concurrency=10), Limits(delay=0.01)], ids=["full", "delayed"])
-def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(shared: Limits, entries: list[Entry]) -> None:
+def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(shared: Limits, grants: list[Grant]) -> None:
     rig = Rig({"x": shared})
-    for entry in entries:
-        entry.is_pending = entry.is_in_flight = False
-        rig.chooser.push(entry, 0.0)
-    on_wire: deque[Entry] = deque()
+    for grant in grants:
+        grant.is_pending = grant.is_in_flight = False
+        rig.chooser.push(grant, 0.0)
+    on_wire: deque[Grant] = deque()
     first = grow(rig, on_wire, 1)
     assert first <= LANES + 1
     looks = grow(rig, on_wire, GRANTS)
     assert looks <= 3 * GRANTS
 
 
-def grow(rig: Rig, on_wire: deque[Entry], grants: int) -> int:
+def grow(rig: Rig, on_wire: deque[Grant], grants: int) -> int:
     """Send ``grants`` more; the number of looks that took."""
     before, looks = rig.chooser.grants, rig.chooser.looks
     while rig.chooser.grants < before + grants:
-        while (entry := rig.grant()) is not None:
-            rig.sent(entry)
-            on_wire.append(entry)
+        while (grant := rig.grant()) is not None:
+            rig.sent(grant)
+            on_wire.append(grant)
         rig.now += 0.01
         rig.give_back(on_wire.popleft())
     return rig.chooser.looks - looks

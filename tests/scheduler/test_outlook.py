@@ -27,9 +27,9 @@ def test_a_request_waits_for_what_the_first_of_its_lane_waits_for() -> None:
 
 def test_what_is_under_way_or_unknown_waits_for_nothing() -> None:
     rig = Rig(default=SLOW)
-    entry = rig.push(0, "a")
-    assert rig.grant() is entry
-    assert rig.chooser.why(entry, 0.0) is None
+    grant = rig.push(0, "a")
+    assert rig.grant() is grant
+    assert rig.chooser.why(grant, 0.0) is None
     assert rig.chooser.why(object(), 0.0) is None
     assert rig.chooser.why("nobody", 0.0) is None
     assert rig.chooser.waiting(0.0, 5) == []
@@ -38,9 +38,9 @@ def test_what_is_under_way_or_unknown_waits_for_nothing() -> None:
 def test_a_request_with_a_time_of_its_own_says_so() -> None:
     rig = Rig()
     request = object()
-    entry = rig.push(request, "a", not_before=4.0)
+    grant = rig.push(request, "a", not_before=4.0)
     reason = Reason("", "not_before", 4.0, "the request's own delay")
-    assert rig.chooser.why(entry, 0.0) == reason
+    assert rig.chooser.why(grant, 0.0) == reason
     assert rig.chooser.why(request, 0.0) == reason
     assert rig.chooser.waiting(0.0, 5) == [(1, reason)]
 
@@ -48,19 +48,19 @@ def test_a_request_with_a_time_of_its_own_says_so() -> None:
 def test_a_request_behind_a_gate_says_so() -> None:
     rig = Rig()
     rig.chooser.close_gate("o", Reason("o", "robots", 60.0, "robots.txt: 503"))
-    entry = rig.push(0, "a", origin="o")
-    assert rig.chooser.why(entry, 0.0) == Reason("o", "robots", 60.0, "robots.txt: 503")
+    grant = rig.push(0, "a", origin="o")
+    assert rig.chooser.why(grant, 0.0) == Reason("o", "robots", 60.0, "robots.txt: 503")
     assert rig.chooser.waiting(0.0, 5) == [(1, Reason("o", "robots", 60.0, "robots.txt: 503"))]
 
 
 def test_a_request_without_a_place_says_so() -> None:
     rig = Rig(places=1)
     rig.push(0, "a")
-    entry = rig.push(1, "b")
-    assert rig.chooser.why(entry, 0.0) is None
+    grant = rig.push(1, "b")
+    assert rig.chooser.why(grant, 0.0) is None
     assert rig.grant_all() == [0]
     reason = Reason("", "places", inf, "CONCURRENT_REQUESTS")
-    assert rig.chooser.why(entry, 0.0) == reason
+    assert rig.chooser.why(grant, 0.0) == reason
     assert rig.chooser.waiting(0.0, 5) == [(1, reason)]
 
 

@@ -18,7 +18,7 @@ from tests.servers.nginx import Nginx, running
 from trawl._run import crawl_with
 from trawl.engine import Crawl
 from trawl.http import Outcome
-from trawl.scheduler import Entry
+from trawl.scheduler import Grant
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
@@ -112,9 +112,9 @@ class Watching:
         self.sends: list[tuple[str, float]] = []
         self.latest = 0.0
 
-    def record(self, entry: Entry, outcome: Outcome | None, now: float) -> None:
+    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
         if outcome is None:
-            self.sends.append((entry.request.url, now))
+            self.sends.append((grant.request.url, now))
 
     async def watch(self, crawl: Crawl) -> None:
         while True:

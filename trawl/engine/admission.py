@@ -4,7 +4,7 @@ Theory of operation. Whichever way a request comes, this is where it gets its sc
 
     found on a page, given by start() ──► admit ─────► Record ─► frontier ─► leased ──┐
     a redirect, a retry, any Replace ───► successor ─► Record ─┬► frontier ─► leased ─┤
-    fetch(), robots.txt ────────────────► direct_entry ────────┴─────────► line_up ───┴─► Entry in the core
+    fetch(), robots.txt ────────────────► direct_grant ────────┴─────────► line_up ───┴─► Grant in the core
                                                                                             │ granted
     what the middleware hands to the wire ──► objection: not what was granted? another turn ◄┘
 
@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import trio
 
-from trawl.engine.cache_lookup import Hits
+from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import State, Turn, Waiter
 from trawl.errors import IgnoreRequest
@@ -37,11 +37,11 @@ from trawl.events import Events, RequestDropped, RequestScheduled
 from trawl.frontier import Frontier, MemoryFrontier, Record, Scopes
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
 from trawl.observe import Stats
-from trawl.scheduler import AdmissionRules, Chooser, Entry
+from trawl.scheduler import AdmissionRules, Chooser, Grant
 from trawl.scheduler.lanes import amounts_of
 from trawl.throttling import Throttle
 
-__all__ = ["Admission", "Needs", "Prepare", "not_before", "page_entry"]
+__all__ = ["Admission", "Needs", "Prepare", "not_before", "page_grant"]
 
 logger: logging.Logger = logging.getLogger("trawl.admission")
 
@@ -79,13 +79,13 @@ class Admission:
         gates: Says origins, and closes the gate of one whose robots.txt is not read.
         chooser: The core.
         stats: Counts what is dropped.
-        state: Its pulse wakes the dispatcher.
+        state: Its wakeup wakes the dispatcher.
         is_durable: There is a job, which can't store everything.
         prepare: Done to each request that is let in.
         events: Told of what is let in and what is dropped.
 
     Attributes:
-        hits: Takes what need not be sent; None: everything is.
+        cache_lookup: Takes what need not be sent; None: everything is.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Admission:
         self._events = Events() if events is None else events
         self._found_at = -math.inf
         self._restored_at = -math.inf
-        self.hits: Hits | None = None
+        self.cache_lookup: CacheLookup | None = None
 
     @property
     def never_waits(self) -> bool:
@@ -207,11 +207,11 @@ class Admission:
         if self._frontier.statistics().pending:
             self._restored_at = trio.current_time()
 
-    def leased(self, record: Record) -> Entry:
-        """The core's entry for a leased record, with the gate of its origin seen to."""
-        entry = page_entry(record)
-        self._gates.ensure(entry)
-        return entry
+    def leased(self, record: Record) -> Grant:
+        """The core's grant for a leased record, with the gate of its origin seen to."""
+        grant = page_grant(record)
+        self._gates.ensure(grant)
+        return grant
 
     # -- what takes the place of another
 
@@ -222,7 +222,7 @@ class Admission:
         its own chain: a page that sets a cookie and redirects to itself is no loop yet.
         """
         lease, request = turn.lease, then.request
-        diverted = turn.diverted if request is turn.entry.request else None
+        diverted = turn.diverted if request is turn.grant.request else None
         mark, is_claimed = lease.fingerprint, False
         if then.is_new_target:
             refusal = self._rules.refusal(request, depth=lease.request.depth)
@@ -254,10 +254,10 @@ class Admission:
 
     # -- direct fetches and robots.txt
 
-    async def direct_entry(
+    async def direct_grant(
         self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Turn | None = None
-    ) -> Entry:
-        """The core's entry for a request that never enters the frontier.
+    ) -> Grant:
+        """The core's grant for a request that never enters the frontier.
 
         Args:
             request: What somebody waits for.
@@ -270,10 +270,10 @@ class Admission:
         """
         if self._prepare is not None:
             self._prepare(request, None)
-        is_same = replaces is not None and request is replaces.entry.request
+        is_same = replaces is not None and request is replaces.grant.request
         diverted = replaces.diverted if replaces is not None and is_same else None
-        needs = diverted or await self._needs(request, None if replaces is None else replaces.entry.scopes)
-        return Entry(
+        needs = diverted or await self._needs(request, None if replaces is None else replaces.grant.scopes)
+        return Grant(
             request,
             needs.scopes,
             origin=needs.origin,
@@ -285,13 +285,13 @@ class Admission:
             waiter=waiter,
         )
 
-    async def line_up(self, entry: Entry, not_before: float = 0.0) -> None:
-        """Have an entry wait for its turn, at its origin's gate if that is closed; or for its answer from a cache."""
-        if self.hits is not None and await self.hits.took(entry):
+    async def line_up(self, grant: Grant, not_before: float = 0.0) -> None:
+        """Have a grant wait for its turn, at its origin's gate if that is closed; or for its answer from a cache."""
+        if self.cache_lookup is not None and await self.cache_lookup.took(grant):
             return
-        self._gates.ensure(entry)
-        self._chooser.push(entry, trio.current_time(), not_before)
-        self._state.pulse.beat()
+        self._gates.ensure(grant)
+        self._chooser.push(grant, trio.current_time(), not_before)
+        self._state.wakeup.set()
 
     # -- at the send
 
@@ -301,65 +301,65 @@ class Admission:
         It is another one than before the middleware; or it was diverted before, so that robots.txt has not judged it
         yet; or an earlier run has taken it in, under other settings maybe.
         """
-        entry = turn.entry
-        if entry.is_diverted or turn.before.differs_from(request):
+        grant = turn.grant
+        if grant.is_diverted or turn.before.differs_from(request):
             return True
-        if entry.lease is None or self._restored_at == -math.inf:
+        if grant.lease is None or self._restored_at == -math.inf:
             return False
-        return entry.lease.found_at is None or entry.lease.found_at <= self._restored_at
+        return grant.lease.found_at is None or grant.lease.found_at <= self._restored_at
 
     async def objection(self, turn: Turn, request: Request) -> Outcome | None:
         """What becomes of a turn whose grant is not for ``request``, which is about to be sent; None: it is.
 
         A checkpoint only where a user's manager has to be asked and waits. Its places are held meanwhile.
         """
-        entry, before = turn.entry, turn.before
+        grant, before = turn.grant, turn.before
         is_changed = before.differs_from(request)
         if turn.answer is not None:
             return None if before.looks_like(request) else self._unanswered(turn, request)
         try:
             needs = self._needs_nowait(request)
-            if needs is None and (is_changed or entry.is_diverted or not self._throttle.charging.asks_manager):
+            if needs is None and (is_changed or grant.is_diverted or not self._throttle.charging.asks_manager):
                 # A copy: what a manager has said of this very object (scope_cache) may be of what it was before.
-                needs = await self._asked(request.replace() if request is entry.request else request)
+                needs = await self._asked(request.replace() if request is grant.request else request)
         except Exception:
             logger.exception("%r is dropped: its meta, or the manager, names no right scopes", request)
             return Outcome(request, then=Drop("scope_errors"))
         if needs is None:  # it is as an earlier run has stored it, and the user's manager was asked then
-            needs = Needs(entry.scopes, self._gates.origin_of(request), entry.is_exempt)
-        if not self._is_covered(needs, entry):
+            needs = Needs(grant.scopes, self._gates.origin_of(request), grant.is_exempt)
+        if not self._is_covered(needs, grant):
             turn.is_stopped = True
-            if is_changed or entry.is_diverted:
-                scopes = _united(entry.scopes, needs.scopes) if entry.is_diverted else needs.scopes
+            if is_changed or grant.is_diverted:
+                scopes = _united(grant.scopes, needs.scopes) if grant.is_diverted else needs.scopes
                 if len(scopes) > max(MOST_NEEDED, len(needs.scopes)):
-                    return Outcome(request, error=_never_the_same(entry.request))
+                    return Outcome(request, error=_never_the_same(grant.request))
                 turn.diverted = Needs(scopes, needs.origin, is_exempt=False)
-                self._throttle.admitted(entry.request, needs.scopes)
-            return Outcome(request, then=Replace(entry.request, reason="diverted"))
-        is_judged = request.url == before.url and needs.origin == entry.origin and not entry.is_diverted
-        if not is_judged and not entry.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
+                self._throttle.admitted(grant.request, needs.scopes)
+            return Outcome(request, then=Replace(grant.request, reason="diverted"))
+        is_judged = request.url == before.url and needs.origin == grant.origin and not grant.is_diverted
+        if not is_judged and not grant.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
             return Outcome(request, then=Drop("robots_forbidden"))
         return None
 
-    def _is_covered(self, needs: Needs, entry: Entry) -> bool:
-        """Whether what was granted to ``entry`` is enough for a request that needs ``needs``."""
-        is_known = needs.origin in {"", entry.origin} or entry.passes_gate or self._gates.is_open(needs.origin)
+    def _is_covered(self, needs: Needs, grant: Grant) -> bool:
+        """Whether what was granted to ``grant`` is enough for a request that needs ``needs``."""
+        is_known = needs.origin in {"", grant.origin} or grant.passes_gate or self._gates.is_open(needs.origin)
         if not is_known:
             return False
         if needs.is_exempt or not needs.scopes:
             return True
-        if entry.is_exempt:
+        if grant.is_exempt:
             return False
-        if needs.scopes == entry.scopes:
+        if needs.scopes == grant.scopes:
             return True
-        granted = dict(entry.scopes)
-        return entry.is_diverted and all(
+        granted = dict(grant.scopes)
+        return grant.is_diverted and all(
             id in granted and _counted(amount) <= _counted(granted[id]) for id, amount in needs.scopes
         )
 
     def _unanswered(self, turn: Turn, request: Request) -> Outcome:
         """The end of a turn that was to be answered from the cache, but by what is stored for another request."""
-        pending = turn.entry.request
+        pending = turn.grant.request
         if turn.before.looks_like(pending):  # it will be looked up again, and found again
             pending.meta["dont_cache"] = True
         return Outcome(request, then=Replace(pending, reason="diverted"))
@@ -414,10 +414,10 @@ class Admission:
             self._events.tell(RequestDropped(request, reason))
 
 
-def page_entry(record: Record) -> Entry:
-    """The core's entry for a leased record."""
+def page_grant(record: Record) -> Grant:
+    """The core's grant for a leased record."""
     request = record.request
-    return Entry(
+    return Grant(
         request,
         record.scopes,
         origin=record.origin,

@@ -2,8 +2,8 @@
 
 A cache's answer costs the server nothing, so it takes no place, waits for no scope and asks no robots.txt. That has to
 be known before a request stands in a lane, behind others that do wait; and looking up takes time, so it has to be done
-while the request holds nothing. Whoever would push an entry to the core (:class:`~trawl.scheduler.Heads`, for what it
-leases; a redirect or a retry; a direct fetch) asks :class:`Hits` first. What is answered stands here until the
+while the request holds nothing. Whoever would push a grant to the core (:class:`~trawl.scheduler.Heads`, for what it
+leases; a redirect or a retry; a direct fetch) asks :class:`CacheLookup` first. What is answered stands here until the
 dispatcher starts it, a bounded number at once; its task passes the middleware like any other, down to where the wire
 would be.
 """
@@ -20,9 +20,9 @@ from trawl.engine.limits import CrawlLimits
 from trawl.engine.state import Answer, State, Turn
 from trawl.frontier import Record
 from trawl.http import Request
-from trawl.scheduler import Entry, Lane
+from trawl.scheduler import Grant, Lane
 
-__all__ = ["MOST_AT_ONCE", "MOST_READY", "Hits", "Lookup"]
+__all__ = ["MOST_AT_ONCE", "MOST_READY", "CacheLookup", "Lookup"]
 
 MOST_AT_ONCE = 16
 """Pages that are answered without the wire at once, their callbacks included."""
@@ -39,27 +39,27 @@ class Lookup(Protocol):
         ...
 
 
-class Hits:
+class CacheLookup:
     """Entries that are answered without the wire.
 
     Args:
         lookup: Says which those are.
-        entry_of: Makes the core's entry for a record.
+        grant_of: Makes the core's grant for a record.
         limits: Says whether another page may be had.
-        state: Its pulse wakes the dispatcher.
+        state: Its wakeup wakes the dispatcher.
     """
 
-    __slots__ = ("_direct", "_entry_of", "_limits", "_lookup", "_nowhere", "_pages", "_running", "_state")
+    __slots__ = ("_direct", "_grant_of", "_limits", "_lookup", "_nowhere", "_pages", "_running", "_state")
 
     def __init__(
-        self, lookup: Lookup, *, entry_of: Callable[[Record], Entry], limits: CrawlLimits, state: State
+        self, lookup: Lookup, *, grant_of: Callable[[Record], Grant], limits: CrawlLimits, state: State
     ) -> None:
         self._lookup = lookup
-        self._entry_of = entry_of
+        self._grant_of = grant_of
         self._limits = limits
         self._state = state
-        self._pages: deque[tuple[Entry, Answer]] = deque()
-        self._direct: deque[tuple[Entry, Answer]] = deque()
+        self._pages: deque[tuple[Grant, Answer]] = deque()
+        self._direct: deque[tuple[Grant, Answer]] = deque()
         self._running = 0
         self._nowhere = Lane(((), "", 0), ())
 
@@ -76,18 +76,18 @@ class Hits:
             if answer is None:
                 missed.append(record)
             else:
-                self._take(self._entry_of(record), answer)
+                self._take(self._grant_of(record), answer)
         return missed
 
-    async def took(self, entry: Entry) -> bool:
-        """Whether one entry is answered here; if not, it has to be pushed to the core."""
-        if entry.passes_gate or self._state.is_ending:
+    async def took(self, grant: Grant) -> bool:
+        """Whether one grant is answered here; if not, it has to be pushed to the core."""
+        if grant.passes_gate or self._state.is_ending:
             return False
-        answer = (await self._lookup.find([entry.request]))[0]
+        answer = (await self._lookup.find([grant.request]))[0]
         if answer is None:
             return False
-        self._take(entry, answer)
-        self._state.pulse.beat()
+        self._take(grant, answer)
+        self._state.wakeup.set()
         return True
 
     def start(self, nursery: trio.Nursery, run: Callable[[Turn], Awaitable[None]]) -> None:
@@ -97,34 +97,34 @@ class Hits:
         while self._pages and self._running < MOST_AT_ONCE and self._state.may_page and self._limits.may_page:
             self._start(*self._pages.popleft(), nursery, run)
 
-    def pending(self) -> list[Entry]:
+    def pending(self) -> list[Grant]:
         """The pages that were not started, for the end of a crawl; they are no longer here."""
-        entries = [entry for entry, _ in self._pages]
+        grants = [grant for grant, _ in self._pages]
         self._pages.clear()
-        return entries
+        return grants
 
-    def _take(self, entry: Entry, answer: Answer) -> None:
-        entry.lane = self._nowhere
-        (self._pages if entry.waiter is None else self._direct).append((entry, answer))
+    def _take(self, grant: Grant, answer: Answer) -> None:
+        grant.lane = self._nowhere
+        (self._pages if grant.waiter is None else self._direct).append((grant, answer))
 
     def _start(
-        self, entry: Entry, answer: Answer, nursery: trio.Nursery, run: Callable[[Turn], Awaitable[None]]
+        self, grant: Grant, answer: Answer, nursery: trio.Nursery, run: Callable[[Turn], Awaitable[None]]
     ) -> None:
-        turn = Turn(entry)
+        turn = Turn(grant)
         turn.holds_places = False
         turn.answer = answer
-        if entry.waiter is not None:
-            entry.waiter.turn = turn
+        if grant.waiter is not None:
+            grant.waiter.turn = turn
         else:
             self._running += 1
             self._limits.answered(turn)
-        self._state.turn_began(is_page=entry.waiter is None)
+        self._state.turn_began(is_page=grant.waiter is None)
         nursery.start_soon(self._run, turn, run)
 
     async def _run(self, turn: Turn, run: Callable[[Turn], Awaitable[None]]) -> None:
         try:
             await run(turn)
         finally:
-            self._running -= turn.entry.waiter is None
+            self._running -= turn.grant.waiter is None
             if self._pages:
-                self._state.pulse.beat()
+                self._state.wakeup.set()

@@ -156,7 +156,7 @@ class Crawl:
         """
         turn = current_turn.get()
         if turn is not None:
-            raise RuntimeError(f"until_idle() waits for ever in the callback of {turn.entry.request!r}: ask in start()")
+            raise RuntimeError(f"until_idle() waits for ever in the callback of {turn.grant.request!r}: ask in start()")
         await self._state.until_idle()
 
     @property
@@ -270,7 +270,7 @@ class Crawl:
     def cancel(self, reason: str = "cancelled") -> None:
         """End at once, with ``reason``; what is in flight is dropped."""
         self._state.reason = reason  # whatever it was ending for
-        self._state.pulse.beat()
+        self._state.wakeup.set()
         self.cancel_scope.cancel()
         for hook in self._when_cancelled:
             hook()

@@ -1,6 +1,6 @@
 """Direct fetches: a response in the middle of a callback.
 
-A direct fetch is an entry of the same lanes as every page, so the same scopes hold for it; it is never in the
+A direct fetch is a grant of the same lanes as every page, so the same scopes hold for it; it is never in the
 frontier, because a kill repeats the page whose callback asked. It ranks before pages (the callback that waits holds
 memory), and the bound on running callbacks does not stop it, or callbacks that wait for direct fetches would wait for
 ever.
@@ -21,7 +21,7 @@ from trawl.engine.admission import Admission, not_before
 from trawl.engine.state import State, Turn, current_turn, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
-from trawl.scheduler import Chooser, Entry
+from trawl.scheduler import Chooser, Grant
 
 __all__ = ["DirectFetches"]
 
@@ -30,19 +30,19 @@ class Answer:
     """What one direct fetch waits for.
 
     Attributes:
-        entry: Its entry in the core, or that of the redirect or retry that took its place.
+        grant: Its grant in the core, or that of the redirect or retry that took its place.
         turn: The turn that sends it; None while it waits.
         parent: The turn whose callback asked; None outside callbacks.
         outcome: What became of it.
     """
 
-    __slots__ = ("_event", "entry", "outcome", "parent", "turn")
+    __slots__ = ("_event", "grant", "outcome", "parent", "turn")
 
     def __init__(self, parent: Turn | None) -> None:
         self._event = trio.Event()
         self.parent: Turn | None = parent
         self.turn: Turn | None = None
-        self.entry: Entry | None = None
+        self.grant: Grant | None = None
         self.outcome: Outcome | None = None
 
     def deliver(self, outcome: Outcome) -> None:
@@ -61,7 +61,7 @@ class DirectFetches:
     """The direct fetches of one crawl.
 
     Args:
-        admission: Makes their entries, and has them wait for their turn.
+        admission: Makes their grants, and has them wait for their turn.
         chooser: Where they wait for their turn.
         state: Whether the crawl is ending.
         most: So many wait or are on their way at once.
@@ -103,14 +103,14 @@ class DirectFetches:
             raise IgnoreRequest(f"{request!r}: the crawl has not begun, or is over")
         answer = Answer(current_turn.get())
         if answer.parent is not None:
-            request.depth = answer.parent.entry.request.depth
+            request.depth = answer.parent.grant.request.depth
         elif not in_pipelines.get():
             self._admission.begin_at(request)
-        answer.entry = entry = await self._admission.direct_entry(request, answer)  # a manager may fetch to name scopes
+        answer.grant = grant = await self._admission.direct_grant(request, answer)  # a manager may fetch to name scopes
         async with self._let_in(answer.parent):
             self._waiting[answer] = None
             try:
-                await self._admission.line_up(entry, not_before(request))
+                await self._admission.line_up(grant, not_before(request))
                 if self._state.is_ending and answer.turn is None:
                     self._give_up(answer)
                 outcome = await answer.wait()
@@ -125,7 +125,7 @@ class DirectFetches:
 
     def _let_in(self, parent: Turn | None) -> AbstractAsyncContextManager[object]:
         """What a fetch goes through that ``parent`` asks for: nothing, if that is a direct fetch itself."""
-        return nullcontext() if parent is not None and parent.entry.is_direct else self._room
+        return nullcontext() if parent is not None and parent.grant.is_direct else self._room
 
     def give_up(self) -> None:
         """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""
@@ -134,17 +134,17 @@ class DirectFetches:
                 self._give_up(answer)
 
     def _give_up(self, answer: Answer) -> None:
-        assert answer.entry is not None
+        assert answer.grant is not None
         self._withdraw(answer)
         if answer.parent is not None:
             answer.parent.cancel_scope.cancel()
         # Outside callbacks, and in a pipeline, which is shielded from its callback's scope, it is an error.
-        request = answer.entry.request
+        request = answer.grant.request
         answer.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
 
     def _withdraw(self, answer: Answer) -> None:
         if answer.turn is not None:
             answer.turn.cancel_scope.cancel()
-        elif answer.entry is not None:
-            self._chooser.withdraw(answer.entry, trio.current_time())
-            self._state.pulse.beat()
+        elif answer.grant is not None:
+            self._chooser.withdraw(answer.grant, trio.current_time())
+            self._state.wakeup.set()

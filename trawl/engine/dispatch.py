@@ -20,13 +20,13 @@ from functools import partial
 
 import trio
 
-from trawl.engine.cache_lookup import Hits
-from trawl.engine.fetcher import Places
+from trawl.engine.cache_lookup import CacheLookup
+from trawl.engine.fetcher import ScopeLimiters
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.start_requests import Reading
+from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import State, Turn
-from trawl.engine.worker import Flow
-from trawl.scheduler import Chooser, Entry, Heads, Refused
+from trawl.engine.worker import Worker
+from trawl.scheduler import Chooser, Grant, Heads, Refused
 from trawl.throttling import Throttle
 
 __all__ = ["Dispatcher"]
@@ -48,34 +48,34 @@ class Dispatcher:
         heads: Heads,
         throttle: Throttle,
         gates: RobotsGates,
-        places: Places,
-        flow: Flow,
-        reading: Reading,
+        places: ScopeLimiters,
+        worker: Worker,
+        start_requests: StartRequests,
         state: State,
-        hits: Hits | None = None,
+        cache_lookup: CacheLookup | None = None,
     ) -> None:
         self._chooser = chooser
         self._heads = heads
         self._throttle = throttle
         self._gates = gates
         self._places = places
-        self._flow = flow
-        self._reading = reading
+        self._worker = worker
+        self._start_requests = start_requests
         self._state = state
-        self._hits = hits
+        self._cache_lookup = cache_lookup
 
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
         state = self._state
-        if self._hits is None:  # looking up waits
+        if self._cache_lookup is None:  # looking up waits
             start_soon: Start = nursery.start_soon
-            self._reading.grant = partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
+            self._start_requests.grant = partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
         while state.goes_on():
             await self._grant(nursery, nursery.start_soon)
             until = self._next_look()
             with trio.CancelScope(deadline=until) as alarm:
                 while state.goes_on():
-                    await state.pulse.wait(until, alarm)
+                    await state.wakeup.wait(until, alarm)
                     if alarm.cancel_called:
                         break
                     await self._grant(nursery, nursery.start_soon)
@@ -90,7 +90,7 @@ class Dispatcher:
         self._throttle.waiting_direct(chooser.pending_direct)
         has_room = state.may_page and chooser.in_flight < chooser.places
         if state.is_reading and has_room and not chooser.has_ready():
-            self._reading.allow(state.open - state.page_turns, chooser.places - chooser.in_flight)
+            self._start_requests.allow(state.open - state.page_turns, chooser.places - chooser.in_flight)
         return min(chooser.next_event(now), self._throttle.next_change(now), self._heads.next_due())
 
     async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:
@@ -109,33 +109,33 @@ class Dispatcher:
             if heads.are_wanted or heads.next_due() <= now:
                 await heads.refill(now)
                 now = trio.current_time()
-            if self._hits is not None:
-                self._hits.start(nursery, self._flow.run)
+            if self._cache_lookup is not None:
+                self._cache_lookup.start(nursery, self._worker.run)
             for origin, pause in self._gates.unasked():
                 start_soon(self._gates.ask, origin, pause)
-            entry = chooser.grant(now, pages=state.may_page)
-            if entry is None:
+            grant = chooser.grant(now, pages=state.may_page)
+            if grant is None:
                 return
-            if isinstance(entry, Refused):
-                state.turn_began(is_page=entry.entry.waiter is None)
-                start_soon(self._flow.refuse, entry.entry, entry.reason, self._gates.failure_of(entry.entry))
-                self._gone(entry.entry)
+            if isinstance(grant, Refused):
+                state.turn_began(is_page=grant.grant.waiter is None)
+                start_soon(self._worker.refuse, grant.grant, grant.reason, self._gates.failure_of(grant.grant))
+                self._gone(grant.grant)
                 refused += 1
                 if refused == MOST_REFUSED:  # no place limits them: the dispatcher goes on behind them
-                    state.pulse.beat()
+                    state.wakeup.set()
                     return
                 continue
-            turn = Turn(entry)
-            state.turn_began(is_page=entry.waiter is None)
-            if entry.waiter is not None:
-                entry.waiter.turn = turn
-            self._places.take(entry)
-            start_soon(self._flow.run, turn)
-            self._gone(entry)
+            turn = Turn(grant)
+            state.turn_began(is_page=grant.waiter is None)
+            if grant.waiter is not None:
+                grant.waiter.turn = turn
+            self._places.take(grant)
+            start_soon(self._worker.run, turn)
+            self._gone(grant)
 
-    def _gone(self, entry: Entry) -> None:
-        if entry.lease is not None:
-            self._heads.granted(entry.lease.lane_key())
+    def _gone(self, grant: Grant) -> None:
+        if grant.lease is not None:
+            self._heads.granted(grant.lease.lane_key())
 
 
 async def _raise(defect: Exception) -> None:  # noqa: ASYNC124 - a task

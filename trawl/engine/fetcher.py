@@ -14,7 +14,7 @@ a direct fetch at concurrency 1.
 The places of scopes as Trio's own locks, beside the core's counters.
 
 The core decides who goes; a scope's :class:`trio.CapacityLimiter` is the lock that would raise if the core were wrong,
-and what Trio's introspection shows. It is taken on behalf of the entry, never waited on, made at a scope's first send
+and what Trio's introspection shows. It is taken on behalf of the grant, never waited on, made at a scope's first send
 and dropped when nothing of the scope is in flight (838 bytes a scope; a crawl may know 100,000 of them), but for a few:
 to make one for each page of a delayed host costs more than all else that is done with it.
 """
@@ -34,19 +34,19 @@ from trawl.errors import AddressRefused
 from trawl.events import Events, RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.observe import Stats
-from trawl.scheduler import Chooser, Entry
+from trawl.scheduler import Chooser, Grant
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.report import add_parsing, add_times, add_vain_send
 from trawl.transport import Transport
 from trawl.transport.base import NEW_CONNECTION
 
-__all__ = ["Places", "Recorder", "Sending"]
+__all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
 
 MOST_KEPT = 256
 """Limiters up to which one is kept that has nothing in flight."""
 
 
-class Places:
+class ScopeLimiters:
     """Capacity limiters of the scopes that have something in flight, and of a few that had."""
 
     __slots__ = ("_limiters",)
@@ -54,25 +54,25 @@ class Places:
     def __init__(self) -> None:
         self._limiters: dict[str, trio.CapacityLimiter] = {}
 
-    def take(self, entry: Entry) -> None:
-        """Take one place in each scope for ``entry``.
+    def take(self, grant: Grant) -> None:
+        """Take one place in each scope for ``grant``.
 
         Raises:
             trio.WouldBlock: The core granted what the limits do not allow: a defect of trawl.
         """
-        for scope in _scopes(entry):
+        for scope in _scopes(grant):
             limiter = self._limiters.get(scope.id)
             if limiter is None:
                 limiter = self._limiters[scope.id] = trio.CapacityLimiter(_tokens(scope))
             elif limiter.total_tokens != scope.concurrency:
                 limiter.total_tokens = _tokens(scope)
-            limiter.acquire_on_behalf_of_nowait(entry)
+            limiter.acquire_on_behalf_of_nowait(grant)
 
-    def give_back(self, entry: Entry) -> None:
-        """Give the places of ``entry`` back."""
-        for scope in _scopes(entry):
+    def give_back(self, grant: Grant) -> None:
+        """Give the places of ``grant`` back."""
+        for scope in _scopes(grant):
             limiter = self._limiters[scope.id]
-            limiter.release_on_behalf_of(entry)
+            limiter.release_on_behalf_of(grant)
             if len(self._limiters) > MOST_KEPT and not limiter.borrowed_tokens:
                 del self._limiters[scope.id]
 
@@ -92,16 +92,16 @@ def _tokens(scope: Scope) -> float:
     return scope.concurrency if scope.concurrency == math.inf else max(1, int(scope.concurrency))
 
 
-def _scopes(entry: Entry) -> tuple[Scope, ...]:
-    assert entry.lane is not None
-    return entry.lane.scopes
+def _scopes(grant: Grant) -> tuple[Scope, ...]:
+    assert grant.lane is not None
+    return grant.lane.scopes
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 _NONE = Times()
 
-Recorder = Callable[[Entry, "Outcome | None", float], None]
+Recorder = Callable[[Grant, "Outcome | None", float], None]
 """Told of each send (outcome None) and of its end, at the instant on the run clock; for simulations and tests."""
 
 
@@ -123,13 +123,13 @@ class _Write:
     def written(self) -> None:
         """It has been written, or the next part of it."""
         now = trio.current_time()
-        entry = self._turn.entry
-        if entry.lane is not None and now > self._began_at:
-            entry.lane.written(entry, self._began_at, now)
+        grant = self._turn.grant
+        if grant.lane is not None and now > self._began_at:
+            grant.lane.written(grant, self._began_at, now)
             self._began_at = now
 
 
-class Sending:
+class Fetcher:
     """Sends granted requests, and gives their places back."""
 
     __slots__ = (
@@ -152,7 +152,7 @@ class Sending:
         admission: Admission,
         chooser: Chooser,
         throttle: Throttle,
-        places: Places,
+        places: ScopeLimiters,
         stats: Stats,
         state: State,
         limits: CrawlLimits,
@@ -192,15 +192,15 @@ class Sending:
             self._count(turn, outcome)
             return outcome
         outcome = await self._transport.send(request, _Write(self._sent, turn))
-        entry = turn.entry
+        grant = turn.grant
         if outcome.sent_at is None and outcome.response is None and outcome.error is None:
-            if entry.sent_at is not None:
-                entry.request.meta[NEW_CONNECTION] = True
-            outcome.then = Replace(entry.request, reason="held")
+            if grant.sent_at is not None:
+                grant.request.meta[NEW_CONNECTION] = True
+            outcome.then = Replace(grant.request, reason="held")
             self.give_back(turn, outcome)
             return outcome
-        if entry.request.meta_get(NEW_CONNECTION):  # it was for this turn alone; middleware may have made a copy
-            for each in (entry.request, request):
+        if grant.request.meta_get(NEW_CONNECTION):  # it was for this turn alone; middleware may have made a copy
+            for each in (grant.request, request):
                 each.meta.pop(NEW_CONNECTION, None)
         if outcome.response is not None:
             self._limits.answered(turn)
@@ -208,8 +208,8 @@ class Sending:
         self._count(turn, outcome)
         try:
             now = trio.current_time()
-            if not self._throttle.heard_nowait(entry, outcome, now):
-                await self._throttle.heard(entry, outcome, now)
+            if not self._throttle.heard_nowait(grant, outcome, now):
+                await self._throttle.heard(grant, outcome, now)
         except Exception:  # a user's manager
             logger.exception("%r: the throttling manager failed on its outcome", request)
             self._stats.inc("throttling_errors")
@@ -222,58 +222,58 @@ class Sending:
             return
         turn.holds_places = False
         now = trio.current_time()
-        entry = turn.entry
-        if self._recorder is not None and entry.sent_at is not None:
-            self._recorder(entry, outcome, now)
-        self._places.give_back(entry)
-        self._chooser.give_back(entry, now)
+        grant = turn.grant
+        if self._recorder is not None and grant.sent_at is not None:
+            self._recorder(grant, outcome, now)
+        self._places.give_back(grant)
+        self._chooser.give_back(grant, now)
         if self._state.is_reading:
-            self._state.pulse.beat()
+            self._state.wakeup.set()
         else:
             self._look_later(now)
 
     def _sent(self, turn: Turn, now: float) -> bool:
         """Note that a request goes to the wire; True: it must not, a scope of it was closed since its grant."""
-        entry = turn.entry
-        if entry.sent_at is not None:
-            return self._sent_again(entry, now)
-        if entry.lane is not None and entry.lane.stops(entry, now):
+        grant = turn.grant
+        if grant.sent_at is not None:
+            return self._sent_again(grant, now)
+        if grant.lane is not None and grant.lane.stops(grant, now):
             return True
-        self._chooser.sent(entry, now)
-        self._count_sent(entry)
+        self._chooser.sent(grant, now)
+        self._count_sent(grant)
         if self._recorder is not None:
-            self._recorder(entry, None, now)
+            self._recorder(grant, None, now)
         self._look_later(now)  # from a send, spacing counts
         return False
 
     def _look_later(self, now: float) -> None:
         """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
         if self._chooser.has_ready() and self._chooser.in_flight < self._chooser.places:
-            self._state.pulse.beat()
+            self._state.wakeup.set()
         else:
-            self._state.pulse.beat_before(self._chooser.next_event(now))
+            self._state.wakeup.set_by(self._chooser.next_event(now))
 
-    def _sent_again(self, entry: Entry, now: float) -> bool:
+    def _sent_again(self, grant: Grant, now: float) -> bool:
         """Note that it goes again, in place of a send that met a dead connection; True: it must wait for another turn.
 
         A send counts for spacing and for quotas, whoever hears it; so a turn is good for one. Only where nothing is
         counted by sends may it go at once.
         """
-        assert entry.lane is not None
-        assert entry.sent_at is not None
-        scopes = entry.lane.scopes
-        add_vain_send(scopes, entry.sent_at)
+        assert grant.lane is not None
+        assert grant.sent_at is not None
+        scopes = grant.lane.scopes
+        add_vain_send(scopes, grant.sent_at)
         if any(scope.held_until > now or scope.counts_sends for scope in scopes):
             return True
         for scope in scopes:
             scope.last_sent = now
-        self._count_sent(entry)
+        self._count_sent(grant)
         return False
 
-    def _count_sent(self, entry: Entry) -> None:
+    def _count_sent(self, grant: Grant) -> None:
         self._stats.inc("request_count")
         if RequestSent in self._events.wanted:
-            self._events.tell(RequestSent(entry.request, [scope for scope, _ in entry.scopes]))
+            self._events.tell(RequestSent(grant.request, [scope for scope, _ in grant.scopes]))
 
     def parsed(self, turn: Turn, response: Response | None, now: float) -> None:
         """Note that the callback, or the errback, of a turn has ended at ``now``."""
@@ -282,7 +282,7 @@ class Sending:
         seconds = now - turn.read_at
         turn.times = turn.times.parsed(seconds)
         self._stats.times.parsing += seconds
-        lane = turn.entry.lane
+        lane = turn.grant.lane
         if lane is not None:
             add_parsing(lane.scopes, seconds)
         if response is not None:
@@ -292,12 +292,12 @@ class Sending:
 
     def _time(self, turn: Turn, outcome: Outcome) -> None:
         """Note where the time of a send went, now that it has ended."""
-        entry, ended_at = turn.entry, outcome.ended_at
+        grant, ended_at = turn.grant, outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
-        times = Times(entry.queued, entry.throttled, sent_at - entry.granted_at, ended_at - sent_at)
+        times = Times(grant.queued, grant.throttled, sent_at - grant.granted_at, ended_at - sent_at)
         turn.read_at, turn.times = ended_at, times
         self._stats.times.add(times)
-        lane = entry.lane
+        lane = grant.lane
         assert lane is not None
         add_times(lane.scopes, times)
 
@@ -314,5 +314,5 @@ class Sending:
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")
-            if isinstance(outcome.error, AddressRefused) and not turn.entry.passes_gate:  # robots.txt: see its pages
+            if isinstance(outcome.error, AddressRefused) and not turn.grant.passes_gate:  # robots.txt: see its pages
                 self._stats.inc("private_addresses_refused")

@@ -17,8 +17,8 @@ from __future__ import annotations
 import trio
 
 from trawl.engine.callbacks import Shields
-from trawl.engine.intake import Intake
 from trawl.engine.job_items import BATCH
+from trawl.engine.leases import Leases
 from trawl.engine.state import State
 from trawl.errors import CloseSpider, DontCloseSpider
 from trawl.http import Request
@@ -36,16 +36,16 @@ class Idling:
 
     Args:
         spider: Whose crawler they are connected to.
-        intake: Stores what they give.
+        leases: Stores what they give.
         shields: Keep what is being stored from being given up.
         state: What is open.
     """
 
-    __slots__ = ("_intake", "_is_over", "_scope", "_shields", "_spider", "_state")
+    __slots__ = ("_is_over", "_leases", "_scope", "_shields", "_spider", "_state")
 
-    def __init__(self, spider: Spider, intake: Intake, shields: Shields, state: State) -> None:
+    def __init__(self, spider: Spider, leases: Leases, shields: Shields, state: State) -> None:
         self._spider = spider
-        self._intake = intake
+        self._leases = leases
         self._shields = shields
         self._state = state
         self._scope = trio.CancelScope()
@@ -76,7 +76,7 @@ class Idling:
         finally:
             self._state.is_reading = False
             self._state.ended()
-            self._state.pulse.beat()
+            self._state.wakeup.set()
 
     async def _ask(self) -> Exception | None:
         await trio.lowlevel.checkpoint()  # nobody is asked if the crawl has been ended meanwhile
@@ -90,7 +90,7 @@ class Idling:
     async def _store(self, given: list[Request]) -> None:
         with self._shields.shielded():
             while given:
-                await self._intake.push(given[:BATCH], depth=0, is_start=True)
+                await self._leases.push(given[:BATCH], depth=0, is_start=True)
                 del given[:BATCH]
                 await trio.lowlevel.checkpoint()
 

@@ -15,7 +15,7 @@ from trawl.errors import DropItem, FeedError, ItemLost
 from trawl.events import Events, ItemDropped, ItemFailed
 from trawl.observe import Stats
 
-__all__ = ["Counts", "ItemSink", "Outlet", "Processor", "Writer"]
+__all__ = ["Counts", "ItemSink", "ItemWriter", "Processor", "Writer"]
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
@@ -86,7 +86,7 @@ _BROKEN = (FeedError, trio.BrokenResourceError, trio.ClosedResourceError)
 """What a sink says whose writer has failed."""
 
 
-class Outlet:
+class ItemWriter:
     """Takes the items of a crawl.
 
     Args:
@@ -144,7 +144,7 @@ class Outlet:
         """How many items of ``start()`` an earlier run has stored: none, without a job."""
         return 0
 
-    def of(self, lease: object) -> Outlet:
+    def of(self, lease: object) -> ItemWriter:
         """Where the items of one request go: here."""
         return self
 

@@ -48,10 +48,10 @@ from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.state import Ahead, ThrottleState
 
-__all__ = ["INTERVAL", "Durable", "Keeping", "Note", "note_of", "open_durable"]
+__all__ = ["INTERVAL", "JobFacts", "JobState", "OpenJob", "facts_of", "open_job"]
 
 
-class Note:
+class JobFacts:
     """The facts of a job while it runs."""
 
     def __init__(self, facts: Facts) -> None:
@@ -94,7 +94,7 @@ class Note:
         FACTS.keep(job, self._facts)
 
 
-def note_of(job: JobStore, spider: Spider, now_utc: datetime) -> Note:
+def facts_of(job: JobStore, spider: Spider, now_utc: datetime) -> JobFacts:
     """The note of a job, for this spider; a new job is given to it.
 
     Raises:
@@ -106,13 +106,13 @@ def note_of(job: JobStore, spider: Spider, now_utc: datetime) -> Note:
     if facts is None:
         if FACTS.name in job.kept:
             raise damaged(job.directory, "what it says of itself can't be read")
-        return Note(Facts(spider=name, cls=cls, begun_at=now_utc.timestamp()))
+        return JobFacts(Facts(spider=name, cls=cls, begun_at=now_utc.timestamp()))
     if (facts.spider, facts.cls) != (name, cls):
         raise UsageError(
             f"job {job.directory} belongs to spider {facts.spider!r} ({facts.cls}), not to {name!r} ({cls}):"
             f" give another directory"
         )
-    return Note(facts)
+    return JobFacts(facts)
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
@@ -140,7 +140,7 @@ AHEAD: Section[Ahead] = Section("ahead", Ahead)
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 
 
-class Keeping:
+class JobState:
     """Keeps what one crawl has learned in its job.
 
     Args:
@@ -157,7 +157,7 @@ class Keeping:
     def __init__(
         self,
         job: JobStore,
-        note: Note,
+        note: JobFacts,
         *,
         stats: Stats,
         throttle: Throttle,
@@ -166,7 +166,7 @@ class Keeping:
         jars: Jars | None,
         wall: WallClock,
     ) -> None:
-        self.note: Note = note
+        self.note: JobFacts = note
         self._job = job
         self._stats = stats
         self._throttle = throttle
@@ -351,7 +351,7 @@ class Outbox(ItemStore, Writer, Protocol):
 
 
 @attrs.frozen
-class Durable:
+class OpenJob:
     """A job in this run.
 
     Attributes:
@@ -363,14 +363,14 @@ class Durable:
     """
 
     job: JobStore
-    note: Note
+    note: JobFacts
     frontier: Frontier
     feeds: Feeds
     outbox: Outbox
 
 
 @asynccontextmanager
-async def open_durable(
+async def open_job(
     directory: str,
     spider: Spider,
     *,
@@ -379,7 +379,7 @@ async def open_durable(
     feeds: FeedsSettings,
     depth_first: bool,
     stats: Stats,
-) -> AsyncGenerator[Durable, None]:
+) -> AsyncGenerator[OpenJob, None]:
     """Hold a job for one run; leaving the block writes what was kept, and gives the job free for the next process.
 
     Args:
@@ -400,19 +400,19 @@ async def open_durable(
 
     job = await open_job(directory, blocking)
     try:
-        note = note_of(job, spider, wall.to_utc(trio.current_time()))
+        note = facts_of(job, spider, wall.to_utc(trio.current_time()))
         frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
         opened, outbox = await open_outbox(
             feeds, blocking, job, spider_name=spider.name, started_utc=note.begun_utc, stats=stats
         )
         _tell(job, note, frontier, job.last_words, goes_on=is_asked_when_idle(spider))
         async with opened:
-            yield Durable(job, note, frontier, opened, outbox)
+            yield OpenJob(job, note, frontier, opened, outbox)
     finally:
         await job.aclose()  # noqa: ASYNC102 - it shields itself
 
 
-def _tell(job: JobStore, note: Note, frontier: Frontier, last_words: str, *, goes_on: bool) -> None:
+def _tell(job: JobStore, note: JobFacts, frontier: Frontier, last_words: str, *, goes_on: bool) -> None:
     """Say in one line how far the job is."""
     if job.is_new:
         job_logger.info("job %s: new", job.directory)

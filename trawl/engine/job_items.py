@@ -11,7 +11,7 @@ Items of ``start()`` belong to no request. They wait in memory until it has ende
 transaction that notes that. When they are too many to wait they come there earlier, in a transaction that also stores
 how many ``start()`` has given so far: a later run, which reads it from its beginning, leaves out as many.
 
-Takes what one callback gives: requests in batches to the intake, items to the outlet.
+Takes what one callback gives: requests in batches to the leases, items to the outlet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.callbacks import WrongOutput
-from trawl.engine.items import Counts, Outlet
+from trawl.engine.items import Counts, ItemWriter
 from trawl.engine.limits import Full, ItemLimit
 from trawl.errors import FeedError, ItemLost
 from trawl.events import Events, ItemScraped
@@ -33,7 +33,16 @@ from trawl.http import Request, Response
 from trawl.items import is_item
 from trawl.observe import Stats
 
-__all__ = ["BATCH", "MOST_BYTES", "MOST_ITEMS", "MOST_UNFILTERED", "Holder", "Holding", "ItemStore", "Outputs"]
+__all__ = [
+    "BATCH",
+    "MOST_BYTES",
+    "MOST_ITEMS",
+    "MOST_UNFILTERED",
+    "CallbackItems",
+    "CallbackOutputs",
+    "ItemStore",
+    "JobItemWriter",
+]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -83,7 +92,7 @@ class ItemStore(Protocol):
         ...
 
 
-class Holder:
+class JobItemWriter:
     """Makes what holds the items of each callback.
 
     Args:
@@ -98,7 +107,7 @@ class Holder:
 
     def __init__(
         self,
-        outlet: Outlet,
+        outlet: ItemWriter,
         store: ItemStore,
         frontier: Frontier,
         job: JobStore,
@@ -106,7 +115,7 @@ class Holder:
         collected: list[object] | None,
         limit: ItemLimit | None = None,
     ) -> None:
-        self.outlet: Outlet = outlet
+        self.outlet: ItemWriter = outlet
         self.store: ItemStore = store
         self.frontier: Frontier = frontier
         self.job: JobStore = job
@@ -123,12 +132,12 @@ class Holder:
             self.stats.inc("item_scraped_count", count)
             self.store.release(count, self.collected)
 
-    def of(self, lease: Record | None) -> Holding:
+    def of(self, lease: Record | None) -> CallbackItems:
         """What holds the items of a request's callback; of ``start()`` where there is no request."""
-        return Holding(self, lease)
+        return CallbackItems(self, lease)
 
 
-class Holding:
+class CallbackItems:
     """The items of one callback: its outlet, as long as it runs.
 
     Attributes:
@@ -137,7 +146,7 @@ class Holding:
 
     __slots__ = ("_bytes", "_count", "_counts", "_finished", "_holder", "_items", "_lease", "_spilled", "position")
 
-    def __init__(self, holder: Holder, lease: Record | None) -> None:
+    def __init__(self, holder: JobItemWriter, lease: Record | None) -> None:
         self._holder = holder
         self._lease = lease
         self._items: list[bytes] = []
@@ -267,7 +276,7 @@ class Store(Protocol):
         ...
 
 
-class Outputs:
+class CallbackOutputs:
     """The outputs of one callback.
 
     Args:
@@ -300,7 +309,7 @@ class Outputs:
 
     def __init__(
         self,
-        outlet: Outlet | Holding,
+        outlet: ItemWriter | CallbackItems,
         store: Store,
         depth: int,
         source: Response | None = None,

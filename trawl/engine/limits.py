@@ -155,7 +155,7 @@ class CrawlLimits:
 
     def answered(self, turn: Turn) -> None:
         """Count a whole response as a page until it is known for something else; before its place is given back."""
-        if not turn.is_counted and not turn.entry.passes_gate:
+        if not turn.is_counted and not turn.grant.passes_gate:
             turn.is_counted = True
             self._take_pages(1)
 
@@ -172,7 +172,7 @@ class CrawlLimits:
         if turn.is_decided:
             return
         turn.is_decided = True
-        lane = turn.entry.lane
+        lane = turn.grant.lane
         assert lane is not None
         is_page = outcome is not None and _is_page(turn, outcome)
         for scope in lane.scopes:
@@ -184,7 +184,7 @@ class CrawlLimits:
                 self._state.end("closespider_pagecount")
         elif turn.is_counted:
             self._take_pages(-1)
-            self._state.pulse.beat()
+            self._state.wakeup.set()
 
     def _decide(self, scope: Scope, pages: Pages, *, is_page: bool) -> None:
         if not pages.decide(is_page=is_page):
@@ -206,4 +206,4 @@ class CrawlLimits:
 
 
 def _is_page(turn: Turn, outcome: Outcome) -> bool:
-    return outcome.response is not None and not isinstance(outcome.then, Replace) and not turn.entry.passes_gate
+    return outcome.response is not None and not isinstance(outcome.then, Replace) and not turn.grant.passes_gate

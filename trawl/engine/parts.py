@@ -11,32 +11,32 @@ import attrs
 from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
-from trawl.engine.admission import Admission, page_entry
-from trawl.engine.cache_lookup import Hits
+from trawl.engine.admission import Admission, page_grant
+from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.callbacks import Shields
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
-from trawl.engine.fetcher import Places, Recorder, Sending
+from trawl.engine.fetcher import Fetcher, Recorder, ScopeLimiters
 from trawl.engine.hooks import Hooks
 from trawl.engine.idling import Idling
-from trawl.engine.intake import Intake
-from trawl.engine.items import ItemSink, Outlet, Processor, Writer
-from trawl.engine.job import Durable, Keeping
-from trawl.engine.job_items import Holder
+from trawl.engine.items import ItemSink, ItemWriter, Processor, Writer
+from trawl.engine.job import JobState, OpenJob
+from trawl.engine.job_items import JobItemWriter
+from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.settings import EngineSettings
-from trawl.engine.start_requests import Reading
+from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import State
-from trawl.engine.worker import Flow, StatusRule
+from trawl.engine.worker import StatusRule, Worker
 from trawl.errors import UsageError
 from trawl.events import Events, ScopeBackedOff
 from trawl.frontier import Frontier
 from trawl.middleware import Outfit, compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
-from trawl.scheduler import AdmissionRules, Chooser, Entry, Heads, SchedulerSettings
+from trawl.scheduler import AdmissionRules, Chooser, Grant, Heads, SchedulerSettings
 from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import Spider, item_check
 from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
@@ -97,7 +97,7 @@ class Plan:
     address_of: AddressOf
     blocking: Blocking
     guard: AddressGuard | None = None
-    durable: Durable | None = None
+    durable: OpenJob | None = None
     events: Events = attrs.field(factory=Events)
 
     @property
@@ -114,21 +114,21 @@ class Parts:
     state: State
     chooser: Chooser
     throttle: Throttle
-    intake: Intake
+    leases: Leases
     dispatcher: Dispatcher
-    reading: Reading
+    start_requests: StartRequests
     direct: DirectFetches
     idling: Idling
     shields: Shields
     processor: Processor
     limits: CrawlLimits
-    keeping: Keeping | None = None
-    hits: Hits | None = None
-    holder: Holder | None = None
+    job_state: JobState | None = None
+    cache_lookup: CacheLookup | None = None
+    holder: JobItemWriter | None = None
 
-    def unsent(self) -> list[Entry]:
+    def unsent(self) -> list[Grant]:
         """The pages that were to be answered without the wire and were not yet; they are no longer here."""
-        return [] if self.hits is None else self.hits.pending()
+        return [] if self.cache_lookup is None else self.cache_lookup.pending()
 
 
 @attrs.define
@@ -138,15 +138,15 @@ class _Core:
     crawl: Crawl
     state: State
     shields: Shields
-    places: Places
+    places: ScopeLimiters
     throttle: Throttle
     gates: RobotsGates
     chooser: Chooser
     heads: Heads
     admission: Admission
-    intake: Intake
+    leases: Leases
     limits: CrawlLimits
-    hits: Hits | None
+    cache_lookup: CacheLookup | None
     direct: DirectFetches
     hooks: Hooks
 
@@ -154,17 +154,17 @@ class _Core:
 def assemble(plan: Plan) -> Parts:
     """The parts of a crawl, each given what it needs and nothing else. Starts nothing."""
     core = _core(plan)
-    crawl, state, shields, intake = core.crawl, core.state, core.shields, core.intake
+    crawl, state, shields, leases = core.crawl, core.state, core.shields, core.leases
     processor = plan.pipelines(crawl)
-    outlet, keeping = _outlet(plan, core, processor), _keeping(plan, core)
+    outlet, job_state = _outlet(plan, core, processor), _job_state(plan, core)
     begun = core.hooks.start
-    reading = Reading(
+    start_requests = StartRequests(
         spider=plan.spider,
-        intake=intake,
+        leases=leases,
         outlet=outlet,
         shields=shields,
         state=state,
-        beginning=keeping,
+        beginning=job_state,
         hooks=begun,
         events=plan.events,
     )
@@ -174,44 +174,44 @@ def assemble(plan: Plan) -> Parts:
         throttle=core.throttle,
         gates=core.gates,
         places=core.places,
-        flow=_flow(plan, core, outlet),
-        reading=reading,
+        worker=_worker(plan, core, outlet),
+        start_requests=start_requests,
         state=state,
-        hits=core.hits,
+        cache_lookup=core.cache_lookup,
     )
     return Parts(
         crawl=crawl,
         state=state,
         chooser=core.chooser,
         throttle=core.throttle,
-        intake=intake,
+        leases=leases,
         dispatcher=dispatcher,
-        reading=reading,
+        start_requests=start_requests,
         direct=core.direct,
-        idling=Idling(plan.spider, intake, shields, state),
+        idling=Idling(plan.spider, leases, shields, state),
         shields=shields,
         processor=processor,
         limits=core.limits,
-        keeping=keeping,
-        hits=core.hits,
-        holder=outlet if isinstance(outlet, Holder) else None,
+        job_state=job_state,
+        cache_lookup=core.cache_lookup,
+        holder=outlet if isinstance(outlet, JobItemWriter) else None,
     )
 
 
-def _outlet(plan: Plan, core: _Core, processor: Processor) -> Outlet | Holder:
+def _outlet(plan: Plan, core: _Core, processor: Processor) -> ItemWriter | JobItemWriter:
     limit, durable = core.limits.items, plan.durable
     if durable is None:
-        return Outlet(processor, plan.spider, plan.sinks, plan.collected, plan.stats, limit, events=plan.events)
+        return ItemWriter(processor, plan.spider, plan.sinks, plan.collected, plan.stats, limit, events=plan.events)
     # What goes to another sink than the job is gone before its page has ended: there the limit is looked at for each.
     at_once, at_end = (limit, None) if plan.sinks else (None, limit)
-    outlet = Outlet(processor, plan.spider, plan.sinks, None, plan.stats, at_once, is_held=True, events=plan.events)
-    return Holder(outlet, durable.outbox, plan.frontier, durable.job, plan.stats, plan.collected, at_end)
+    outlet = ItemWriter(processor, plan.spider, plan.sinks, None, plan.stats, at_once, is_held=True, events=plan.events)
+    return JobItemWriter(outlet, durable.outbox, plan.frontier, durable.job, plan.stats, plan.collected, at_end)
 
 
-def _keeping(plan: Plan, core: _Core) -> Keeping | None:
+def _job_state(plan: Plan, core: _Core) -> JobState | None:
     if plan.durable is None:
         return None
-    return Keeping(
+    return JobState(
         plan.durable.job,
         plan.durable.note,
         stats=plan.stats,
@@ -225,7 +225,7 @@ def _keeping(plan: Plan, core: _Core) -> Keeping | None:
 
 def _core(plan: Plan) -> _Core:
     """The parts, with what users' classes are given made first: a manager may ask all of the crawl when it is made."""
-    stats, state, places = plan.stats, State(plan.engine.concurrent_callbacks), Places()
+    stats, state, places = plan.stats, State(plan.engine.concurrent_callbacks), ScopeLimiters()
     throttle = _throttle(plan)
     gates = _gates(plan, throttle, state)
     chooser = Chooser(
@@ -250,19 +250,21 @@ def _core(plan: Plan) -> _Core:
     )
     gates.bind(chooser, admission)
     heads = Heads(plan.frontier, chooser, admission.leased)
-    intake = Intake(admission=admission, frontier=plan.frontier, heads=heads, stats=stats, state=state)
+    leases = Leases(admission=admission, frontier=plan.frontier, heads=heads, stats=stats, state=state)
     limits = CrawlLimits(plan.engine, state=state, chooser=chooser, moved=moved)
-    hits = None
+    cached = None
     if plan.outfit.cache is not None:
-        hits = heads.aside = admission.hits = Hits(plan.outfit.cache, entry_of=page_entry, limits=limits, state=state)
+        cached = CacheLookup(plan.outfit.cache, grant_of=page_grant, limits=limits, state=state)
+        heads.aside = admission.cache_lookup = cached
     direct = DirectFetches(admission=admission, chooser=chooser, state=state, most=plan.engine.direct_fetches_limit)
     crawl = _crawl(plan, state, chooser, throttle, direct)
     plan.spider.bind(crawl)
     throttle.make_managers(crawl)
     checks = item_check(plan.spider, plan.settings, stats)
     hooks = Hooks.build(plan.outfit.settings.spider_middlewares, crawl, last=checks)
+    shields = Shields()
     return _Core(
-        crawl, state, Shields(), places, throttle, gates, chooser, heads, admission, intake, limits, hits, direct, hooks
+        crawl, state, shields, places, throttle, gates, chooser, heads, admission, leases, limits, cached, direct, hooks
     )
 
 
@@ -314,8 +316,8 @@ def _rules(plan: Plan) -> AdmissionRules:
         raise UsageError(f"{plan.spider.name}: {error}") from error
 
 
-def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
-    sending = Sending(
+def _worker(plan: Plan, core: _Core, outlet: ItemWriter | JobItemWriter) -> Worker:
+    fetcher = Fetcher(
         transport=plan.transport,
         admission=core.admission,
         chooser=core.chooser,
@@ -327,10 +329,10 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
         events=plan.events,
         recorder=plan.recorder,
     )
-    return Flow(
-        fetch=compose(plan.outfit.middleware(core.crawl), sending.send),
-        sending=sending,
-        intake=core.intake,
+    return Worker(
+        fetch=compose(plan.outfit.middleware(core.crawl), fetcher.send),
+        fetcher=fetcher,
+        leases=core.leases,
         outlet=outlet,
         spider=plan.spider,
         statuses=StatusRule(plan.engine, plan.spider),
@@ -344,19 +346,19 @@ def _flow(plan: Plan, core: _Core, outlet: Outlet | Holder) -> Flow:
     )
 
 
-def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Entry, float], str | None]:
-    """Why a pending entry may not go at all: its scope was given up, has had its pages, or robots.txt forbids it."""
+def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Grant, float], str | None]:
+    """Why a pending grant may not go at all: its scope was given up, has had its pages, or robots.txt forbids it."""
 
-    def vet(entry: Entry, now: float) -> str | None:
-        lane = entry.lane
+    def vet(grant: Grant, now: float) -> str | None:
+        lane = grant.lane
         over = None if lane is None else spent(lane.scopes)
-        return over or throttle.refused(entry, now) or gates.forbids(entry)
+        return over or throttle.refused(grant, now) or gates.forbids(grant)
 
     return vet
 
 
 def _moved(
-    chooser: Chooser, places: Places, state: State, throttle: Throttle, events: Events
+    chooser: Chooser, places: ScopeLimiters, state: State, throttle: Throttle, events: Events
 ) -> Callable[[Scope, float], None]:
     """What happens when a scope's limits move: its lock follows, and whoever waits is looked at again."""
     steps: dict[str, int] = {}
@@ -371,7 +373,7 @@ def _moved(
         if scope.id in throttle.given_up:
             reconsider(chooser, scope, now)  # what pends is refused now, though the server asked for quiet
         chooser.changed(scope, now)
-        state.pulse.beat()
+        state.wakeup.set()
 
     return moved
 

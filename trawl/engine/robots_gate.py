@@ -1,6 +1,6 @@
 """robots.txt as the gate of an origin.
 
-The first entry for an origin closes its gate and has robots.txt asked for; the origin's lanes wait on the gate, other
+The first grant for an origin closes its gate and has robots.txt asked for; the origin's lanes wait on the gate, other
 origins' do not. What comes back (RFC 9309, 2.3.1) decides:
 
 * 2xx opens it with rules, 4xx opens it without any.
@@ -31,7 +31,7 @@ from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, Download
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
 from trawl.robots import MAX_PARSED_BYTES, Answers, RobotsFile, RobotsSettings
-from trawl.scheduler import Chooser, Entry
+from trawl.scheduler import Chooser, Grant
 from trawl.throttling import Throttle
 
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ class _Origin:
 class _Answer:
     """Waits for one robots.txt."""
 
-    __slots__ = ("_heard", "entry", "turn")
+    __slots__ = ("_heard", "grant", "turn")
 
     def __init__(self, heard: Callable[[Outcome], None]) -> None:
         self._heard = heard
         self.turn: Turn | None = None
-        self.entry: Entry | None = None
+        self.grant: Grant | None = None
 
     def deliver(self, outcome: Outcome) -> None:
         """Take the outcome."""
@@ -106,7 +106,7 @@ class RobotsGates:
         give_up_after: Seconds of failing answers after which an origin is given up.
         throttle: Told of each Crawl-delay.
         stats: Counts what was forbidden.
-        state: Its pulse is beaten when a gate moves.
+        state: Its wakeup is beaten when a gate moves.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class RobotsGates:
         self._unasked: dict[str, float] = {}
 
     def bind(self, chooser: Chooser, admission: Admission) -> None:
-        """Name the core whose gates these are, and what makes its entries."""
+        """Name the core whose gates these are, and what makes its grants."""
         self._chooser = chooser
         self._admission = admission
 
@@ -145,10 +145,10 @@ class RobotsGates:
             return ""
         return origin_of(request.url)
 
-    def ensure(self, entry: Entry) -> None:
-        """Close the gate of an entry's origin, and note it to be asked, unless its rules are known and fresh."""
-        origin = entry.origin
-        if not origin or entry.passes_gate:
+    def ensure(self, grant: Grant) -> None:
+        """Close the gate of a grant's origin, and note it to be asked, unless its rules are known and fresh."""
+        origin = grant.origin
+        if not origin or grant.passes_gate:
             return
         known = self._origins.get(origin)
         if known is None:
@@ -163,12 +163,12 @@ class RobotsGates:
             known.expires_at = 0.0
         self._chooser.close_gate(origin)
         self._unasked[origin] = 0.0
-        self._state.pulse.beat()
+        self._state.wakeup.set()
 
     def _forget(self) -> None:
         """Forget the rules of origins of which nothing is pending, of half of those at most that may be kept."""
         needed = {lane.origin for lane in self._chooser.lanes.values()}
-        needed.update(entry.origin for entry in self._chooser.later.pending())
+        needed.update(grant.origin for grant in self._chooser.later.pending())
         idle = [
             (known.expires_at, origin)
             for origin, known in self._origins.items()
@@ -203,28 +203,28 @@ class RobotsGates:
         )
         answer = _Answer(partial(self._heard, origin))
         try:
-            entry = await self._admission.direct_entry(request, answer, passes_gate=True)
+            grant = await self._admission.direct_grant(request, answer, passes_gate=True)
         except Exception:  # a user's manager
             logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
             self._heard(origin, Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
             return
-        answer.entry = entry
-        await self._admission.line_up(entry, now + delay if delay else 0.0)
+        answer.grant = grant
+        await self._admission.line_up(grant, now + delay if delay else 0.0)
 
-    def forbids(self, entry: Entry) -> str | None:
-        """Why an entry whose gate is open may not be sent; None when it may."""
-        if not entry.origin or entry.passes_gate:
+    def forbids(self, grant: Grant) -> str | None:
+        """Why a grant whose gate is open may not be sent; None when it may."""
+        if not grant.origin or grant.passes_gate:
             return None
-        known = self._origins.get(entry.origin)
+        known = self._origins.get(grant.origin)
         if known is None:
             return None
         if 0.0 < known.expires_at <= trio.current_time():
             # This one goes under the old rules, the next wait for new ones.
             known.expires_at = 0.0
-            self._unasked[entry.origin] = 0.0
+            self._unasked[grant.origin] = 0.0
         if known.verdict is not None:
             return known.verdict
-        if not entry.is_diverted and self.has_forbidden(entry.origin, entry.request.url):
+        if not grant.is_diverted and self.has_forbidden(grant.origin, grant.request.url):
             return "robots_forbidden"  # where it is diverted, its URL is not the one that is sent, and that is judged
         return None
 
@@ -238,9 +238,9 @@ class RobotsGates:
         known = self._origins.get(origin)
         return known is not None and known.rules is not None and not known.rules.allows(url)
 
-    def failure_of(self, entry: Entry) -> DownloadError | None:
-        """The error for which an entry's origin was given up."""
-        known = self._origins.get(entry.origin)
+    def failure_of(self, grant: Grant) -> DownloadError | None:
+        """The error for which a grant's origin was given up."""
+        known = self._origins.get(grant.origin)
         return None if known is None else known.failure
 
     def _recalled(self, origin: str, answers: Answers) -> bool:
@@ -311,7 +311,7 @@ class RobotsGates:
             origin, _cause(outcome), pause,
         )  # fmt: skip
         self._unasked[origin] = pause
-        self._state.pulse.beat()
+        self._state.wakeup.set()
 
     def _give_up(self, origin: str, known: _Origin, verdict: str, outcome: Outcome) -> None:
         logger.error("%s: its robots.txt could not be read (%s): what waits for it ends", origin, _cause(outcome))
@@ -326,7 +326,7 @@ class RobotsGates:
 
     def _open(self, origin: str) -> None:
         self._chooser.open_gate(origin, trio.current_time())
-        self._state.pulse.beat()
+        self._state.wakeup.set()
 
 
 def _cause(outcome: Outcome) -> str:

@@ -109,7 +109,7 @@ async def _while_items_come(timeout: float, items: ItemLimit, crawl: Crawl) -> N
 
 
 async def _while_memory_lasts(settings: EngineSettings, measure: Measure, crawl: Crawl) -> None:
-    """Measure now and then. Reading a figure of the kernel's takes microseconds: it needs no thread."""
+    """Measure now and then. StartRequests a figure of the kernel's takes microseconds: it needs no thread."""
     limit, warning = settings.memusage_limit_mb, settings.memusage_warning_mb
     crawl.stats.set("memusage/startup", measure() or 0)
     has_warned = False
@@ -213,15 +213,15 @@ async def run_plan(plan: Plan) -> Ended:
         async with trio.open_nursery() as watching:
             for watcher in watchers:
                 watching.start_soon(watcher, parts.crawl)
-            if parts.keeping is not None:
-                watching.start_soon(parts.keeping.run)
+            if parts.job_state is not None:
+                watching.start_soon(parts.job_state.run)
             await _written(plan, parts, writing)
             with trio.move_on_after(EVENTS_GRACE):
                 await plan.events.end()
             watching.cancel_scope.cancel()
     finally:
         reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
-        whole = partial(parts.intake.give_back, [*pending_pages(parts.chooser), *parts.unsent()])
+        whole = partial(parts.leases.give_back, [*pending_pages(parts.chooser), *parts.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, plan.spider, reason), parts.crawl)  # noqa: ASYNC102
         _keep_last_word(parts, reason)
@@ -229,7 +229,7 @@ async def run_plan(plan: Plan) -> Ended:
         await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
         stats = parts.crawl.stats
         stats.set("finish_reason", reason)
-        stats.set("elapsed_seconds", parts.crawl.elapsed if parts.keeping is None else parts.keeping.elapsed)
+        stats.set("elapsed_seconds", parts.crawl.elapsed if parts.job_state is None else parts.job_state.elapsed)
     return Ended(reason, stats.as_dict(), parts.crawl.elapsed, writing.error)
 
 
@@ -255,7 +255,7 @@ async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
                     await _signal(plan.spider, "engine_started")
                     await _signal(plan.spider, "spider_opened")
                     await _crawl(plan, parts)
-                    parts.state.end("start_error" if parts.reading.has_failed else "finished")
+                    parts.state.end("start_error" if parts.start_requests.has_failed else "finished")
         finally:
             for writer in plan.writers:
                 writer.close()
@@ -268,16 +268,16 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
     state = parts.state
     async with trio.open_nursery() as inner:
         try:
-            if parts.keeping is not None:
-                parts.keeping.restore()
+            if parts.job_state is not None:
+                parts.job_state.restore()
             if parts.holder is not None:
                 parts.holder.begin()
             for _ in range(2):  # Trio begins tasks in any order: after two turns every watcher has begun
                 await trio.lowlevel.checkpoint()
             await parts.throttle.begin(trio.current_time())
-            parts.intake.restore()
+            parts.leases.restore()
             state.opened(1)  # start() itself
-            inner.start_soon(parts.reading.run)
+            inner.start_soon(parts.start_requests.run)
             await parts.dispatcher.run(inner)
             while parts.idling.is_wanted:
                 parts.idling.begin()
@@ -285,18 +285,18 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
                 await parts.dispatcher.run(inner)
             if state.is_ending:
                 logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.chooser.in_flight)
-                parts.reading.stop()
+                parts.start_requests.stop()
                 parts.idling.stop()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
             parts.direct.give_up()
             while state.turns or state.is_reading:
                 with trio.CancelScope() as alarm:  # one for each wait: who gives a place back may still set it off
-                    await state.pulse.wait(math.inf, alarm)
+                    await state.wakeup.wait(math.inf, alarm)
                 parts.direct.give_up()  # one that was on the wire may have been redirected meanwhile
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             parts.shields.cancel()
-            parts.reading.stop()
+            parts.start_requests.stop()
 
 
 class _Writing:
@@ -335,9 +335,9 @@ class _Writing:
 
 
 def _keep_last_word(parts: Parts, reason: str) -> None:
-    if parts.keeping is not None:
+    if parts.job_state is not None:
         try:
-            parts.keeping.last_word(reason)
+            parts.job_state.last_word(reason)
         except Exception:
             logger.exception("what was learned since it was last kept is lost")
 

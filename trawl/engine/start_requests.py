@@ -16,16 +16,16 @@ import trio
 
 from trawl.engine.callbacks import Shields, WrongOutput, advice, culprits
 from trawl.engine.hooks import StartHook, started_by
-from trawl.engine.intake import Intake
-from trawl.engine.items import Outlet
-from trawl.engine.job_items import BATCH, Holder, Outputs
+from trawl.engine.items import ItemWriter
+from trawl.engine.job_items import BATCH, CallbackOutputs, JobItemWriter
+from trawl.engine.leases import Leases
 from trawl.engine.state import State
 from trawl.errors import CloseSpider
 from trawl.events import Events
 from trawl.http import Request
 from trawl.spiders import Spider
 
-__all__ = ["MOST_PENDING", "Beginning", "Reading"]
+__all__ = ["MOST_PENDING", "Beginning", "StartRequests"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -46,7 +46,7 @@ class Beginning(Protocol):
         ...
 
 
-class Reading:
+class StartRequests:
     """Moves what ``start()`` yields into the crawl.
 
     With a job, a ``start()`` that came to its end is not read again by a later run. One that was cut off is, from its
@@ -61,8 +61,8 @@ class Reading:
         self,
         *,
         spider: Spider,
-        intake: Intake,
-        outlet: Outlet | Holder,
+        leases: Leases,
+        outlet: ItemWriter | JobItemWriter,
         shields: Shields,
         state: State,
         beginning: Beginning | None = None,
@@ -71,7 +71,7 @@ class Reading:
     ) -> None:
         self._events = events
         self._spider = spider
-        self._intake = intake
+        self._leases = leases
         self._outlet = outlet
         self._shields = shields
         self._state = state
@@ -111,16 +111,16 @@ class Reading:
         finally:
             self._state.is_reading = False
             self._state.ended()
-            self._state.pulse.beat()
+            self._state.wakeup.set()
 
     async def _read(self) -> None:
         outlet = self._outlet.of(None)
-        outputs = Outputs(outlet, self._intake, 0, events=self._events)
+        outputs = CallbackOutputs(outlet, self._leases, 0, events=self._events)
         self._repeated = outlet.position
         async with started_by(self._hooks, _asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:
-                    self._state.pulse.beat()  # the dispatcher gives them
+                    self._state.wakeup.set()  # the dispatcher gives them
                     with self._waiting.shielded():
                         await self._may_read.wait()
                 if self._waiting.is_cancelled:
@@ -133,9 +133,9 @@ class Reading:
                     self._permits -= 1
                     if not self._permits:
                         self._may_read = trio.Event()
-                    if self._intake.never_waits and self.grant is not None:
+                    if self._leases.never_waits and self.grant is not None:
                         # Nothing in here waits: a scope of the user's can't cancel it.
-                        if await self._intake.push([output], depth=0, is_start=True):
+                        if await self._leases.push([output], depth=0, is_start=True):
                             await self.grant()  # what may go is sent before more is read
                         continue
                 try:
@@ -149,11 +149,11 @@ class Reading:
             words = "%r: start() gave %d items fewer than in an earlier run: with a job it is to give them in one order"
             logger.warning(words, self._spider, self._repeated)
 
-    async def _take(self, output: object, outputs: Outputs) -> None:
+    async def _take(self, output: object, outputs: CallbackOutputs) -> None:
         """Take what may have to wait, whatever scopes the user's generator has open; a checkpoint."""
         with self._shields.shielded():
             if isinstance(output, Request):
-                await self._intake.push([output], depth=0, is_start=True)
+                await self._leases.push([output], depth=0, is_start=True)
             elif self._repeated and output is not None:
                 self._repeated -= 1
             elif not outputs.take_nowait(output):

@@ -2,7 +2,7 @@
 
 Wakes the dispatcher: many changes of one instant are one wake.
 
-One granted entry on its way: its cancel scope, and how far it has come.
+One granted grant on its way: its cancel scope, and how far it has come.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import trio
 
 from trawl.frontier import Record
 from trawl.http import Outcome, Request, Times
-from trawl.scheduler import Entry
+from trawl.scheduler import Grant
 
 if TYPE_CHECKING:
     from trawl.engine.admission import Needs
 
-__all__ = ["Answer", "Original", "Pulse", "State", "Turn", "Waiter", "current_turn", "in_pipelines"]
+__all__ = ["Answer", "OriginalRequest", "State", "Turn", "Waiter", "Wakeup", "current_turn", "in_pipelines"]
 
 
-class Pulse:
+class Wakeup:
     """One task waits for the next change or the next instant; any other says that something changed.
 
     A beat that comes while nobody waits is kept for the next wait, so none is lost.
@@ -36,11 +36,11 @@ class Pulse:
         self._event = trio.Event()
         self._waiting: trio.CancelScope | None = None
 
-    def beat(self) -> None:
+    def set(self) -> None:
         """Say that something changed."""
         self._event.set()
 
-    def beat_before(self, at: float) -> None:
+    def set_by(self, at: float) -> None:
         """Say that something may go at the instant ``at``: who waits now wakes then, and not before."""
         waiting = self._waiting
         if waiting is None:
@@ -74,17 +74,17 @@ Answer = Callable[[Request], Awaitable[Outcome]]
 
 
 class Waiter(Protocol):
-    """Who gets the outcome of a direct entry, in place of a callback."""
+    """Who gets the outcome of a direct grant, in place of a callback."""
 
     turn: Turn | None
-    entry: Entry | None
+    grant: Grant | None
 
     def deliver(self, outcome: Outcome) -> None:
         """Take the outcome; must not wait."""
         ...
 
 
-class Original:
+class OriginalRequest:
     """A request as it was when its turn came: a middleware may change it, or hand on another."""
 
     __slots__ = ("_body", "_meta", "_method", "url")
@@ -118,10 +118,10 @@ _ABSENT = object()
 
 
 class Turn:
-    """One entry from its grant to its end, in one task.
+    """One grant from its grant to its end, in one task.
 
     Attributes:
-        entry: What was granted.
+        grant: What was granted.
         before: Its request as it was then.
         diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
         is_stopped: It was not sent, because its grant was for another request.
@@ -141,7 +141,7 @@ class Turn:
         "before",
         "cancel_scope",
         "diverted",
-        "entry",
+        "grant",
         "holds_places",
         "is_counted",
         "is_decided",
@@ -152,9 +152,9 @@ class Turn:
         "times",
     )
 
-    def __init__(self, entry: Entry) -> None:
-        self.entry: Entry = entry
-        self.before: Original = Original(entry.request)
+    def __init__(self, grant: Grant) -> None:
+        self.grant: Grant = grant
+        self.before: OriginalRequest = OriginalRequest(grant.request)
         self.diverted: Needs | None = None
         self.is_stopped: bool = False
         self.cancel_scope: trio.CancelScope = trio.CancelScope()
@@ -169,14 +169,14 @@ class Turn:
 
     @property
     def lease(self) -> Record:
-        """The frontier's lease; a page entry has one, a direct one has none."""
-        lease = self.entry.lease
+        """The frontier's lease; a page grant has one, a direct one has none."""
+        lease = self.grant.lease
         assert isinstance(lease, Record)
         return lease
 
 
 current_turn: ContextVar[Turn | None] = ContextVar("trawl_turn", default=None)
-"""The turn whose task this is: the innermost fetch finds its entry by it, and a direct fetch its parent."""
+"""The turn whose task this is: the innermost fetch finds its grant by it, and a direct fetch its parent."""
 
 in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
 """Whether this task takes an item through the pipelines: what they fetch, a page may have named."""
@@ -193,10 +193,20 @@ class State:
         most_callbacks: At so many, no further page is sent.
         is_reading: ``start()`` has not come to its end, or receivers of ``spider_idle`` are asked.
         reason: Why the crawl is ending; None while it is not.
-        pulse: Wakes the dispatcher.
+        wakeup: Wakes the dispatcher.
     """
 
-    __slots__ = ("_idle", "callbacks", "is_reading", "most_callbacks", "open", "page_turns", "pulse", "reason", "turns")
+    __slots__ = (
+        "_idle",
+        "callbacks",
+        "is_reading",
+        "most_callbacks",
+        "open",
+        "page_turns",
+        "reason",
+        "turns",
+        "wakeup",
+    )
 
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks
@@ -206,7 +216,7 @@ class State:
         self.page_turns: int = 0
         self.callbacks: int = 0
         self.reason: str | None = None
-        self.pulse: Pulse = Pulse()
+        self.wakeup: Wakeup = Wakeup()
         self._idle: trio.Event | None = None
 
     def opened(self, n: int) -> None:
@@ -221,7 +231,7 @@ class State:
 
     def _nearly_idle(self) -> None:
         if not self.open:
-            self.pulse.beat()
+            self.wakeup.set()
         if self._idle is not None and self.is_idle:
             self._idle.set()
             self._idle = None
@@ -248,7 +258,7 @@ class State:
         self.turns -= 1
         self.page_turns -= is_page
         if not self.turns:
-            self.pulse.beat()
+            self.wakeup.set()
 
     @property
     def queued(self) -> int:
@@ -263,7 +273,7 @@ class State:
         """A callback has ended; if that makes room for a page, the dispatcher is told."""
         self.callbacks -= 1
         if self.callbacks == self.most_callbacks - 1:
-            self.pulse.beat()
+            self.wakeup.set()
 
     @property
     def may_page(self) -> bool:
@@ -274,7 +284,7 @@ class State:
         """Begin to end; the first reason stays."""
         if self.reason is None:
             self.reason = reason
-        self.pulse.beat()
+        self.wakeup.set()
 
     def goes_on(self) -> bool:
         """Whether something is open and may be sent: it is neither idle nor ending."""

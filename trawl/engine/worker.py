@@ -19,11 +19,11 @@ from collections.abc import Container, Mapping, Sequence
 import trio
 
 from trawl.engine.callbacks import Callback, Shields, advice, call, consume, culprits, named
-from trawl.engine.fetcher import Sending
+from trawl.engine.fetcher import Fetcher
 from trawl.engine.hooks import Hook, hooked
-from trawl.engine.intake import Intake
-from trawl.engine.items import Outlet
-from trawl.engine.job_items import Holder, Outputs
+from trawl.engine.items import ItemWriter
+from trawl.engine.job_items import CallbackOutputs, JobItemWriter
+from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State, Turn, current_turn
@@ -31,12 +31,12 @@ from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadErr
 from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
 from trawl.observe import Stats
-from trawl.scheduler import Entry
+from trawl.scheduler import Grant
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.tracebacks import own_frames
 
-__all__ = ["Flow", "StatusRule"]
+__all__ = ["StatusRule", "Worker"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -59,13 +59,13 @@ class StatusRule:
         return 200 <= status < 300 or request.wants_status(status, self._codes)
 
 
-class Flow:
+class Worker:
     """Carries granted requests to their end.
 
     Args:
-        fetch: The middleware chain around ``sending.send``.
-        sending: Gives places back.
-        intake: Stores what callbacks find, and puts a redirect's target, or a retry, in the place of a request.
+        fetch: The middleware chain around ``fetcher.send``.
+        fetcher: Gives places back.
+        leases: Stores what callbacks find, and puts a redirect's target, or a retry, in the place of a request.
         outlet: Takes items.
         spider: Whose callbacks are called.
         statuses: Which statuses its callbacks want.
@@ -81,11 +81,11 @@ class Flow:
     __slots__ = (
         "_events",
         "_fetch",
+        "_fetcher",
         "_hooks",
-        "_intake",
+        "_leases",
         "_limits",
         "_outlet",
-        "_sending",
         "_shields",
         "_spider",
         "_state",
@@ -98,9 +98,9 @@ class Flow:
         self,
         *,
         fetch: Fetch,
-        sending: Sending,
-        intake: Intake,
-        outlet: Outlet | Holder,
+        fetcher: Fetcher,
+        leases: Leases,
+        outlet: ItemWriter | JobItemWriter,
         spider: Spider,
         statuses: StatusRule,
         shields: Shields,
@@ -112,8 +112,8 @@ class Flow:
         hooks: Sequence[Hook] = (),
     ) -> None:
         self._fetch = fetch
-        self._sending = sending
-        self._intake = intake
+        self._fetcher = fetcher
+        self._leases = leases
         self._outlet = outlet
         self._spider = spider
         self._throttle = throttle
@@ -132,23 +132,23 @@ class Flow:
             with turn.cancel_scope:
                 outcome = await self._outcome(turn)
                 self._limits.decided(turn, outcome)
-                self._sending.give_back(turn, outcome)
+                self._fetcher.give_back(turn, outcome)
                 await self._act(turn, outcome)
                 turn.is_done = True
         finally:
             self._limits.decided(turn, None)
-            self._sending.give_back(turn)
+            self._fetcher.give_back(turn)
             self._end(turn)
 
-    async def refuse(self, entry: Entry, reason: str, failure: DownloadError | None = None) -> None:
-        """End an entry that may not go at all; it took no place.
+    async def refuse(self, grant: Grant, reason: str, failure: DownloadError | None = None) -> None:
+        """End a grant that may not go at all; it took no place.
 
         Args:
-            entry: What waited.
+            grant: What waited.
             reason: Why it may not go.
             failure: What its origin's robots.txt could not be had for.
         """
-        request = entry.request
+        request = grant.request
         outcome = Outcome(request, then=Drop(reason))
         if reason == "robots_unreachable":
             kind, why = type(failure or ConnectFailed("")), "" if failure is None else f": {failure.cause}"
@@ -156,7 +156,7 @@ class Flow:
         elif reason == "private_addresses_refused":
             self._stats.inc(reason)
             outcome = Outcome(request, error=AddressRefused("refused: its address is not public", url=request.url))
-        turn = Turn(entry)
+        turn = Turn(grant)
         turn.holds_places = False
         current_turn.set(turn)
         try:
@@ -167,12 +167,12 @@ class Flow:
             self._end(turn)
 
     def _end(self, turn: Turn) -> None:
-        if not turn.is_done and turn.entry.waiter is None:
-            self._intake.abandon(turn.lease)
-        self._state.turn_ended(is_page=turn.entry.waiter is None)
+        if not turn.is_done and turn.grant.waiter is None:
+            self._leases.abandon(turn.lease)
+        self._state.turn_ended(is_page=turn.grant.waiter is None)
 
     async def _outcome(self, turn: Turn) -> Outcome:
-        request = turn.entry.request
+        request = turn.grant.request
         try:
             return await self._fetch(request)
         except IgnoreRequest as error:
@@ -187,22 +187,22 @@ class Flow:
     async def _act(self, turn: Turn, outcome: Outcome) -> None:
         then = outcome.then
         if isinstance(then, Replace):
-            refusal = await self._intake.replace(turn, then)
+            refusal = await self._leases.replace(turn, then)
             if refusal is None:
                 return
             then = Drop(refusal)
         self._tell(outcome, then)
-        waiter = turn.entry.waiter
+        waiter = turn.grant.waiter
         if waiter is not None:
             if isinstance(then, Drop):
-                outcome.error = IgnoreRequest(f"{turn.entry.request!r}: {then.reason.replace('_', ' ')}")
+                outcome.error = IgnoreRequest(f"{turn.grant.request!r}: {then.reason.replace('_', ' ')}")
                 outcome.response = None
             waiter.deliver(outcome)
         elif isinstance(then, Drop):
             self._stats.inc(then.reason)
-            logger.debug("%r ends: %s", turn.entry.request, then.reason)
+            logger.debug("%r ends: %s", turn.grant.request, then.reason)
             failure = "its host was given up" if then.reason == "refused" else None
-            await self._intake.finish(turn.lease, (), depth=0, failure=failure)
+            await self._leases.finish(turn.lease, (), depth=0, failure=failure)
         else:
             await self._call_back(turn, outcome)
 
@@ -215,12 +215,12 @@ class Flow:
             self._events.tell(RequestFailed(outcome.request, outcome.error))
 
     async def _call_back(self, turn: Turn, outcome: Outcome) -> None:
-        request = turn.entry.request
+        request = turn.grant.request
         response = outcome.response
         error: TrawlError | None = outcome.error
         depth = request.depth
         outlet = self._outlet.of(turn.lease)
-        outputs = Outputs(outlet, self._intake, depth + 1, response, self._events)
+        outputs = CallbackOutputs(outlet, self._leases, depth + 1, response, self._events)
         if response is not None:
             meta = request.meta
             meta["depth"] = depth
@@ -229,21 +229,21 @@ class Flow:
                 await self._run(request, request.callback, "_parse", response, request.cb_kwargs, outputs)
                 now = trio.current_time()
                 self._throttle.items(request, outputs.items, now)
-                self._sending.parsed(turn, response, now)
+                self._fetcher.parsed(turn, response, now)
             else:
                 error = HttpError(response)
         if error is not None:
             error.request = request
             if request.errback is not None:
                 await self._run(request, request.errback, "", error, None, outputs)
-                self._sending.parsed(turn, response, trio.current_time())
+                self._fetcher.parsed(turn, response, trio.current_time())
             else:
                 self._unheard(error)
                 outputs.failure = _failure_of(error)
         if outputs.is_cut:  # too many items: a later run gives the whole page
             turn.cancel_scope.cancel()
             await trio.lowlevel.checkpoint()
-        await self._intake.finish(
+        await self._leases.finish(
             turn.lease,
             outputs.requests,
             depth=depth + 1,
@@ -259,7 +259,7 @@ class Flow:
         default: str,
         argument: object,
         cb_kwargs: Mapping[str, object] | None,
-        outputs: Outputs,
+        outputs: CallbackOutputs,
     ) -> None:
         state = self._state
         state.callback_began()
@@ -287,7 +287,9 @@ class Flow:
             default = "parse"
         return callback if callable(callback) else getattr(self._spider, callback or default, None)
 
-    def _failed(self, request: Request, failure: BaseException, outputs: Outputs, called: Callback | None) -> None:
+    def _failed(
+        self, request: Request, failure: BaseException, outputs: CallbackOutputs, called: Callback | None
+    ) -> None:
         for leaf in culprits(failure):
             if isinstance(leaf, CloseSpider):
                 self._state.end(leaf.reason)

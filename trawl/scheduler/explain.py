@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 from trawl.http import host_scope
-from trawl.scheduler.lanes import PAGE, READY, Entry, Lane, OriginGate, PageLane, page_lane_id
+from trawl.scheduler.lanes import PAGE, READY, Grant, Lane, OriginGate, PageLane, page_lane_id
 from trawl.scheduler.scope_queue import Room
 from trawl.throttling.explain import Reason
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["NO_PAGES", "NO_PLACE", "Group", "Stored", "pending_pages", "waiting", "why", "why_host", "why_next"]
 
 Group: TypeAlias = "tuple[int, Reason]"
-"""How many entries wait, and for what."""
+"""How many grants wait, and for what."""
 
 Stored: TypeAlias = "Callable[[PageLane], int]"
-"""How many entries of a lane of pages wait behind those that the core has."""
+"""How many grants of a lane of pages wait behind those that the core has."""
 
 NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
 """Nothing can go until a request that is in flight has ended."""
@@ -35,9 +35,9 @@ _OF_ALL = (NO_PLACE, NO_PAGES)
 
 
 def why(chooser: Chooser, subject: object, now: float) -> Reason | None:
-    """Why a pending entry, its request, a lane of pages, or a scope (by its id) waits at ``now``; None: nothing does.
+    """Why a pending grant, its request, a lane of pages, or a scope (by its id) waits at ``now``; None: nothing does.
 
-    An entry behind others of its lane waits for what the first of them waits for. A request is searched for among all
+    A grant behind others of its lane waits for what the first of them waits for. A request is searched for among all
     that are pending. A scope that is open waits for what its requests wait for; one that is not in use for nothing.
     """
     if isinstance(subject, str):
@@ -45,12 +45,12 @@ def why(chooser: Chooser, subject: object, now: float) -> Reason | None:
     if isinstance(subject, tuple):
         lane = chooser.lanes.get(page_lane_id(subject))
         return None if lane is None else _Outlook(chooser, now).why(lane)
-    entry = subject if isinstance(subject, Entry) else _entry_of(chooser, subject)
-    if entry is None or not entry.is_pending:
+    grant = subject if isinstance(subject, Grant) else _grant_of(chooser, subject)
+    if grant is None or not grant.is_pending:
         return None
-    if entry.lane is None:
-        return Reason("", "not_before", entry.not_before, "the request's own delay")
-    return _Outlook(chooser, now).why(entry.lane)
+    if grant.lane is None:
+        return Reason("", "not_before", grant.not_before, "the request's own delay")
+    return _Outlook(chooser, now).why(grant.lane)
 
 
 def why_host(chooser: Chooser, host: str, now: float) -> Reason | None:
@@ -63,29 +63,29 @@ def why_host(chooser: Chooser, host: str, now: float) -> Reason | None:
     return None
 
 
-def why_next(chooser: Chooser, entry: Entry, now: float) -> Reason | None:
-    """Why the next entry of a lane waits whose last one was ``entry``; None: there is none, or nothing holds it up."""
-    lane = None if entry.lane is None else chooser.lanes.get(entry.lane.id)
+def why_next(chooser: Chooser, grant: Grant, now: float) -> Reason | None:
+    """Why the next grant of a lane waits whose last one was ``grant``; None: there is none, or nothing holds it up."""
+    lane = None if grant.lane is None else chooser.lanes.get(grant.lane.id)
     return None if lane is None else _Outlook(chooser, now).why(lane)
 
 
-def pending_pages(chooser: Chooser) -> list[Entry]:
+def pending_pages(chooser: Chooser) -> list[Grant]:
     """Every page that waits, in no promised order: at the end of a crawl they are given back."""
     lined = [ticket[-1] for lane in chooser.lanes.values() for ticket in lane.queue]
-    return [entry for entry in [*lined, *chooser.later.pending()] if entry.is_pending and not entry.is_direct]
+    return [grant for grant in [*lined, *chooser.later.pending()] if grant.is_pending and not grant.is_direct]
 
 
 def waiting(chooser: Chooser, now: float, most: int, stored: Stored | None = None) -> list[Group]:
-    """What pending entries wait for, the largest groups first, at most ``most`` of them.
+    """What pending grants wait for, the largest groups first, at most ``most`` of them.
 
-    Each entry is in the group of what its own lane waits for: of two lanes in the room of one scope, the other may have
+    Each grant is in the group of what its own lane waits for: of two lanes in the room of one scope, the other may have
     a second scope that opens later.
 
     Args:
-        chooser: Whose entries.
+        chooser: Whose grants.
         now: The instant.
         most: How many groups.
-        stored: How many more entries of a lane of pages wait where the core does not see them; None: none do.
+        stored: How many more grants of a lane of pages wait where the core does not see them; None: none do.
     """
     outlook = _Outlook(chooser, now)
     groups: dict[Reason, int] = {}
@@ -96,7 +96,7 @@ def waiting(chooser: Chooser, now: float, most: int, stored: Stored | None = Non
             groups[reason] = groups.get(reason, 0) + size
     later = chooser.later.pending()
     if later:
-        first_at = min([entry.not_before for entry in later])
+        first_at = min([grant.not_before for grant in later])
         groups[Reason("", "not_before", first_at, "the request's own delay")] = len(later)
     return nlargest(most, [(count, reason) for reason, count in groups.items()], key=lambda group: group[0])
 
@@ -117,7 +117,7 @@ class _Outlook:
         self._known: dict[tuple[str, float], Reason] = {}
 
     def why(self, lane: Lane) -> Reason | None:
-        """What the best entry of a lane waits for: of its scopes the one that opens last; None: it may go."""
+        """What the best grant of a lane waits for: of its scopes the one that opens last; None: it may go."""
         chooser, where = self._chooser, lane.where
         if isinstance(where, OriginGate):
             return where.reason
@@ -160,9 +160,9 @@ def _why_scope(chooser: Chooser, scope_id: str, now: float) -> Reason | None:
     return None if others in _OF_ALL else others
 
 
-def _entry_of(chooser: Chooser, request: object) -> Entry | None:
+def _grant_of(chooser: Chooser, request: object) -> Grant | None:
     for lane in chooser.lanes.values():
         for item in lane.queue:
             if item[3].request is request:
                 return item[3]
-    return next((entry for entry in chooser.later.pending() if entry.request is request), None)
+    return next((grant for grant in chooser.later.pending() if grant.request is request), None)

@@ -1,7 +1,7 @@
-"""What the core chooses among: entries, and the lanes that line them up.
+"""What the core chooses among: grants, and the lanes that line them up.
 
-An *entry* is one request with what the choice needs to know of it. A *lane* holds the entries that need the same scopes
-and the same origin; its best entry stands for all of them. Pages and direct fetches (a callback in the middle waits for
+An *grant* is one request with what the choice needs to know of it. A *lane* holds the grants that need the same scopes
+and the same origin; its best grant stands for all of them. Pages and direct fetches (a callback in the middle waits for
 them) are in lanes of their own, and so are direct fetches that pass a closed gate (robots.txt itself).
 
 Closed gates of origins: a lane whose origin's robots.txt is not read yet waits for it, and no other lane does.
@@ -28,7 +28,7 @@ __all__ = [
     "PAGE",
     "PASSING",
     "READY",
-    "Entry",
+    "Grant",
     "Lane",
     "LaneId",
     "OriginGate",
@@ -74,7 +74,7 @@ Rank: TypeAlias = "tuple[bool, int, int]"
 """What orders lanes, the least first: direct before page, then minus priority, then the turn."""
 
 SortKey: TypeAlias = "tuple[int, float, int]"
-"""What orders the entries of a lane, the least first: minus priority, minus the share of a quota, the order of
+"""What orders the grants of a lane, the least first: minus priority, minus the share of a quota, the order of
 coming."""
 
 Amounts: TypeAlias = "tuple[float | None, ...]"
@@ -109,7 +109,7 @@ def page_lane_id(lane: PageLane) -> LaneId:
     return (lane[0], lane[1], PAGE, lane[2]) if len(lane) == 3 else (lane[0], lane[1], PAGE)
 
 
-class Entry:
+class Grant:
     """One request that waits for its turn, or is on its way.
 
     Args:
@@ -252,23 +252,23 @@ class Entry:
             return ids, self.origin, kind, self.amounts
         return ids, self.origin, kind
 
-    def __lt__(self, other: Entry) -> bool:
+    def __lt__(self, other: Grant) -> bool:
         return False  # two equal keys in a heap: either may go first
 
     def __repr__(self) -> str:
-        return f"<Entry {self.request!r} priority={self.priority} scopes={[scope for scope, _ in self.scopes]}>"
+        return f"<Grant {self.request!r} priority={self.priority} scopes={[scope for scope, _ in self.scopes]}>"
 
 
 @attrs.frozen
 class Refused:
-    """An entry that may not go at all; it has left its lane and took nothing.
+    """A grant that may not go at all; it has left its lane and took nothing.
 
     Attributes:
-        entry: What may not go.
+        grant: What may not go.
         reason: Why, as ``vet`` said.
     """
 
-    entry: Entry
+    grant: Grant
     reason: str
 
 
@@ -279,7 +279,7 @@ class Lane:
         id: Its key.
         asks: What its requests ask of each of its scopes; None where they name no amount.
         scopes: Its scopes, sorted by id: no policy iterates a set.
-        queue: A heap of its entries.
+        queue: A heap of its grants.
         turn: When it last came to the end of the line: lanes of equal priority take turns.
         version: Moves whenever the lane changes its place, so that what heaps remember of it goes stale.
         where: None (nowhere), READY, the room of the one scope it waits for, or its origin's closed gate.
@@ -317,7 +317,7 @@ class Lane:
         self.scopes: tuple[Scope, ...] = scopes
         self.origin: str = id[1]
         self.kind: int = id[2]
-        self.queue: list[tuple[int, float, int, Entry]] = []
+        self.queue: list[tuple[int, float, int, Grant]] = []
         self.turn: int = 0
         self.version: int = 0
         self.where: str | Room | OriginGate | None = None
@@ -338,31 +338,31 @@ class Lane:
         return (self.id[0], self.id[1], self.id[3]) if len(self.id) == 4 else (self.id[0], self.id[1])
 
     @property
-    def head(self) -> Entry:
-        """Its best entry. The lane must not be empty."""
+    def head(self) -> Grant:
+        """Its best grant. The lane must not be empty."""
         return self.queue[0][3]
 
     def rank(self) -> Rank:
-        """Its place among lanes, by its best entry."""
+        """Its place among lanes, by its best grant."""
         return (self.kind >= PAGE, self.queue[0][0], self.turn)
 
-    def add(self, entry: Entry, order: int) -> bool:
-        """Line ``entry`` up; whether it is the best now."""
-        if entry.order is not None:
-            order = entry.order
-        entry.lane = self
-        heappush(self.queue, (-entry.priority, -entry.share, order, entry))
-        return self.queue[0][3] is entry
+    def add(self, grant: Grant, order: int) -> bool:
+        """Line ``grant`` up; whether it is the best now."""
+        if grant.order is not None:
+            order = grant.order
+        grant.lane = self
+        heappush(self.queue, (-grant.priority, -grant.share, order, grant))
+        return self.queue[0][3] is grant
 
     def drop_head(self) -> None:
-        """Remove the best entry, and those behind it that were withdrawn."""
+        """Remove the best grant, and those behind it that were withdrawn."""
         queue = self.queue
         heappop(queue)
         while queue and not queue[0][3].is_pending:
             heappop(queue)
 
-    def drop_worst(self, most: int) -> list[Entry]:
-        """Remove up to ``most`` of the worst pending entries, its best excepted; those that were withdrawn go too."""
+    def drop_worst(self, most: int) -> list[Grant]:
+        """Remove up to ``most`` of the worst pending grants, its best excepted; those that were withdrawn go too."""
         line = sorted([place for place in self.queue if place[3].is_pending])
         keep = max(1, len(line) - most)
         self.queue[:] = line[:keep]  # sorted, it is a heap
@@ -400,49 +400,49 @@ class Lane:
         for scope, amount in zip(self.scopes, self.asks, strict=True):
             scope.need_no_more(amount, now)
 
-    def grant(self, entry: Entry, now: float) -> None:
-        """Occupy a place in each of its scopes for ``entry``, which was its first."""
-        entry.granted_at = now
+    def grant(self, grant: Grant, now: float) -> None:
+        """Occupy a place in each of its scopes for ``grant``, which was its first."""
+        grant.granted_at = now
         held = self.held
-        if entry.not_before:
-            began_at = entry.pushed_at if entry.found_at is None else entry.found_at
-            held += max(0.0, entry.not_before - began_at)
+        if grant.not_before:
+            began_at = grant.pushed_at if grant.found_at is None else grant.found_at
+            held += max(0.0, grant.not_before - began_at)
         if held:
             self.held = 0.0
-            waited = now if entry.found_at is None else now - entry.found_at
-            entry.throttled = min(held, waited)  # it may have come before one that was held here longer
+            waited = now if grant.found_at is None else now - grant.found_at
+            grant.throttled = min(held, waited)  # it may have come before one that was held here longer
         else:
-            entry.throttled = 0.0
+            grant.throttled = 0.0
         scopes = self.scopes
         if len(scopes) == 1:  # most lanes have one scope: the loops below cost twice as much
             scope = scopes[0]
-            entry.steps = (scope.step,)
-            entry.slots = (scope.take(now, entry.amount(0)),)
+            grant.steps = (scope.step,)
+            grant.slots = (scope.take(now, grant.amount(0)),)
         else:
-            entry.steps = tuple([scope.step for scope in scopes])
-            entry.slots = tuple([scope.take(now, entry.amount(index)) for index, scope in enumerate(scopes)])
+            grant.steps = tuple([scope.step for scope in scopes])
+            grant.slots = tuple([scope.take(now, grant.amount(index)) for index, scope in enumerate(scopes)])
 
-    def stops(self, entry: Entry, now: float) -> bool:
-        """Whether ``entry``, which was granted, must not go to the wire after all: a scope was closed since."""
-        return any(scope.stops(entry.slots[index], now, entry.amount(index)) for index, scope in enumerate(self.scopes))
+    def stops(self, grant: Grant, now: float) -> bool:
+        """Whether ``grant``, which was granted, must not go to the wire after all: a scope was closed since."""
+        return any(scope.stops(grant.slots[index], now, grant.amount(index)) for index, scope in enumerate(self.scopes))
 
-    def sent(self, entry: Entry, now: float) -> None:
-        """Tell its scopes that ``entry`` went to the wire."""
+    def sent(self, grant: Grant, now: float) -> None:
+        """Tell its scopes that ``grant`` went to the wire."""
         for index, scope in enumerate(self.scopes):
-            scope.sent(entry.slots[index], now, entry.amount(index))
+            scope.sent(grant.slots[index], now, grant.amount(index))
 
-    def written(self, entry: Entry, sent_at: float, now: float) -> None:
+    def written(self, grant: Grant, sent_at: float, now: float) -> None:
         """Tell its scopes that the write has ended at ``now`` that began at ``sent_at``."""
-        for slot, scope in zip(entry.slots, self.scopes, strict=True):
+        for slot, scope in zip(grant.slots, self.scopes, strict=True):
             scope.written(slot, sent_at, now)
 
-    def give_back(self, entry: Entry, now: float) -> None:
-        """Free the places that ``entry`` has."""
-        was_sent = entry.sent_at is not None
+    def give_back(self, grant: Grant, now: float) -> None:
+        """Free the places that ``grant`` has."""
+        was_sent = grant.sent_at is not None
         for index, scope in enumerate(self.scopes):
             if limit := scope.full:
                 scope.waits.opened(now, limit)
-            scope.give(entry.slots[index], was_sent=was_sent, amount=entry.amount(index))
+            scope.give(grant.slots[index], was_sent=was_sent, amount=grant.amount(index))
 
     def take_turn(self, turn: int) -> None:
         """Go to the end of the line of equals."""
@@ -455,12 +455,12 @@ class Lane:
         self.bases = [scope.grants for scope in self.scopes]
 
     def amount_in(self, scope: Scope) -> float:
-        """What its best entry is expected to use of one of its scopes."""
-        entry = self.queue[0][3]
-        return entry.amount(self.scopes.index(scope)) if len(self.scopes) > 1 else entry.amount(0)
+        """What its best grant is expected to use of one of its scopes."""
+        grant = self.queue[0][3]
+        return grant.amount(self.scopes.index(scope)) if len(self.scopes) > 1 else grant.amount(0)
 
     def share_in(self, scope: Scope) -> float:
-        """The amount that its best entry names of one of its scopes: the larger goes first (F07); 0.0 for none."""
+        """The amount that its best grant names of one of its scopes: the larger goes first (F07); 0.0 for none."""
         return self.queue[0][3].scopes[self.scopes.index(scope)][1] or 0.0
 
     def quota_after(self, scope: Scope | None) -> Scope | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from trawl.frontier import Frontier, LaneKey, Record
-from trawl.scheduler.lanes import Entry
+from trawl.scheduler.lanes import Grant
 from trawl.scheduler.scheduler import Chooser
 
 __all__ = ["Aside", "Heads"]
@@ -47,18 +47,18 @@ class Heads:
     Args:
         frontier: Where the records are.
         chooser: The core that they go to.
-        entry_of: Makes the core's entry for a record.
+        grant_of: Makes the core's grant for a record.
 
     Attributes:
         aside: Takes what need not be sent; None: everything is.
     """
 
-    __slots__ = ("_chooser", "_entry_of", "_frontier", "_hungry", "aside")
+    __slots__ = ("_chooser", "_frontier", "_grant_of", "_hungry", "aside")
 
-    def __init__(self, frontier: Frontier, chooser: Chooser, entry_of: Callable[[Record], Entry]) -> None:
+    def __init__(self, frontier: Frontier, chooser: Chooser, grant_of: Callable[[Record], Grant]) -> None:
         self._frontier = frontier
         self._chooser = chooser
-        self._entry_of = entry_of
+        self._grant_of = grant_of
         self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
         self.aside: Aside | None = None
 
@@ -116,7 +116,7 @@ class Heads:
                     await self._frontier.release(early)
                     records = [record for record in records if record.not_before <= now]
                 for record in records:
-                    self._chooser.push(self._entry_of(record), now, record.not_before)
+                    self._chooser.push(self._grant_of(record), now, record.not_before)
                 await self._give_back(lane, now)
                 if len(records) < most and self._frontier.best(lane) is not None:
                     hungry[lane] = None  # look again
@@ -142,4 +142,4 @@ class Heads:
         """Give the worst of a lane back that has too many: better ones have come one by one."""
         excess = self._chooser.buffered(lane) - self._most()
         if excess > 0:
-            await self._frontier.release([entry.lease for entry in self._chooser.withdraw_worst(lane, excess)])
+            await self._frontier.release([grant.lease for grant in self._chooser.withdraw_worst(lane, excess)])

@@ -41,7 +41,7 @@ from trawl.scheduler.lanes import PAGE, READY
 from trawl.scheduler.scope_queue import ROOM_TO_GROW, Claims, Room, Ticket
 
 if TYPE_CHECKING:
-    from trawl.scheduler.lanes import Entry, Lane, Rank
+    from trawl.scheduler.lanes import Grant, Lane, Rank
     from trawl.throttling.scope import Scope
 
 __all__ = ["BACKOFF_PATIENCE", "Board", "Later"]
@@ -53,19 +53,19 @@ class Later:
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Entry]] = []
+        self._heap: list[tuple[float, int, Grant]] = []
 
-    def add(self, entry: Entry, not_before: float, order: int) -> None:
-        """Keep ``entry``, whose place among equals is ``order``, until the instant ``not_before``."""
-        heappush(self._heap, (not_before, order, entry))
+    def add(self, grant: Grant, not_before: float, order: int) -> None:
+        """Keep ``grant``, whose place among equals is ``order``, until the instant ``not_before``."""
+        heappush(self._heap, (not_before, order, grant))
 
-    def due(self, now: float) -> Iterator[tuple[Entry, int]]:
+    def due(self, now: float) -> Iterator[tuple[Grant, int]]:
         """Take out those whose time has come, each with its order; those that were withdrawn are dropped."""
         heap = self._heap
         while heap and heap[0][0] <= now:
-            _, order, entry = heappop(heap)
-            if entry.is_pending:
-                yield entry, order
+            _, order, grant = heappop(heap)
+            if grant.is_pending:
+                yield grant, order
 
     def next_at(self) -> float:
         """The instant at which the next one is due; ``inf`` for none."""
@@ -74,9 +74,9 @@ class Later:
             heappop(heap)
         return heap[0][0] if heap else inf
 
-    def pending(self) -> list[Entry]:
+    def pending(self) -> list[Grant]:
         """Those that wait here, soonest first."""
-        return [entry for _, _, entry in sorted(self._heap, key=lambda item: item[:2]) if entry.is_pending]
+        return [grant for _, _, grant in sorted(self._heap, key=lambda item: item[:2]) if grant.is_pending]
 
 
 BACKOFF_PATIENCE = 30.0

@@ -24,7 +24,7 @@ from trawl.scheduler.explain import NO_PAGES, NO_PLACE, Stored, waiting, why, wh
 from trawl.scheduler.lanes import (
     PASSING,
     READY,
-    Entry,
+    Grant,
     Lane,
     LaneId,
     OriginGate,
@@ -44,7 +44,7 @@ __all__ = ["Chooser", "PageLane", "Refused", "reconsider"]
 
 
 def reconsider(chooser: Chooser, scope: Scope, now: float) -> None:
-    """Have the best entry of every lane that waits for ``scope`` vetted at the next choice, before the scope is asked.
+    """Have the best grant of every lane that waits for ``scope`` vetted at the next choice, before the scope is asked.
 
     Without it they would be refused when the scope opens, which a backoff may put off for minutes.
     """
@@ -61,7 +61,7 @@ class Chooser:
         scope_of: The scope of an id, made on demand at an instant.
         places: Requests in flight at most, over all; ``inf`` for no limit. May be set while the crawl runs.
         depth_first: Inside a lane the newest goes first, in place of the oldest.
-        vet: Says why an entry may not go at all now, or None; asked when it is first looked at, and when it is to go.
+        vet: Says why a grant may not go at all now, or None; asked when it is first looked at, and when it is to go.
 
     Attributes:
         places: Requests in flight at most.
@@ -103,7 +103,7 @@ class Chooser:
         *,
         places: float,
         depth_first: bool = False,
-        vet: Callable[[Entry, float], str | None] | None = None,
+        vet: Callable[[Grant, float], str | None] | None = None,
     ) -> None:
         self.places: float = places
         self.pending: int = 0
@@ -125,35 +125,35 @@ class Chooser:
 
     # -- requests come and go
 
-    def push(self, entry: Entry, now: float, not_before: float = 0.0) -> None:
-        """Take ``entry`` in; it does not go before the instant ``not_before``, and holds up nobody else until then.
+    def push(self, grant: Grant, now: float, not_before: float = 0.0) -> None:
+        """Take ``grant`` in; it does not go before the instant ``not_before``, and holds up nobody else until then.
 
         Raises:
-            ValueError: The entry is pending or in flight already.
+            ValueError: The grant is pending or in flight already.
         """
-        if entry.is_pending or entry.is_in_flight:
-            raise ValueError(f"{entry!r} is here already")
-        entry.pushed(now, not_before)
+        if grant.is_pending or grant.is_in_flight:
+            raise ValueError(f"{grant!r} is here already")
+        grant.pushed(now, not_before)
         self.pending += 1
-        self.pending_direct += entry.is_direct
+        self.pending_direct += grant.is_direct
         order = self._sign * self._next_order()
         if not_before > now:
-            self.later.add(entry, not_before, order)
+            self.later.add(grant, not_before, order)
         else:
-            self._line_up(entry, order, now)
+            self._line_up(grant, order, now)
 
-    def grant(self, now: float, *, pages: bool = True) -> Entry | Refused | None:
-        """The best entry that may go at ``now``, with a place and its scopes taken; None when there is none.
+    def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
+        """The best grant that may go at ``now``, with a place and its scopes taken; None when there is none.
 
-        With ``pages`` false only direct entries go. A :class:`Refused` comes out in place of an entry that may not go.
+        With ``pages`` false only direct grants go. A :class:`Refused` comes out in place of a grant that may not go.
         """
         if self.in_flight >= self.places:
             self.left_by = NO_PLACE if self.board.ready else None
             return None
         self._now = now
         self.board.let_time_pass(now)
-        for entry, order in self.later.due(now):
-            self._line_up(entry, order, now)
+        for grant, order in self.later.due(now):
+            self._line_up(grant, order, now)
         ready = self.board.ready
         while ready:
             ticket = ready[0]
@@ -171,49 +171,49 @@ class Chooser:
         self.left_by = None
         return None
 
-    def sent(self, entry: Entry, now: float) -> None:
-        """Note that ``entry`` went to the wire at ``now``. Safe to call twice."""
-        if not entry.is_in_flight or entry.sent_at is not None:
+    def sent(self, grant: Grant, now: float) -> None:
+        """Note that ``grant`` went to the wire at ``now``. Safe to call twice."""
+        if not grant.is_in_flight or grant.sent_at is not None:
             return
-        entry.sent_at = self._now = now
-        lane = entry.lane
+        grant.sent_at = self._now = now
+        lane = grant.lane
         assert lane is not None
-        lane.sent(entry, now)
+        lane.sent(grant, now)
         self._wake(lane, now)
 
-    def give_back(self, entry: Entry, now: float) -> None:
-        """Give the places of ``entry`` back: its body is read, or it failed. Safe to call twice."""
-        if not entry.is_in_flight:
+    def give_back(self, grant: Grant, now: float) -> None:
+        """Give the places of ``grant`` back: its body is read, or it failed. Safe to call twice."""
+        if not grant.is_in_flight:
             return
-        entry.is_in_flight = False
+        grant.is_in_flight = False
         self.in_flight -= 1
         self._now = now
-        lane = entry.lane
+        lane = grant.lane
         assert lane is not None
-        lane.give_back(entry, now)
+        lane.give_back(grant, now)
         self._wake(lane, now)
 
-    def withdraw(self, entry: Entry, now: float | None = None) -> bool:
-        """Take a pending entry out again (its waiter was cancelled); whether it was pending."""
-        if not entry.is_pending:
+    def withdraw(self, grant: Grant, now: float | None = None) -> bool:
+        """Take a pending grant out again (its waiter was cancelled); whether it was pending."""
+        if not grant.is_pending:
             return False
         now = self._now if now is None else now
-        self._leave(entry)
-        lane = entry.lane
-        if lane is not None and lane.queue[0][3] is entry:
+        self._leave(grant)
+        lane = grant.lane
+        if lane is not None and lane.queue[0][3] is grant:
             lane.drop_head()
             self._settle(lane, now)
         return True
 
-    def withdraw_worst(self, lane: PageLane, most: int) -> list[Entry]:
+    def withdraw_worst(self, lane: PageLane, most: int) -> list[Grant]:
         """Take up to ``most`` of the worst pages of a lane out again, its best excepted."""
         found = self.lanes.get(page_lane_id(lane))
         if found is None:
             return []
-        entries = found.drop_worst(most)
-        for entry in entries:
-            self._leave(entry)
-        return entries
+        grants = found.drop_worst(most)
+        for grant in grants:
+            self._leave(grant)
+        return grants
 
     # -- what else changes
 
@@ -235,7 +235,7 @@ class Chooser:
         return self.closed.get(origin)
 
     def close_gate(self, origin: str, reason: Reason | None = None) -> None:
-        """Let nothing of ``origin`` go but direct entries that pass it; ``reason`` is what those who wait are told."""
+        """Let nothing of ``origin`` go but direct grants that pass it; ``reason`` is what those who wait are told."""
         gate = self.closed.setdefault(origin, OriginGate(origin))
         if reason is not None:
             gate.reason = reason
@@ -281,35 +281,35 @@ class Chooser:
         return None if found is None else found.queue[0][:3]
 
     def why(self, subject: object, now: float) -> Reason | None:
-        """Why a pending entry, its request, a lane of pages, or a scope (by its id) waits; None: nothing does."""
+        """Why a pending grant, its request, a lane of pages, or a scope (by its id) waits; None: nothing does."""
         return why(self, subject, now)
 
     def why_host(self, host: str, now: float) -> Reason | None:
         """Why a pending request to ``host`` waits, whatever its scopes are called; None: nothing holds one up."""
         return why_host(self, host, now)
 
-    def why_next(self, entry: Entry, now: float) -> Reason | None:
-        """Why the next entry of the lane of ``entry`` waits; None: there is none, or nothing holds it up."""
-        return why_next(self, entry, now)
+    def why_next(self, grant: Grant, now: float) -> Reason | None:
+        """Why the next grant of the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
+        return why_next(self, grant, now)
 
     def waiting(self, now: float, most: int, stored: Stored | None = None) -> list[tuple[int, Reason]]:
-        """What pending entries wait for, the largest groups first, at most ``most``, each with its number."""
+        """What pending grants wait for, the largest groups first, at most ``most``, each with its number."""
         return waiting(self, now, most, stored)
 
     # -- inside
 
-    def _line_up(self, entry: Entry, order: int, now: float) -> None:
-        lane_id = entry.lane_id()
+    def _line_up(self, grant: Grant, order: int, now: float) -> None:
+        lane_id = grant.lane_id()
         lane = self.lanes.get(lane_id)
         if lane is None:
             scope_of = self._scope_of
             lane = self.lanes[lane_id] = Lane(lane_id, tuple([scope_of(id, now) for id in lane_id[0]]))
-            lane.begin(tuple([amount for _, amount in entry.scopes]) if lane.scopes else (), now)
-            lane.add(entry, order)
+            lane.begin(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
+            lane.add(grant, order)
             lane.take_turn(self._next_turn())
             if not self._is_stopped(lane, now):
                 self.board.enter(lane, now)
-        elif lane.add(entry, order) and not isinstance(lane.where, OriginGate):
+        elif lane.add(grant, order) and not isinstance(lane.where, OriginGate):
             self.board.enter(lane, now)  # a better head: to be looked at again
             if lane.where is not READY:
                 self.board.pass_on(lane, now)
@@ -325,8 +325,8 @@ class Chooser:
         gate.lanes[lane] = None
         return True
 
-    def _look(self, lane: Lane, now: float) -> Entry | Refused | None:
-        """Grant a ready lane's best entry, or send the lane to wait."""
+    def _look(self, lane: Lane, now: float) -> Grant | Refused | None:
+        """Grant a ready lane's best grant, or send the lane to wait."""
         board = self.board
         if self._is_stopped(lane, now):
             board.end_claim(lane, now)
@@ -335,30 +335,30 @@ class Chooser:
                 self._wake(lane, now)
             board.pass_on(lane, now)
             return None
-        entry = lane.queue[0][3]
-        is_vetted = entry.is_vetted
-        if not is_vetted and (reason := self._objection(entry, now)) is not None:
-            return self._refuse(lane, entry, reason, now)
-        room, until = self._obstacle(lane, entry, now)
+        grant = lane.queue[0][3]
+        is_vetted = grant.is_vetted
+        if not is_vetted and (reason := self._objection(grant, now)) is not None:
+            return self._refuse(lane, grant, reason, now)
+        room, until = self._obstacle(lane, grant, now)
         if room is not None:
             board.block(lane, room, until, now)
             board.pass_on(lane, now)
             return None
-        if is_vetted and (reason := self._objection(entry, now)) is not None:  # rules may have changed while it waited
-            return self._refuse(lane, entry, reason, now)
-        return self._take(lane, entry, now)
+        if is_vetted and (reason := self._objection(grant, now)) is not None:  # rules may have changed while it waited
+            return self._refuse(lane, grant, reason, now)
+        return self._take(lane, grant, now)
 
-    def _objection(self, entry: Entry, now: float) -> str | None:
-        entry.is_vetted = True
-        return None if self._vet is None or entry.passes_gate else self._vet(entry, now)
+    def _objection(self, grant: Grant, now: float) -> str | None:
+        grant.is_vetted = True
+        return None if self._vet is None or grant.passes_gate else self._vet(grant, now)
 
-    def _refuse(self, lane: Lane, entry: Entry, reason: str, now: float) -> Refused:
-        self._leave(entry)
+    def _refuse(self, lane: Lane, grant: Grant, reason: str, now: float) -> Refused:
+        self._leave(grant)
         lane.drop_head()
         self._settle(lane, now)
-        return Refused(entry, reason)
+        return Refused(grant, reason)
 
-    def _obstacle(self, lane: Lane, entry: Entry, now: float) -> tuple[Room | None, float]:
+    def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[Room | None, float]:
         """The room that ``lane`` has to wait in, and the instant its scope opens; no room: it may go.
 
         It is the scope that opens last, "full" counting as never. A lane that contention has kept off too often, with
@@ -368,7 +368,7 @@ class Chooser:
         worst = now
         is_contention, may_claim = True, len(lane.scopes) > 1
         for index, scope in enumerate(lane.scopes):
-            amount = 1.0 if scope.quota is None else entry.amount(index)
+            amount = 1.0 if scope.quota is None else grant.amount(index)
             until = scope.gate(now, amount)
             if until > now:
                 if may_claim and scope.is_shut(now, amount, BACKOFF_PATIENCE):
@@ -386,20 +386,20 @@ class Chooser:
                 self.board.claim(lane)
         return at, worst
 
-    def _take(self, lane: Lane, entry: Entry, now: float) -> Entry:
+    def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
         board = self.board
         rank = lane.rank() if board.claims.claimant is not None else None
-        self._leave(entry)
+        self._leave(grant)
         lane.drop_head()
         lane.version += 1
         lane.where = None
         self.in_flight += 1
         self.grants += 1
-        entry.is_in_flight = True
-        entry.left_by = self.left_by if lane.mark < now else None
-        lane.grant(entry, now)
-        if entry.is_exempt:
-            entry.steps = tuple([self._scope_of(id, now).step for id, _ in entry.scopes])
+        grant.is_in_flight = True
+        grant.left_by = self.left_by if lane.mark < now else None
+        lane.grant(grant, now)
+        if grant.is_exempt:
+            grant.steps = tuple([self._scope_of(id, now).step for id, _ in grant.scopes])
         if lane.is_kept_for:
             board.let_go(lane)
         if lane.is_claiming or lane.is_starving:
@@ -419,7 +419,7 @@ class Chooser:
             if room is not None:
                 board.wake(room, now)
             board.look_again(scope, now)
-        return entry
+        return grant
 
     def _wake(self, lane: Lane, now: float) -> None:
         for scope in lane.scopes:
@@ -427,10 +427,10 @@ class Chooser:
                 self.board.wake(scope.waiting, now)
             self.board.look_again(scope, now)
 
-    def _leave(self, entry: Entry) -> None:
-        entry.is_pending = False
+    def _leave(self, grant: Grant) -> None:
+        grant.is_pending = False
         self.pending -= 1
-        self.pending_direct -= entry.is_direct
+        self.pending_direct -= grant.is_direct
 
     def _settle(self, lane: Lane, now: float) -> None:
         """Put a lane that has lost its head where it belongs, and pass its batons on: its rank is another."""

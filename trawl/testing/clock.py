@@ -40,7 +40,7 @@ _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
 
 _GENERATOR = "_r"
 
-_REQUEST = "trawl.engine.worker.Flow.run"
+_REQUEST = "trawl.engine.worker.Worker.run"
 """The name of a request's task."""
 
 

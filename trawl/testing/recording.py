@@ -18,7 +18,7 @@ from trawl.testing.sends import Ledger, Send, shown
 if TYPE_CHECKING:
     from trawl.engine import Crawl
     from trawl.http import Outcome
-    from trawl.scheduler import Entry
+    from trawl.scheduler import Grant
     from trawl.throttling import ScopeReport
     from trawl.throttling.scope import Scope
 
@@ -86,15 +86,15 @@ class Recording:
         self._begun_at = begun_at
         self._closed: list[_Closed] = []
 
-    def record(self, entry: Entry, outcome: Outcome | None, now: float) -> None:
+    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
         """Note a send, or its end; the engine's recorder."""
         row = self._ledger.sending
-        lane = entry.lane
-        scopes = lane.scopes if lane is not None and entry.slots else ()
+        lane = grant.lane
+        scopes = lane.scopes if lane is not None and grant.slots else ()
         if row is not None:
-            row.scopes = entry.scopes
-            row.slots = entry.slots
-            for scope, slot in zip(scopes, entry.slots, strict=True):
+            row.scopes = grant.scopes
+            row.slots = grant.slots
+            for scope, slot in zip(scopes, grant.slots, strict=True):
                 self._sent(scope, slot, now)
             return
         for scope in scopes:

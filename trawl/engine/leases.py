@@ -21,15 +21,15 @@ from typing import Any
 
 import trio
 
-from trawl.engine.admission import Admission, page_entry
+from trawl.engine.admission import Admission, page_grant
 from trawl.engine.state import State, Turn
 from trawl.errors import DownloadError
 from trawl.frontier import Frontier, Record
 from trawl.http import Outcome, Replace, Request, Response
 from trawl.observe import Stats
-from trawl.scheduler import Entry, Heads
+from trawl.scheduler import Grant, Heads
 
-__all__ = ["CRAWLS_OWN", "Intake", "forget_the_last"]
+__all__ = ["CRAWLS_OWN", "Leases", "forget_the_last"]
 
 CRAWLS_OWN: frozenset[str] = frozenset(
     (
@@ -65,7 +65,7 @@ def _forget(meta: dict[str, Any], before: dict[str, Any]) -> None:
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 
-class Intake:
+class Leases:
     """Puts what is admitted into the frontier, and takes out what has ended."""
 
     def __init__(self, *, admission: Admission, frontier: Frontier, heads: Heads, stats: Stats, state: State) -> None:
@@ -129,7 +129,7 @@ class Intake:
 
     async def replace(self, turn: Turn, then: Replace) -> str | None:
         """Queue ``then.request`` in the place of the turn's, or say why it ends here: the statistic that counts it."""
-        if turn.entry.waiter is not None:
+        if turn.grant.waiter is not None:
             await self._replace_direct(turn, then)
             return None
         successor = await self._admission.successor(turn, then)
@@ -142,28 +142,28 @@ class Intake:
             await self._frontier.release([successor])
             self._stored([successor])
         else:
-            await self._admission.line_up(page_entry(successor), successor.not_before)
+            await self._admission.line_up(page_grant(successor), successor.not_before)
         return None
 
     async def _replace_direct(self, turn: Turn, then: Replace) -> None:
         """A direct fetch keeps its waiter."""
-        waiter = turn.entry.waiter
+        waiter = turn.grant.waiter
         assert waiter is not None
         request = then.request
-        request.depth = turn.entry.request.depth
+        request.depth = turn.grant.request.depth
         until = trio.current_time() + then.delay if then.delay else 0.0
         try:
-            entry = await self._admission.direct_entry(
-                request, waiter, passes_gate=turn.entry.passes_gate, replaces=turn
+            grant = await self._admission.direct_grant(
+                request, waiter, passes_gate=turn.grant.passes_gate, replaces=turn
             )
         except Exception as error:  # a user's manager
             logger.exception("%r: the throttling manager could not name its scopes", request)
             self._stats.inc("scope_errors")
             waiter.deliver(Outcome(request, error=DownloadError(f"no throttling scopes: {error!r}", url=request.url)))
             return
-        waiter.entry, waiter.turn = entry, None
+        waiter.grant, waiter.turn = grant, None
         self._count(then)
-        await self._admission.line_up(entry, until)
+        await self._admission.line_up(grant, until)
 
     def restore(self) -> None:
         """Take up what an earlier run has left in the frontier; it passes the throttle like any other."""
@@ -175,9 +175,9 @@ class Intake:
         """Note a lease whose request was not finished: the crawl is ending, or is cancelled."""
         self._abandoned.append(lease)
 
-    async def give_back(self, entries: Iterable[Entry]) -> None:
-        """Give back what was abandoned, and the leases of ``entries`` that were not granted: the frontier is whole."""
-        leases = [*self._abandoned, *[entry.lease for entry in entries]]
+    async def give_back(self, grants: Iterable[Grant]) -> None:
+        """Give back what was abandoned, and the leases of ``grants`` that were not granted: the frontier is whole."""
+        leases = [*self._abandoned, *[grant.lease for grant in grants]]
         self._abandoned.clear()
         if leases:
             await self._frontier.release(leases)
@@ -188,7 +188,7 @@ class Intake:
                 self._admission.leased(record)
         may_go = self._heads.pushed(records)
         if may_go:  # where the frontier waited for a disk, the dispatcher has looked before
-            self._state.pulse.beat()
+            self._state.wakeup.set()
         return may_go
 
     def _count(self, then: Replace) -> None:
