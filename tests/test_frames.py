@@ -13,7 +13,7 @@ from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
 from trawl.errors import IgnoreRequest
 from trawl.testing import SimulatedWeb
-from trawl.tracebacks import of_the_user, own_frames, own_traceback, place_of, told, warn_of_scrapy
+from trawl.tracebacks import describe_error, user_code, user_frames, user_place, user_traceback, warn_of_scrapy
 
 SPIDER = """
 import trawl
@@ -98,14 +98,14 @@ def test_a_class_that_can_not_be_made_so_is_wrong_usage(capfd: pytest.CaptureFix
 def test_the_lines_of_python_and_of_libraries_are_not_the_users() -> None:
     with pytest.raises(ValueError, match="Expecting") as caught:
         json.loads("{")
-    assert [frame.filename for frame in own_frames(caught.value)] == [__file__]
-    assert place_of(caught.value).startswith("test_frames.py, line ")
-    assert place_of(ValueError()) == ""
-    assert (told(KeyError("a")), told(ValueError())) == ("KeyError: 'a'", "ValueError")
+    assert [frame.filename for frame in user_frames(caught.value)] == [__file__]
+    assert user_place(caught.value).startswith("test_frames.py, line ")
+    assert user_place(ValueError()) == ""
+    assert (describe_error(KeyError("a")), describe_error(ValueError())) == ("KeyError: 'a'", "ValueError")
 
 
 def test_errors_of_trawls_pass_as_they_are() -> None:
-    with pytest.raises(IgnoreRequest, match="mine"), of_the_user("x"):
+    with pytest.raises(IgnoreRequest, match="mine"), user_code("x"):
         raise IgnoreRequest("mine")
 
 
@@ -149,4 +149,4 @@ def test_without_lines_of_the_users_a_traceback_is_whole() -> None:
     whole = caught.value.__traceback__
     assert whole is not None
     caught.value.__traceback__ = whole.tb_next  # without this file
-    assert own_traceback(caught.value) is whole.tb_next
+    assert user_traceback(caught.value) is whole.tb_next

@@ -20,7 +20,7 @@ import trio
 from trawl.http import Request, Response
 
 __all__ = [
-    "MOST_UNREAD",
+    "MAX_UNREAD",
     "Event",
     "EventStream",
     "Events",
@@ -37,7 +37,7 @@ __all__ = [
     "SpiderError",
 ]
 
-MOST_UNREAD = 1000
+MAX_UNREAD = 1000
 """Events that wait for their reader, where it does not say otherwise; of more, the oldest are dropped and counted."""
 
 

@@ -1,7 +1,7 @@
 """Whose lines an error came through: the user's own code is told from trawl's, from libraries and from Python itself.
 
 What a user's class or module raises while it is made is the user's to mend: the one sentence that says so names the
-class, the innermost of the user's lines and the error; :func:`own_frames` has the rest of the way.
+class, the innermost of the user's lines and the error; :func:`user_frames` has the rest of the way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from types import TracebackType
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
 from trawl.moving import hint, hint_of_file
 
-__all__ = ["is_own", "of_the_user", "own_frames", "own_traceback", "place_of", "told", "warn_of_scrapy"]
+__all__ = [
+    "describe_error",
+    "is_user_file",
+    "user_code",
+    "user_frames",
+    "user_place",
+    "user_traceback",
+    "warn_of_scrapy",
+]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -26,12 +34,12 @@ _OURS = Path(__file__).parent
 _FOREIGN = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},)
 
 
-def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """The user's own lines that ``error`` came through, the innermost last."""
-    return [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
 
 
-def own_traceback(error: BaseException) -> TracebackType | None:
+def user_traceback(error: BaseException) -> TracebackType | None:
     """The traceback of ``error`` with the user's own lines alone; all of it if there are none."""
     kept: TracebackType | None = None
     steps: list[TracebackType] = []
@@ -40,25 +48,25 @@ def own_traceback(error: BaseException) -> TracebackType | None:
         steps.append(step)
         step = step.tb_next
     for step in reversed(steps):
-        if is_own(step.tb_frame.f_code.co_filename):
+        if is_user_file(step.tb_frame.f_code.co_filename):
             kept = TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
     return kept or error.__traceback__
 
 
-def place_of(error: BaseException) -> str:
+def user_place(error: BaseException) -> str:
     """``FILE, line N``: the innermost of the user's own lines; "" if it came through none."""
-    frames = own_frames(error)
+    frames = user_frames(error)
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error's class and the first line of what it says."""
     words = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 @contextmanager
-def of_the_user(what: str) -> Iterator[None]:
+def user_code(what: str) -> Iterator[None]:
     """Say in one line what the user's code raises inside the block; all other errors pass as they are.
 
     Args:
@@ -75,8 +83,8 @@ def of_the_user(what: str) -> Iterator[None]:
     except Exception as error:
         if said := hint(error):
             raise WrittenForScrapy(f"{what}: {said}", said.places) from error
-        if where := place_of(error):
-            raise PartLoadError(f"{what}: {where}: {told(error)}") from error
+        if where := user_place(error):
+            raise PartLoadError(f"{what}: {where}: {describe_error(error)}") from error
         raise
 
 
@@ -94,7 +102,7 @@ def warn_of_scrapy(found: object, what: str) -> None:
         logger.warning("%s: %s", what, said)
 
 
-def is_own(filename: str) -> bool:
+def is_user_file(filename: str) -> bool:
     """Whether a file of Python is the user's own: not trawl's, not Python's, not installed."""
     path = Path(filename)
     return path.suffix == ".py" and _OURS not in path.parents and not any(filename.startswith(f) for f in _FOREIGN)

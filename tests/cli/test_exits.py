@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.cli.exit_status import status_of
+from trawl.cli import exit_status
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from trawl.cli.exit_status import status_of
     ],
 )
 def test_the_exit_status_of_a_crawl(reason: str, status: int) -> None:
-    assert status_of(reason) == status
+    assert exit_status(reason) == status

@@ -11,11 +11,11 @@ from trio.testing import MockClock
 from tests.cli.fake_crawl import FakeCrawl, Held
 from trawl.cli.run import log_watcher
 from trawl.cli.view import can_show, panel, panel_watcher
-from trawl.observe import Pace, Progress
+from trawl.observe import Progress, Speed
 from trawl.throttling import Reason
 
 
-def drawn(now: Progress, speed: Pace, *, width: int = 120, colours: bool = False) -> str:
+def drawn(now: Progress, speed: Speed, *, width: int = 120, colours: bool = False) -> str:
     console = Console(
         file=io.StringIO(), width=width, force_terminal=colours, color_system="standard" if colours else None
     )
@@ -27,7 +27,7 @@ def drawn(now: Progress, speed: Pace, *, width: int = 120, colours: bool = False
 
 def test_the_panel_tells_where_the_crawl_is() -> None:
     now = Progress(at=75, pages=1203, items=950, queued=37, in_flight=4, errors=2)
-    assert drawn(now, Pace(20.05, 15.8)) == (
+    assert drawn(now, Speed(20.05, 15.8)) == (
         "quotes · 1 min 15 s · 1,203 pages (20.1/s) · 950 items (15.8/s) · 37 queued · 4 in flight · 2 errors\n"
     )
 
@@ -35,24 +35,24 @@ def test_the_panel_tells_where_the_crawl_is() -> None:
 def test_the_panel_tells_what_is_waited_for() -> None:
     """I11."""
     now = Progress(queued=37, held=37, waiting=("a.example delay 0.4 s", "b.example Retry-After 12 s"))
-    assert drawn(now, Pace()).splitlines()[1] == "37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s"
+    assert drawn(now, Speed()).splitlines()[1] == "37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s"
 
 
 def test_a_narrow_terminal_loses_nothing() -> None:
     now = Progress(at=75, pages=1203, items=950, queued=37, in_flight=4, errors=2)
-    lines = drawn(now, Pace(20.05, 15.8), width=40).splitlines()
+    lines = drawn(now, Speed(20.05, 15.8), width=40).splitlines()
     assert max(map(len, lines)) <= 40
     assert "2 errors" in lines[-1]
 
 
 def test_errors_are_red_only_when_there_are_some() -> None:
-    assert "\x1b[1;31m" in drawn(Progress(errors=1), Pace(), colours=True)
-    assert "\x1b[1;31m" not in drawn(Progress(errors=0), Pace(), colours=True)
+    assert "\x1b[1;31m" in drawn(Progress(errors=1), Speed(), colours=True)
+    assert "\x1b[1;31m" not in drawn(Progress(errors=0), Speed(), colours=True)
 
 
 def test_a_spider_cannot_write_to_the_terminal_by_its_name() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=80)
-    console.print(panel("\x1b]0;owned\x07", Progress(), Pace()))
+    console.print(panel("\x1b]0;owned\x07", Progress(), Speed()))
     assert isinstance(console.file, io.StringIO)
     assert "\x1b]0" not in console.file.getvalue()
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.cli.fake_crawl import FakeCrawl, FakeEngine
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
-from trawl.cli.run import Order, crawl_command
+from trawl.cli.run import CrawlOptions, crawl_command
 from trawl.cli.summary import scopes_table
 from trawl.errors import FeedError
 from trawl.http import Times
@@ -229,7 +229,7 @@ def test_on_a_terminal_the_panel_gives_way_to_the_summary(tmp_path: Path) -> Non
     console = Console(
         file=io.StringIO(), force_terminal=True, color_system="standard", width=80, _environ={"TERM": "xterm"}
     )
-    assert crawl_command(Order(target="myone.py"), FakeEngine(), console) == 0
+    assert crawl_command(CrawlOptions(target="myone.py"), FakeEngine(), console) == 0
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert text.index("quotes") < text.index("finished")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trawl.observe import Pace, Progress, Stats, pace, progress_line
+from trawl.observe import Progress, Speed, Stats, progress_line, speed_between
 
 
 def stats_of(**counts: int) -> Stats:
@@ -17,16 +17,16 @@ def test_progress_reads_the_statistics() -> None:
 
 
 def test_pace_is_counted_between_two_instants() -> None:
-    assert pace(Progress(at=1, pages=10, items=0), Progress(at=3, pages=50, items=1)) == Pace(20.0, 0.5)
+    assert speed_between(Progress(at=1, pages=10, items=0), Progress(at=3, pages=50, items=1)) == Speed(20.0, 0.5)
 
 
 def test_without_time_there_is_no_pace() -> None:
-    assert pace(Progress(at=1), Progress(at=1, pages=5)) == Pace(0.0, 0.0)
+    assert speed_between(Progress(at=1), Progress(at=1, pages=5)) == Speed(0.0, 0.0)
 
 
 def test_a_line_says_everything_that_counts() -> None:
     now = Progress(at=60, pages=1203, items=950, queued=37, in_flight=4, errors=2)
-    assert progress_line(now, Pace(20.05, 15.8)) == (
+    assert progress_line(now, Speed(20.05, 15.8)) == (
         "1,203 pages (20.1/s), 950 items (15.8/s), 37 queued, 4 in flight, 2 errors"
     )
 
@@ -34,4 +34,4 @@ def test_a_line_says_everything_that_counts() -> None:
 def test_a_line_says_what_is_waited_for() -> None:
     """I11."""
     now = Progress(held=37, queued=37, waiting=("a.example delay 0.4 s", "b.example Retry-After 12 s"))
-    assert progress_line(now, Pace()).endswith("37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s")
+    assert progress_line(now, Speed()).endswith("37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s")

@@ -242,16 +242,16 @@ class Failing:
     is_trigger = slower = faster = fewer = more = get_delay = is_retry = fail
 
 
-@pytest.mark.parametrize("of_the_user", [{"backoff": {"cls": Failing}}, {"manager": Failing}])
+@pytest.mark.parametrize("user_code", [{"backoff": {"cls": Failing}}, {"manager": Failing}])
 def test_b18_e17_what_fails_in_the_middle_of_a_decision_is_counted_and_as_usual(
-    of_the_user: Mapping[str, object],
+    user_code: Mapping[str, object],
 ) -> None:
     def run(scope: Mapping[str, object]) -> Simulation:
         busy = {**SPACED, "CONCURRENT_REQUESTS_PER_DOMAIN": 4, "BACKOFF_MAX_DELAY": 4.0, "BACKOFF_WINDOW": 5.0}
         web = web_of(latency=2.0, outages=[Outage(3.0, 40.0, status=503)])
         return crawl(web, pages(30), {**busy, "THROTTLING_SCOPES": {A: scope}})
 
-    sim, usual = run(of_the_user), run({})
+    sim, usual = run(user_code), run({})
     assert (sim.reason, len(sim.items)) == ("finished", 30)
     assert sim.times(A) == usual.times(A)
     assert sim.stats["throttling_errors"] > 0

@@ -1,6 +1,7 @@
-"""The command ``trawl``.
+"""The command ``trawl`` and its exit statuses.
 
-Its parts are imported inside :func:`main`, so that a Ctrl-C that comes meanwhile ends the command as any other does.
+:func:`main` imports the command's modules itself: ``trawl --help`` waits for no part of a crawl, and a Ctrl-C during
+an import ends the command as any other does.
 """
 
 from __future__ import annotations
@@ -8,20 +9,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trawl.cli.exit_status import INTERRUPTED
-
 if TYPE_CHECKING:
     from trawl.cli.view import CrawlWith
 
-__all__ = ["main"]
+__all__ = ["FAILED", "INTERRUPTED", "OK", "USAGE", "exit_status", "main"]
+
+OK = 0
+"""The crawl ended by itself."""
+
+FAILED = 1
+"""It ended on an error or could not start: the spider could not be loaded, ``start()`` or a feed failed. Also where it
+passed its memory limit, so that a supervisor starts it again."""
+
+USAGE = 2
+"""Wrong usage or wrong settings: nothing was started."""
+
+INTERRUPTED = 130
+"""Stopped by Ctrl-C: 128 plus the number of SIGINT, as shells have it."""
+
+
+def exit_status(reason: str) -> int:
+    """Return the exit status for the reason that a crawl ended with."""
+    if reason in ("start_error", "feed_error", "memusage_exceeded"):
+        return FAILED
+    if reason in ("shutdown", "cancelled"):
+        return INTERRUPTED
+    return OK
 
 
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:
-    """Run the command; the exit status.
+    """Run the command.
 
     Args:
-        arguments: What was typed after ``trawl``; the process's own if None.
-        crawl_with: Runs the crawl in place of the real engine, in tests.
+        arguments: The words typed after ``trawl``; the process's own if None.
+        crawl_with: Runs the crawl instead of the real engine, for tests.
+
+    Returns:
+        The exit status.
     """
     try:
         from trawl.cli.app import main as run  # noqa: PLC0415

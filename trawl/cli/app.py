@@ -18,12 +18,12 @@ import typer
 from typer._completion_classes import completion_init
 
 from trawl import __version__
-from trawl.cli.exit_status import FAILED, OK, USAGE
+from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.group import CRAWLING, STARTING, TRAWL, TRYING, Group, examples
 
 if TYPE_CHECKING:
+    from trawl.cli.single_run import SingleRunOptions
     from trawl.cli.view import CrawlWith
-    from trawl.cli.visit import Visit
 
 __all__ = ["ArgumentOption", "SettingOption", "add_words", "app", "chosen_crawl", "main"]
 
@@ -110,9 +110,9 @@ def fetch(
     from trawl.cli.fetch import fetch_command  # noqa: PLC0415
     from trawl.cli.run import stderr_console  # noqa: PLC0415
 
-    visit = _visit(spider, argument, setting, log_level, waits=wait)
+    options = _visit(spider, argument, setting, log_level, waits=wait)
     crawl = chosen_crawl(context.obj)
-    status = fetch_command(url, visit, crawl, stderr_console(), has_headers=headers, follows=not no_redirect)
+    status = fetch_command(url, options, crawl, stderr_console(), has_headers=headers, follows=not no_redirect)
     raise typer.Exit(status)
 
 
@@ -140,10 +140,10 @@ def parse(
     from trawl.cli.parse import parse_command  # noqa: PLC0415
     from trawl.cli.run import stderr_console  # noqa: PLC0415
 
-    visit = _visit(spider, argument, setting, log_level, waits=wait)
+    options = _visit(spider, argument, setting, log_level, waits=wait)
     status = parse_command(
         url,
-        visit,
+        options,
         chosen_crawl(context.obj),
         stderr_console(),
         callback=callback,
@@ -170,8 +170,8 @@ def shell(
     from trawl.cli.run import stderr_console  # noqa: PLC0415
     from trawl.cli.shell import shell_command  # noqa: PLC0415
 
-    visit = _visit(spider, argument, setting, log_level, waits=wait)
-    raise typer.Exit(shell_command(url, visit, chosen_crawl(context.obj), stderr_console(), code=code))
+    options = _visit(spider, argument, setting, log_level, waits=wait)
+    raise typer.Exit(shell_command(url, options, chosen_crawl(context.obj), stderr_console(), code=code))
 
 
 def completion(
@@ -232,10 +232,12 @@ def _new() -> typer.Typer:
 
 def _visit(
     spider: str | None, arguments: list[str], settings: list[str], log_level: str | None, *, waits: bool
-) -> Visit:
-    from trawl.cli.visit import Visit  # noqa: PLC0415
+) -> SingleRunOptions:
+    from trawl.cli.single_run import SingleRunOptions  # noqa: PLC0415
 
-    return Visit(target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits)
+    return SingleRunOptions(
+        target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits
+    )
 
 
 def chosen_crawl(given: Any) -> CrawlWith:
@@ -307,9 +309,9 @@ def crawl(
     ] = False,
 ) -> None:
     """Run a spider."""
-    from trawl.cli.run import Order, crawl_command, stderr_console  # noqa: PLC0415
+    from trawl.cli.run import CrawlOptions, crawl_command, stderr_console  # noqa: PLC0415
 
-    order = Order(
+    options = CrawlOptions(
         target=spider,
         arguments=tuple(argument),
         settings=tuple(setting),
@@ -320,7 +322,7 @@ def crawl(
         log_file=log_file,
         is_quiet=quiet,
     )
-    raise typer.Exit(crawl_command(order, chosen_crawl(context.obj), stderr_console()))
+    raise typer.Exit(crawl_command(options, chosen_crawl(context.obj), stderr_console()))
 
 
 @app.command(
@@ -403,7 +405,7 @@ def check(
         "trawl list spiders",
     ),
 )
-def list_(
+def list_spiders(
     places: Annotated[
         list[str],
         typer.Argument(metavar="PLACE", help="Files, or folders and all below them.", show_default=False),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import typer
 
+from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.checks import check_spider
 from trawl.cli.checks.every import check_parts, imports_of
-from trawl.cli.checks.source import Finding
-from trawl.cli.exit_status import FAILED, OK, USAGE
+from trawl.cli.checks.source import CheckMessage
 from trawl.cli.list import files_in, spiders_in
 from trawl.cli.load import load_spiders
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenForScrapy
@@ -43,7 +43,7 @@ def check_command(targets: Sequence[str]) -> int:
         except SpiderLoadError as error:
             if isinstance(error, WrittenForScrapy):
                 status = USAGE
-                wrong += [str(Finding(*place)) for place in error.places]
+                wrong += [str(CheckMessage(*place)) for place in error.places]
             if not getattr(error, "places", ()):
                 wrong.append(str(error))
             continue
@@ -51,7 +51,7 @@ def check_command(targets: Sequence[str]) -> int:
         for spider in found:
             with _warned_once():
                 wrong += [*_around(spider), *(str(finding) for finding in check_spider(spider))]
-    for line in dict.fromkeys(wrong):  # what several spiders share is said once
+    for line in dict.fromkeys(wrong):  # what several spiders share is collector once
         typer.echo(printable(line))
     if not wrong:
         typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
@@ -87,20 +87,20 @@ def _around(spider: type[Spider]) -> Iterator[str]:
 @contextmanager
 def _warned_once() -> Iterator[None]:
     """Say what the settings warn of once, to standard error: they are loaded several times to be checked."""
-    said = _Said()
+    collector = _WarningCollector()
     settings = logging.getLogger("trawl.settings")
     propagates, settings.propagate = settings.propagate, False
-    settings.addHandler(said)
+    settings.addHandler(collector)
     try:
         yield
     finally:
-        settings.removeHandler(said)
+        settings.removeHandler(collector)
         settings.propagate = propagates
-    for line in said.lines:
+    for line in collector.lines:
         typer.echo(printable(line), err=True)
 
 
-class _Said(logging.Handler):
+class _WarningCollector(logging.Handler):
     """Keeps what is logged, each line once."""
 
     def __init__(self) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import trio
 from rich.console import Console
 
-from trawl.cli.exit_status import FAILED, OK
+from trawl.cli import FAILED, OK
 from trawl.cli.logs import Logs
-from trawl.cli.run import guarded
+from trawl.cli.run import run_guarded
+from trawl.cli.single_run import SingleRun, SingleRunOptions, fetch_response, load_single_run, with_work
 from trawl.cli.view import CrawlWith
-from trawl.cli.visit import Prepared, Visit, answer, prepared, visitor
 from trawl.errors import TrawlError, UsageError
 from trawl.http import Request, Response
 from trawl.observe import duration_words, printable, times_words
@@ -25,13 +25,13 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 
 def fetch_command(
-    url: str, visit: Visit, crawl_with: CrawlWith, console: Console, *, has_headers: bool, follows: bool
+    url: str, options: SingleRunOptions, crawl_with: CrawlWith, console: Console, *, has_headers: bool, follows: bool
 ) -> int:
     """Fetch a URL and print the body, or what went to and fro; the exit status.
 
     Args:
         url: What is fetched.
-        visit: Whose settings count.
+        options: Whose settings count.
         crawl_with: Runs the crawl.
         console: Standard error.
         has_headers: Print the headers, redirects and what throttled it in place of the body.
@@ -39,7 +39,7 @@ def fetch_command(
     """
 
     def act(logs: Logs) -> int:
-        ready = prepared(visit, logs)
+        ready = load_single_run(options, logs)
         try:
             request = Request(url, meta={"allow_offsite": True, **({} if follows else {"dont_redirect": True})})
         except ValueError as error:
@@ -53,15 +53,15 @@ def fetch_command(
         if response.status < 400:
             return OK
         if not has_headers:
-            may_pass = response.status in _PASSING and not visit.waits
+            may_pass = response.status in _PASSING and not options.waits
             advice = " (--wait sends it again until it is served)" if may_pass else ""
             console.print(f"trawl: {printable(response.url)} answered {response.status}{advice}", soft_wrap=True)
         return FAILED
 
-    return guarded(console, visit.logged, act)
+    return run_guarded(console, options.logged, act)
 
 
-def _fetched(ready: Prepared, request: Request, crawl_with: CrawlWith) -> tuple[Response, Sequence[ScopeReport]]:
+def _fetched(ready: SingleRun, request: Request, crawl_with: CrawlWith) -> tuple[Response, Sequence[ScopeReport]]:
     errors: list[TrawlError] = []
     found: list[Response] = []
     reports: list[ScopeReport] = []
@@ -69,12 +69,12 @@ def _fetched(ready: Prepared, request: Request, crawl_with: CrawlWith) -> tuple[
     async def work(spider: object) -> None:
         crawl = getattr(spider, "crawl")  # noqa: B009 - any spider's
         try:
-            found.append(await answer(crawl, request))
+            found.append(await fetch_response(crawl, request))
         finally:
             reports.extend(crawl.report())
 
     async def main() -> None:
-        spider = visitor(ready.spider, work, errors)
+        spider = with_work(ready.spider, work, errors)
         await crawl_with(spider, ready.settings, spider_args=ready.arguments, handle_signals=True)
 
     trio.run(main)

@@ -15,7 +15,7 @@ from typer._click.exceptions import NoArgsIsHelpError
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from trawl.cli.exit_status import FAILED, INTERRUPTED, USAGE
+from trawl.cli import FAILED, INTERRUPTED, USAGE
 from trawl.errors import TrawlError, UsageError
 from trawl.plugins import load_plugin, plugin_names
 

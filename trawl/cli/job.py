@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import typer
 
-from trawl.cli.exit_status import FAILED, OK, USAGE
+from trawl.cli import FAILED, OK, USAGE
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds.outbox import MARKS
 from trawl.frontier.inspect import JobReport, export_pending, failures, look_at, requeue_failed

@@ -10,12 +10,12 @@ from pathlib import Path
 import attrs
 import typer
 
-from trawl.cli.exit_status import FAILED, OK
+from trawl.cli import FAILED, OK
 from trawl.observe import printable
 
 __all__ = ["Found", "files_in", "list_command", "spiders_in"]
 
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 _SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
 
 
@@ -52,7 +52,7 @@ def spiders_in(place: Path) -> Iterator[Found]:
     """
     for path in [place] if place.is_file() else files_in(place):
         try:
-            if path.stat().st_size > _MOST_BYTES or "Spider" not in (text := path.read_text(encoding="utf-8")):
+            if path.stat().st_size > _MAX_BYTES or "Spider" not in (text := path.read_text(encoding="utf-8")):
                 continue
             classes = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
         except (OSError, SyntaxError, ValueError):

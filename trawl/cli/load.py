@@ -22,7 +22,7 @@ from trawl.moving import GUIDE, hint, hint_of_file
 from trawl.settings import Layer
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
-from trawl.tracebacks import own_frames, told
+from trawl.tracebacks import describe_error, user_frames
 
 __all__ = [
     "STANDARD_OUTPUT",
@@ -269,12 +269,12 @@ def _told(name: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if said := hint(error):
             raise WrittenForScrapy(str(said), said.places) from error
-        lines = own_frames(error)
+        lines = user_frames(error)
         # The innermost line of the spider's own file says more than where beside it, or in a library, it ended.
         last = next((line for line in reversed(lines) if Path(line.filename).name == Path(name).name), None)
         last = last or (lines[-1] if lines else None)
         where = f"{Path(last.filename).name}, line {last.lineno}" if last else name
-        raise SpiderLoadError(f"{where}: {told(error)}") from error
+        raise SpiderLoadError(f"{where}: {describe_error(error)}") from error
 
 
 def _spiders_of(module: ModuleType) -> dict[str, type[Spider]]:

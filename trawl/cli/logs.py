@@ -22,17 +22,16 @@ from rich.traceback import Traceback
 
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
-from trawl.tracebacks import is_own
+from trawl.tracebacks import is_user_file
 
 __all__ = ["Logs", "SafeFormatter", "is_expected"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
 _CHATTY = ("httpx", "httpcore", "hpack")
-_REFUSING = (
-    "trawl.http",
-    *(f"trawl.engine.{name}" for name in ("callbacks", "direct", "job_items", "start_requests")),
-)
+_REFUSING = ("trawl.http", "trawl.engine")
+"""The packages that refuse wrong input with ValueError or TypeError."""
+
 _TERMINAL_FORMAT = "[%(name)s] %(message)s"
 _TERMINAL_TIME = "%H:%M:%S"
 
@@ -182,7 +181,7 @@ class Logs:
         if category is not RuntimeWarning or "was never awaited" not in str(message):
             self._showwarning(message, category, filename, lineno, file, line)
             return
-        place = f"{Path(filename).name}:{lineno}: " if is_own(filename) else ""
+        place = f"{Path(filename).name}:{lineno}: " if is_user_file(filename) else ""
         logger.warning("%s%s: write `await` before the call", place, str(message).partition("\n")[0])
 
     def _made(self, settings: ObserveSettings) -> logging.Handler:

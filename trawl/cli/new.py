@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 
 import typer
 
-from trawl.cli.exit_status import OK, USAGE
+from trawl.cli import OK, USAGE
 from trawl.errors import UsageError
 from trawl.http import host_of, host_scope, normalize_url, origin_of
 from trawl.observe import printable

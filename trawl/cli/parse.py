@@ -11,11 +11,11 @@ import msgspec
 import trio
 from rich.console import Console
 
-from trawl.cli.exit_status import FAILED, OK
+from trawl.cli import FAILED, OK
 from trawl.cli.logs import Logs
-from trawl.cli.run import guarded
+from trawl.cli.run import run_guarded
+from trawl.cli.single_run import SingleRun, SingleRunOptions, load_single_run, with_start
 from trawl.cli.view import CrawlResult, CrawlWith
-from trawl.cli.visit import Prepared, Visit, begun_by, prepared
 from trawl.errors import UsageError
 from trawl.feeds import to_json, written_fields
 from trawl.http import Fetch, Outcome, Request, Response
@@ -24,7 +24,7 @@ from trawl.observe import printable
 from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, Spider
 
-__all__ = ["Page", "Pages", "parse_command"]
+__all__ = ["OutputCollector", "ParsedPage", "parse_command"]
 
 HOOKS = "SPIDER_MIDDLEWARES"
 MIDDLEWARE = "DOWNLOADER_MIDDLEWARES"
@@ -38,7 +38,7 @@ TROUBLE: Mapping[str, str] = {
 
 
 @attrs.define
-class Page:
+class ParsedPage:
     """What a callback gave for one response.
 
     Attributes:
@@ -78,7 +78,7 @@ def _written(item: object) -> str:
         return msgspec.json.encode(item_fields(item), enc_hook=repr).decode()
 
 
-class Pages:
+class OutputCollector:
     """Keeps what callbacks give; a hook around them.
 
     Args:
@@ -90,14 +90,14 @@ class Pages:
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
-        self.pages: list[Page] = []
+        self.pages: list[ParsedPage] = []
 
     async def __call__(self, response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
         """Keep what ``outputs`` gives, and let through what is to be followed."""
-        page = Page("", 0, 0, "errback")
+        page = ParsedPage("", 0, 0, "errback")
         if response is not None:
             target = "parse" if response.request is None else _target_of(response.request)
-            page = Page(response.url, response.status, response.meta.get("depth", 0), target)
+            page = ParsedPage(response.url, response.status, response.meta.get("depth", 0), target)
         self.pages.append(page)
         async for output in outputs:
             if isinstance(output, Request):
@@ -109,7 +109,7 @@ class Pages:
             yield output  # noqa: ASYNC119 - the engine reads hooks with aclosing
 
 
-class Answers:
+class HttpErrorCollector:
     """Middleware that keeps the statuses outside 2xx with which pages are answered.
 
     Args:
@@ -139,7 +139,7 @@ class Answers:
 
 def parse_command(
     url: str,
-    visit: Visit,
+    options: SingleRunOptions,
     crawl_with: CrawlWith,
     console: Console,
     *,
@@ -152,7 +152,7 @@ def parse_command(
 
     Args:
         url: What is fetched.
-        visit: Names the spider.
+        options: Names the spider.
         crawl_with: Runs the crawl.
         console: Standard error.
         callback: The name of a method; None: what a request without a callback goes to.
@@ -162,15 +162,15 @@ def parse_command(
     """
 
     def act(logs: Logs) -> int:
-        ready = prepared(visit, logs)
+        ready = load_single_run(options, logs)
         method = _checked(ready.spider, callback)
         given: Any = {"meta": _mapping(meta, "--meta"), "cb_kwargs": _mapping(cb_kwargs, "--cb-kwargs")}
         try:
             request = Request(url, dont_filter=True, **given)
         except ValueError as error:
             raise UsageError(str(error)) from error
-        pages = Pages(depth)
-        answers = Answers(request.url)
+        pages = OutputCollector(depth)
+        answers = HttpErrorCollector(request.url)
         result = _parsed(ready, request, method, pages, answers, crawl_with)
         for page in pages.pages:
             for line in page.told():
@@ -182,11 +182,16 @@ def parse_command(
         has_failed = not pages.pages or result.stats.get("spider_exceptions")
         return FAILED if has_failed else OK
 
-    return guarded(console, visit.logged, act)
+    return run_guarded(console, options.logged, act)
 
 
 def _parsed(
-    ready: Prepared, request: Request, method: str | None, pages: Pages, answers: Answers, crawl_with: CrawlWith
+    ready: SingleRun,
+    request: Request,
+    method: str | None,
+    pages: OutputCollector,
+    answers: HttpErrorCollector,
+    crawl_with: CrawlWith,
 ) -> CrawlResult:
     added = {HOOKS: {**ready.settings[HOOKS], pages: -1}, MIDDLEWARE: {**ready.settings[MIDDLEWARE], answers: -1}}
     ready = ready.with_settings("parse", added)
@@ -194,7 +199,7 @@ def _parsed(
     async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
         yield request if method is None else request.replace(callback=getattr(self, method))
 
-    spider = begun_by(ready.spider, start)
+    spider = with_start(ready.spider, start)
 
     async def main() -> CrawlResult:
         return await crawl_with(spider, ready.settings, spider_args=ready.arguments, handle_signals=True)

@@ -21,26 +21,26 @@ import attrs
 import trio
 from rich.console import Console
 
-from trawl.cli.exit_status import FAILED, INTERRUPTED, USAGE, status_of
+from trawl.cli import FAILED, INTERRUPTED, USAGE, exit_status
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.summary import scopes_table, summary_table
 from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher, can_show, panel_watcher, progress_of
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
-from trawl.observe import ObserveSettings, nothing_sent, pace, printable, progress_line
+from trawl.observe import ObserveSettings, nothing_sent, printable, progress_line, speed_between
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.signals import Signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
-from trawl.tracebacks import own_frames, own_traceback
+from trawl.tracebacks import user_frames, user_traceback
 
 __all__ = [
-    "Order",
+    "CrawlOptions",
     "check_arguments",
     "crawl_command",
-    "guarded",
     "log_layer",
     "log_watcher",
+    "run_guarded",
     "stderr_console",
     "warn_of_unmoved",
 ]
@@ -56,7 +56,7 @@ def log_watcher(interval: float) -> Callable[[CrawlView], Awaitable[None]]:
         while True:
             await trio.sleep(interval)
             now = progress_of(crawl)
-            progress_logger.info("%s", progress_line(now, pace(earlier, now)))
+            progress_logger.info("%s", progress_line(now, speed_between(earlier, now)))
             earlier = now
 
     return watch
@@ -100,7 +100,7 @@ logger: logging.Logger = logging.getLogger("trawl")
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class CrawlOptions:
     """What a person asked for on the command line, as it was typed.
 
     Attributes:
@@ -143,34 +143,34 @@ def stderr_console() -> Console:
     return _Console(stderr=True, force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
 
 
-def crawl_command(order: Order, crawl_with: CrawlWith, console: Console) -> int:
-    """Run the crawl that ``order`` asks for; the exit status.
+def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:
+    """Run the crawl that ``options`` asks for; the exit status.
 
     Expected errors end in one line on standard error; before it come, for an error in the user's own code, the user's
     lines that lead there, and with ``--log-level DEBUG`` the whole traceback.
     """
     # Before the spider's settings are known, so that its import is logged too.
-    early = log_layer(order.log_level, order.log_file)
+    early = log_layer(options.log_level, options.log_file)
 
     def act(logs: Logs) -> int:
-        arguments = spider_arguments(order.arguments)
+        arguments = spider_arguments(options.arguments)
         typed = (
-            assignments(order.settings),
-            feeds_layer(order.appended, order.overwritten),
-            Layer("--job", {} if order.job is None else {"JOB_DIR": order.job}),
+            assignments(options.settings),
+            feeds_layer(options.appended, options.overwritten),
+            Layer("--job", {} if options.job is None else {"JOB_DIR": options.job}),
             early,
         )
-        spider = load_spider(order.target)
+        spider = load_spider(options.target)
         settings = load(*ambient(spider=spider), of_spider(spider), *typed)
-        logs.apply(settings.of(ObserveSettings), is_quiet=order.is_quiet)
+        logs.apply(settings.of(ObserveSettings), is_quiet=options.is_quiet)
         warn_of_unmoved(Path.cwd() if (file := file_of(spider)) is None else file.parent)
         check_arguments(spider, arguments)
-        return _run(spider, settings, arguments, order.is_quiet, crawl_with, console)
+        return _run(spider, settings, arguments, options.is_quiet, crawl_with, console)
 
-    return guarded(console, early, act, is_quiet=order.is_quiet)
+    return run_guarded(console, early, act, is_quiet=options.is_quiet)
 
 
-def guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
+def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
     """Do what a command does, with its log set up and its errors told; the exit status.
 
     Args:
@@ -191,7 +191,7 @@ def guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_q
             if not isinstance(error, Exception):
                 raise
             # A bug, maybe of the spider's pipelines: who looks for it needs the traceback.
-            shown = error.__traceback__ if logs.is_debug else own_traceback(error)
+            shown = error.__traceback__ if logs.is_debug else user_traceback(error)
             logger.critical("the crawl failed", exc_info=(type(error), error, shown))
             return FAILED  # noqa: ASYNC104
 
@@ -249,7 +249,7 @@ def _run(
     has_no_start = _explain(spider, arguments, result)
     if not is_quiet:
         _tell(result, reports, console)
-    return FAILED if has_no_start else status_of(result.reason)
+    return FAILED if has_no_start else exit_status(result.reason)
 
 
 def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlResult) -> bool:
@@ -289,7 +289,7 @@ def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
         text = "".join(traceback.format_exception(error))
         console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
     elif _is_of_the_user(error):
-        frames = own_frames(error.__cause__ or error)
+        frames = user_frames(error.__cause__ or error)
         if len(frames) > 1:  # of a single one the sentence says all
             text = "".join(traceback.format_list(frames))
             console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trawl.cli.exit_status import FAILED, OK, USAGE
+from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.load import load_module, load_spider
 from trawl.cli.run import stderr_console
 from trawl.errors import SettingsError, TrawlError, UsageError

@@ -30,18 +30,18 @@ import trio
 from rich.console import Console
 
 import trawl
-from trawl.cli.exit_status import OK
+from trawl.cli import OK
 from trawl.cli.logs import Logs
-from trawl.cli.run import guarded
+from trawl.cli.run import run_guarded
+from trawl.cli.single_run import SingleRun, SingleRunOptions, fetch_response, load_single_run, with_work
 from trawl.cli.view import CrawlWith
-from trawl.cli.visit import Prepared, Visit, answer, prepared, visitor
 from trawl.errors import PartLoadError, TrawlError, UsageError
 from trawl.http import Request, Response
 from trawl.http.content import selector_type
 from trawl.observe import printable
-from trawl.tracebacks import place_of, told
+from trawl.tracebacks import describe_error, user_place
 
-__all__ = ["Crawling", "Session", "converse", "shell_command", "view"]
+__all__ = ["CrawlThread", "Session", "converse", "shell_command", "view"]
 
 _FILE = "file://"
 
@@ -243,8 +243,8 @@ def _run_once(session: Session, line: str) -> None:
     except TrawlError:
         raise
     except Exception as error:
-        where = place_of(error)
-        raise PartLoadError(f"-c: {f'{where}: ' if where else ''}{told(error)}") from error
+        where = user_place(error)
+        raise PartLoadError(f"-c: {f'{where}: ' if where else ''}{describe_error(error)}") from error
     if value is not None:
         print(printable(value if isinstance(value, str) else repr(value), keeps_lines=True))
 
@@ -269,29 +269,31 @@ def ipython_shell(kind: Any, session: Session) -> Any:
     return shell
 
 
-def shell_command(url: str | None, visit: Visit, crawl_with: CrawlWith, console: Console, *, code: str | None) -> int:
+def shell_command(
+    url: str | None, options: SingleRunOptions, crawl_with: CrawlWith, console: Console, *, code: str | None
+) -> int:
     """Open a shell on a running crawl; the exit status.
 
     Args:
         url: What is fetched before it opens; None: nothing.
-        visit: Whose settings count.
+        options: Whose settings count.
         crawl_with: Runs the crawl.
         console: Standard error.
         code: Run this and print its value in place of asking for lines.
     """
 
     def act(logs: Logs) -> int:
-        with Crawling(prepared(visit, logs), crawl_with) as crawling:
+        with CrawlThread(load_single_run(options, logs), crawl_with) as crawling:
             session = Session(crawling.spider, crawling.wait_for, crawling.fetched)
             if url is not None:
                 session.fetch(url)
             converse(session, code)
         return OK
 
-    return guarded(console, visit.logged, act)
+    return run_guarded(console, options.logged, act)
 
 
-class Crawling:
+class CrawlThread:
     """A crawl in a thread of its own, which does nothing until it is asked to: a context manager.
 
     Args:
@@ -302,7 +304,7 @@ class Crawling:
         spider: The spider, running.
     """
 
-    def __init__(self, ready: Prepared, crawl_with: CrawlWith) -> None:
+    def __init__(self, ready: SingleRun, crawl_with: CrawlWith) -> None:
         self._ready = ready
         self._crawl_with = crawl_with
         self._thread = threading.Thread(target=self._run, name="trawl shell", daemon=True)
@@ -312,7 +314,7 @@ class Crawling:
         self._error: BaseException | None = None
         self.spider: Any = None
 
-    def __enter__(self) -> Crawling:
+    def __enter__(self) -> CrawlThread:
         self._thread.start()
         self._begun.wait()
         if self._error is not None:
@@ -342,11 +344,11 @@ class Crawling:
 
     def fetched(self, request: Request) -> Coroutine[Any, Any, Response]:
         """The response to a request, through the crawl."""
-        return answer(self.spider.crawl, request)
+        return fetch_response(self.spider.crawl, request)
 
     def _run(self) -> None:
         errors: list[TrawlError] = []
-        spider = visitor(self._ready.spider, self._work, errors)
+        spider = with_work(self._ready.spider, self._work, errors)
         begin = partial(self._crawl_with, spider, self._ready.settings, spider_args=self._ready.arguments)
         try:
             trio.run(begin)

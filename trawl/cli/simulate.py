@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trawl.cli.exit_status import FAILED, OK, USAGE, status_of
+from trawl.cli import FAILED, OK, USAGE, exit_status
 from trawl.cli.load import load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.run import stderr_console
@@ -31,7 +31,7 @@ from trawl.testing.simulation import Simulation
 from trawl.testing.watchdog import Stuck
 from trawl.throttling import limit_words
 
-__all__ = ["Verdict", "groups_of", "simulate_command", "verdict_of"]
+__all__ = ["RunSummary", "groups_of", "simulate_command", "summarize"]
 
 REFUSALS = frozenset({429, 503})
 
@@ -39,7 +39,7 @@ _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
 
 @attrs.frozen(kw_only=True)
-class Verdict:
+class RunSummary:
     """What one run comes to.
 
     Attributes:
@@ -67,14 +67,14 @@ class Verdict:
     limited: Sequence[tuple[str, float]]
 
 
-def verdict_of(simulation: Simulation, settings: str = "") -> Verdict:
+def summarize(simulation: Simulation, settings: str = "") -> RunSummary:
     """What ``simulation`` comes to; ``settings`` tells it from others."""
     limited: Counter[str] = Counter()
     for report in simulation.report:
         for limit, seconds in report.limited.items():
             limited[limit] += seconds  # type: ignore[assignment]
     sends, elapsed = simulation.sends, simulation.elapsed
-    return Verdict(
+    return RunSummary(
         settings=settings,
         reason=simulation.reason,
         elapsed=elapsed,
@@ -161,7 +161,7 @@ def simulate_command(
         for simulation in simulations:
             simulation.timeline()
     _tell(simulations, labels, console)
-    return max((status_of(simulation.reason) for simulation in simulations), default=OK)
+    return max((exit_status(simulation.reason) for simulation in simulations), default=OK)
 
 
 def _simulated(
@@ -193,36 +193,36 @@ def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str) ->
 
 
 def _tell(simulations: Sequence[Simulation], labels: Sequence[str], console: Console) -> None:
-    verdicts = [verdict_of(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
-    console.print(_table(verdicts))
-    for verdict, simulation in zip(verdicts, simulations, strict=True):
+    summaries = [summarize(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
+    console.print(_table(summaries))
+    for summary, simulation in zip(summaries, simulations, strict=True):
         table = scopes_table(simulation.report, console.width)
         if table is not None:
             if len(simulations) > 1:
-                console.print(printable(verdict.settings), style="bold", soft_wrap=True)
+                console.print(printable(summary.settings), style="bold", soft_wrap=True)
             console.print(table)
 
 
-def _table(verdicts: Sequence[Verdict]) -> Table:
+def _table(summaries: Sequence[RunSummary]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
     table.add_column("settings", overflow="fold")
     for title in ("time", "sends", "rate", "items", "429s", "no answer", "at once"):
         table.add_column(title, justify="right")
     table.add_column("limited by", overflow="fold")
     table.add_column("ended", overflow="fold")
-    for verdict in verdicts:
-        limited = [f"{limit_words(limit)} {duration_words(seconds)}" for limit, seconds in verdict.limited[:2]]
+    for summary in summaries:
+        limited = [f"{limit_words(limit)} {duration_words(seconds)}" for limit, seconds in summary.limited[:2]]
         cells = (
-            verdict.settings,
-            duration_words(verdict.elapsed),
-            number_words(verdict.sends),
-            rate_words(verdict.rate),
-            number_words(verdict.items),
-            number_words(verdict.refused),
-            number_words(verdict.unanswered),
-            number_words(verdict.most_in_flight),
+            summary.settings,
+            duration_words(summary.elapsed),
+            number_words(summary.sends),
+            rate_words(summary.rate),
+            number_words(summary.items),
+            number_words(summary.refused),
+            number_words(summary.unanswered),
+            number_words(summary.most_in_flight),
             ", ".join(limited),
-            verdict.reason,
+            summary.reason,
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table

@@ -1,4 +1,4 @@
-"""The tables at the end of a crawl: what came of it, and what each throttling scope did."""
+"""The tables at the end of a crawl: its summary, and one row for each throttling scope."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from trawl.cli.exit_status import OK, status_of
+from trawl.cli import OK, exit_status
 from trawl.http import Times
 from trawl.observe import clipped, duration_words, number_words, rate_words, summary_rows, times_words
 from trawl.throttling import ScopeReport, limit_words
 
-__all__ = ["MOST_SCOPES", "scopes_table", "summary_table"]
+__all__ = ["MAX_SCOPES", "scopes_table", "summary_table"]
 
-MOST_SCOPES = 15
+MAX_SCOPES = 15
 """Rows in the table of scopes; the busiest are shown."""
 
 _FELT = 0.05
@@ -34,9 +34,9 @@ WIDE = 120
 
 _TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "each request", "hints")
 
-_OF_MOST = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
+_TITLES_NORMAL = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
 
-_OF_NARROW = ("scope", "sends", "rate", "triggers", "limited by")
+_TITLES_NARROW = ("scope", "sends", "rate", "triggers", "limited by")
 
 _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 
@@ -68,17 +68,17 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
     if not sent:
         return None
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    titles = _TITLES if width >= WIDE else _OF_MOST if width >= NARROW else _OF_NARROW
+    titles = _TITLES if width >= WIDE else _TITLES_NORMAL if width >= NARROW else _TITLES_NARROW
     for title in titles:
         if title in _FIGURES:
             table.add_column(title, justify="right", no_wrap=True)
         else:
             table.add_column(title, overflow="fold")
-    for report in sent[:MOST_SCOPES]:
+    for report in sent[:MAX_SCOPES]:
         cells = dict(zip(_TITLES, _cells(report), strict=True))
         table.add_row(*(Text(cells[title]) for title in titles))
-    if len(sent) > MOST_SCOPES:
-        table.add_row(Text(f"and {number_words(len(sent) - MOST_SCOPES)} more", style="dim"))
+    if len(sent) > MAX_SCOPES:
+        table.add_row(Text(f"and {number_words(len(sent) - MAX_SCOPES)} more", style="dim"))
     return table
 
 
@@ -108,5 +108,5 @@ def _longest(times: Times) -> Times:
 
 def _style(title: str, reason: str) -> str:
     if title == "ended":
-        return "bold green" if status_of(reason) == OK else "bold red"
+        return "bold green" if exit_status(reason) == OK else "bold red"
     return "red" if title in ("errors", "kinds of error") else ""

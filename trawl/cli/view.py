@@ -16,15 +16,15 @@ from rich.live import Live
 from rich.text import Text
 
 from trawl.observe import (
-    Pace,
     Progress,
+    Speed,
     Stats,
     clipped,
     counted,
     duration_words,
     number_words,
-    pace,
     rate_words,
+    speed_between,
     waiting_words,
 )
 from trawl.settings import Settings
@@ -43,7 +43,7 @@ __all__ = [
     "progress_of",
 ]
 
-MOST_WAITING = 3
+MAX_WAITING = 3
 """So many reasons are named, those that hold up most requests; the others are counted."""
 
 _REASON_CHARACTERS = 100
@@ -143,9 +143,9 @@ def progress_of(crawl: CrawlView) -> Progress:
     """Where a crawl is now, with what holds it up in words."""
     held = crawl.waiting(sys.maxsize)
     now = trio.current_time()
-    words = [clipped(waiting.reason.text(now), _REASON_CHARACTERS) for waiting in held[:MOST_WAITING]]
-    if len(held) > MOST_WAITING:
-        words.append(f"and {number_words(len(held) - MOST_WAITING)} more")
+    words = [clipped(waiting.reason.text(now), _REASON_CHARACTERS) for waiting in held[:MAX_WAITING]]
+    if len(held) > MAX_WAITING:
+        words.append(f"and {number_words(len(held) - MAX_WAITING)} more")
     return Progress.of(
         crawl.stats,
         at=crawl.elapsed,
@@ -173,7 +173,7 @@ def can_show(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def panel(name: str, now: Progress, speed: Pace) -> Text:
+def panel(name: str, now: Progress, speed: Speed) -> Text:
     """The picture: one line of figures, and one of what is waited for, if anything is."""
     text = Text(overflow="fold")
     text.append(clipped(name, _NAME_CHARACTERS), style="bold cyan")
@@ -207,7 +207,7 @@ def panel_watcher(console: Console) -> Callable[[CrawlView], Awaitable[None]]:
         seen = deque([progress_of(crawl)])
         name = crawl.spider.name
         live = Live(
-            panel(name, seen[0], Pace()),
+            panel(name, seen[0], Speed()),
             console=console,
             auto_refresh=False,  # its thread would draw beside Trio's
             transient=True,
@@ -224,7 +224,7 @@ def panel_watcher(console: Console) -> Callable[[CrawlView], Awaitable[None]]:
                     while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
                         seen.popleft()
                     seen.append(now)
-                    live.update(panel(name, now, pace(seen[0], now)), refresh=True)
+                    live.update(panel(name, now, speed_between(seen[0], now)), refresh=True)
                     took = trio.current_time() - began_at
         except OSError:
             # The terminal is gone; the crawl is not. Its watchers may end before it does.

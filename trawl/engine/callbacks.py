@@ -26,7 +26,7 @@ from typing import Any, Protocol, cast
 
 import trio
 
-from trawl.tracebacks import is_own, own_frames
+from trawl.tracebacks import is_user_file, user_frames
 
 __all__ = ["Shields", "Taker", "WrongOutput", "advice", "consume", "culprits", "frame_of"]
 
@@ -52,7 +52,7 @@ class WrongOutput(TypeError):
     def told(self, result: object) -> TypeError:
         """The error for the user, with the line of ``result``, the generator that gave it and is not closed yet."""
         frame = frame_of(result)
-        if frame is None or not is_own(frame.f_code.co_filename):
+        if frame is None or not is_user_file(frame.f_code.co_filename):
             return TypeError(str(self))
         return TypeError(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}: {self}")
 
@@ -72,7 +72,7 @@ def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
         error: What it raised.
         callback: The method, or function, that was called.
     """
-    frames = own_frames(error)
+    frames = user_frames(error)
     if not frames and callback is not None:
         return _uncallable(callback) if isinstance(error, TypeError) else _absent(callback, error)
     if not frames:
@@ -111,7 +111,7 @@ def _place_of(callback: Callable[..., object]) -> str:
 def _absent(callback: Callable[..., object], error: BaseException) -> str:
     """Where the spider is written that has no ``parse()``; "" for any other error."""
     kind = type(getattr(callback, "__self__", None))
-    if not isinstance(error, NotImplementedError) or not is_own(file := inspect.getsourcefile(kind) or ""):
+    if not isinstance(error, NotImplementedError) or not is_user_file(file := inspect.getsourcefile(kind) or ""):
         return ""
     return f"{Path(file).name}:{inspect.getsourcelines(kind)[1]}: {error}"
 

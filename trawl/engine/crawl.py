@@ -14,7 +14,7 @@ from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.direct import DirectFetches
 from trawl.engine.state import State, current_turn
-from trawl.events import MOST_UNREAD, Event, Events, EventStream, EventT
+from trawl.events import MAX_UNREAD, Event, Events, EventStream, EventT
 from trawl.frontier import Frontier
 from trawl.http import Request, Response
 from trawl.middleware import Session, Sessions
@@ -213,7 +213,7 @@ class Crawl:
     @overload
     def events(self, *kinds: type[EventT], most: int = ...) -> EventStream[EventT]: ...
 
-    def events(self, *kinds: type[Event], most: int = MOST_UNREAD) -> EventStream[Any]:
+    def events(self, *kinds: type[Event], most: int = MAX_UNREAD) -> EventStream[Any]:
         """What happens from now on: ``with crawl.events(ItemScraped) as events: async for event in events: ...``.
 
         Args:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.tracebacks import is_own
+from trawl.tracebacks import is_user_file
 
 if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl
@@ -95,7 +95,7 @@ def _inside_the_loop(frame: FrameType | None) -> traceback.FrameSummary | None:
         name = frame.f_globals.get("__name__", "")
         if name.startswith("trio._core._run") or name in ("bdb", "pdb"):
             return None
-        if is_own(frame.f_code.co_filename):
+        if is_user_file(frame.f_code.co_filename):
             return traceback.extract_stack(frame, limit=1)[0]
         frame = frame.f_back
     return None

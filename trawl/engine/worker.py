@@ -34,7 +34,7 @@ from trawl.observe import Stats
 from trawl.scheduler import Grant
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
-from trawl.tracebacks import own_frames
+from trawl.tracebacks import user_frames
 
 __all__ = ["StatusRule", "Worker"]
 
@@ -304,7 +304,7 @@ class Worker:
                 said = advice(leaf, called)
                 words = f"{request!r}: the callback failed{f': {said}' if said else ''}"
                 # Of trawl's own lines alone a traceback says nothing.
-                logger.error("%s", words, exc_info=leaf if not said or own_frames(leaf) else None)
+                logger.error("%s", words, exc_info=leaf if not said or user_frames(leaf) else None)
 
     def _unheard(self, error: Exception) -> None:
         """An error that no errback takes: say it once, in one line."""

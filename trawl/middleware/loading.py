@@ -20,7 +20,7 @@ from trawl.moving import in_place_of
 from trawl.observe import Stats
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
-from trawl.tracebacks import of_the_user, warn_of_scrapy
+from trawl.tracebacks import user_code, warn_of_scrapy
 
 __all__ = ["Named", "Surroundings", "fits", "function", "instance", "made", "named", "ordered"]
 
@@ -196,7 +196,7 @@ def instance(entry: object, setting: str, crawl: object) -> Any:
     make: Callable[[], Any] = found
     from_crawler = getattr(found, "from_crawler", None)
     try:
-        with of_the_user(f"{setting}: {named(entry)} can't be made"):
+        with user_code(f"{setting}: {named(entry)} can't be made"):
             return make() if from_crawler is None else from_crawler(crawl)
     except NotConfigured as reason:
         level = logging.WARNING if str(reason) else logging.INFO  # who says why is heard, as in Scrapy

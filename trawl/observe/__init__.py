@@ -4,11 +4,11 @@ from trawl.observe.settings import LogLevel, ObserveSettings
 from trawl.observe.stats import Stat, Stats
 from trawl.observe.summary import (
     ERROR_KEYS,
-    Pace,
     Progress,
+    Speed,
     nothing_sent,
-    pace,
     progress_line,
+    speed_between,
     summary_rows,
     waiting_words,
 )
@@ -18,7 +18,7 @@ __all__ = [
     "ERROR_KEYS",
     "LogLevel",
     "ObserveSettings",
-    "Pace",
+    "Speed",
     "Progress",
     "Stat",
     "Stats",
@@ -27,7 +27,7 @@ __all__ = [
     "duration_words",
     "nothing_sent",
     "number_words",
-    "pace",
+    "speed_between",
     "printable",
     "progress_line",
     "rate_words",

@@ -13,7 +13,16 @@ from trawl.http import Times
 from trawl.observe.stats import Stats
 from trawl.observe.text import clipped, counted, duration_words, number_words, printable, rate_words, times_words
 
-__all__ = ["ERROR_KEYS", "Pace", "Progress", "nothing_sent", "pace", "progress_line", "summary_rows", "waiting_words"]
+__all__ = [
+    "ERROR_KEYS",
+    "Progress",
+    "Speed",
+    "nothing_sent",
+    "progress_line",
+    "speed_between",
+    "summary_rows",
+    "waiting_words",
+]
 
 ERROR_KEYS = (
     "download_error_count",
@@ -68,7 +77,7 @@ class Progress:
 
 
 @attrs.frozen
-class Pace:
+class Speed:
     """Speed over some time.
 
     Attributes:
@@ -80,15 +89,15 @@ class Pace:
     items: float = 0.0
 
 
-def pace(earlier: Progress, later: Progress) -> Pace:
+def speed_between(earlier: Progress, later: Progress) -> Speed:
     """The speed between two instants; none where no time has passed."""
     seconds = later.at - earlier.at
     if seconds <= 0:
-        return Pace()
-    return Pace((later.pages - earlier.pages) / seconds, (later.items - earlier.items) / seconds)
+        return Speed()
+    return Speed((later.pages - earlier.pages) / seconds, (later.items - earlier.items) / seconds)
 
 
-def progress_line(now: Progress, speed: Pace) -> str:
+def progress_line(now: Progress, speed: Speed) -> str:
     """Progress as one line of the log."""
     line = (
         f"{counted(now.pages, 'page')} ({rate_words(speed.pages)}), "

@@ -24,7 +24,7 @@ from trawl.settings.foreign import translated, why_ignored
 from trawl.settings.sections import SECTIONS, Definition, known
 from trawl.settings.values import HOW_TO_DECLARE, Settings, declared
 from trawl.spiders import CustomSettings, Spider
-from trawl.tracebacks import is_own, of_the_user
+from trawl.tracebacks import is_user_file, user_code
 
 __all__ = ["Layer", "ambient", "assignments", "file_of", "load", "of_environment", "of_project", "of_spider"]
 
@@ -107,7 +107,7 @@ def ambient(
 def file_of(spider: type | None) -> Path | None:
     """The user's own file that a spider's class is in; None where it is in none: in a notebook, or installed."""
     file = getattr(sys.modules.get(getattr(spider, "__module__", "")), "__file__", None)
-    return Path(file).resolve() if file and is_own(file) else None
+    return Path(file).resolve() if file and is_user_file(file) else None
 
 
 def _nearer(beside: Layer, here: Layer) -> Layer:
@@ -162,7 +162,7 @@ def of_spider(spider: object) -> Layer:
     kind = spider if isinstance(spider, type) else type(spider)
     if issubclass(kind, Spider) and kind.update_settings.__func__ is not Spider.update_settings.__func__:  # type: ignore[attr-defined]
         custom = CustomSettings()
-        with of_the_user(f"update_settings() of {kind.__name__} failed"):
+        with user_code(f"update_settings() of {kind.__name__} failed"):
             kind.update_settings(custom)
     user_agent = getattr(spider, "user_agent", None)
     values = custom if user_agent is None else {"USER_AGENT": user_agent, **custom}

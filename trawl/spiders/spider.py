@@ -21,7 +21,7 @@ from trawl.moving.absent import Absent
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.results import ItemT, Outputs
 from trawl.spiders.running import RunningCrawl
-from trawl.tracebacks import told
+from trawl.tracebacks import describe_error
 
 __all__ = ["CustomSettings", "Spider", "check_urls", "make_spider"]
 
@@ -270,7 +270,9 @@ def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawl
     except TrawlError:
         raise
     except Exception as error:
-        raise SpiderLoadError(f"{_where(spider, error)}: {spider.__name__} can't be made: {told(error)}") from error
+        raise SpiderLoadError(
+            f"{_where(spider, error)}: {spider.__name__} can't be made: {describe_error(error)}"
+        ) from error
     instance.check()
     return instance
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from trawl.errors import SettingsError
 from trawl.throttling.limits import jitter_factors
-from trawl.tracebacks import of_the_user
+from trawl.tracebacks import user_code
 
 __all__ = [
     "JITTER_RANGE",
@@ -329,7 +329,7 @@ def load_object(value: object, path: str) -> Any:
     if not module or not name:
         raise SettingsError(f"{path} names {value!r}, which is no import path: write package.module.Name", path)
     try:
-        with of_the_user(f"{path} names {value!r}, which can't be imported"):
+        with user_code(f"{path} names {value!r}, which can't be imported"):
             return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"{path} names {value!r}, which can't be imported: {error}", path) from error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from trawl.cli.checks.source import Finding, SpiderSource
+from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.errors import PartLoadError, UsageError
 from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.settings import Layer, load, of_spider
@@ -37,17 +37,17 @@ def names_no_start(spider: type[Spider]) -> bool:
     return _gives_no_start(spider) and _is_forgotten(spider, source, _used(source))
 
 
-def check_starts(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+def check_starts(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     """Say what keeps a spider from sending anything, or from doing something with what comes."""
     used = _used(source)
     yield from _misspelled(spider, source, used)
     if _gives_no_start(spider):
         if _is_forgotten(spider, source, used):
             words = f"{spider.__name__} has neither {_urls_of(spider)} nor start(): nothing will be sent"
-            yield Finding(*source.home(), words)
+            yield CheckMessage(*source.home(), words)
     elif _reads_nothing(spider, source):
         words = "start() reads start_urls, which nothing sets: nothing will be sent"
-        yield Finding(*source.place("start"), words)
+        yield CheckMessage(*source.place("start"), words)
     elif spider.start is Spider.start and spider.start_requests is Spider.start_requests:
         yield from _parse(spider, source, used)
 
@@ -81,24 +81,24 @@ def _reads_nothing(spider: type[Spider], source: SpiderSource) -> bool:
     return is_read and not is_set and not spider.start_urls and not source.is_own("start_urls")
 
 
-def _parse(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[Finding]:
+def _parse(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[CheckMessage]:
     if spider.parse is not Spider.parse or spider._parse is not Spider._parse or "parse" in used:
         return
     own = [method.node.name for method in source.methods()]
     close = get_close_matches("parse", [name for name in own if name not in used], n=1, cutoff=0.6)
     hint = f"; did you mean parse() by {close[0]}()?" if close else ""
     where = source.place(close[0]) if close else source.home()
-    yield Finding(*where, f"{spider.__name__} has no parse(), which gets the pages of start_urls{hint}")
+    yield CheckMessage(*where, f"{spider.__name__} has no parse(), which gets the pages of start_urls{hint}")
 
 
-def _misspelled(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[Finding]:
+def _misspelled(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[CheckMessage]:
     """Attributes that nobody reads and that are spelled like one that the spider does not have of its own."""
     for name in sorted(source.attributes()):
         if name in used or hasattr(Spider, name) or inspect.isroutine(getattr(spider, name, None)):
             continue
         close = get_close_matches(name, [each for each in _ATTRIBUTES if not source.is_own(each)], n=1, cutoff=_ALIKE)
         if close:
-            yield Finding(*source.place(name), f"a crawl reads no attribute {name}; did you mean {close[0]}?")
+            yield CheckMessage(*source.place(name), f"a crawl reads no attribute {name}; did you mean {close[0]}?")
 
 
 def _used(source: SpiderSource) -> set[str]:
@@ -115,11 +115,11 @@ def _used(source: SpiderSource) -> set[str]:
     return found
 
 
-def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     """Say what is wrong with the attributes of a spider's class, in their order."""
     name: object = spider.name
     if not isinstance(name, str) or not name:
-        yield Finding(*source.home(), f"{spider.__name__} has no name: give the class an attribute `name`")
+        yield CheckMessage(*source.home(), f"{spider.__name__} has no name: give the class an attribute `name`")
     yield from _settings(spider, source)
     yield from _urls(spider, source, "start_urls", is_used=spider.start is Spider.start)
     yield from _domains(spider, source)
@@ -132,13 +132,13 @@ def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[Fin
         yield from _sitemap_rules(spider, source)
 
 
-def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     attribute = "update_settings" if source.is_own("update_settings") else "custom_settings"
     try:
         given = of_spider(spider)
     except Exception as error:  # update_settings() is the user's own
         own = error.__cause__ if isinstance(error, PartLoadError) else error
-        yield Finding(*source.place(attribute), f"{attribute}: {own}")
+        yield CheckMessage(*source.place(attribute), f"{attribute}: {own}")
         return
     wrong = 0
     for name, value in given.values.items():
@@ -146,16 +146,16 @@ def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
             load(Layer(attribute, {name: value}, own=given.own))
         except UsageError as error:
             wrong += 1
-            yield Finding(*source.place(attribute, name), str(error))
+            yield CheckMessage(*source.place(attribute, name), str(error))
     if wrong:
         return
     try:
         load(Layer(attribute, given.values, own=given.own))
     except UsageError as error:
-        yield Finding(*source.place(attribute), str(error))
+        yield CheckMessage(*source.place(attribute), str(error))
 
 
-def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used: bool) -> Iterator[Finding]:
+def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used: bool) -> Iterator[CheckMessage]:
     urls = getattr(spider, attribute)
     if not is_used:
         return
@@ -165,41 +165,43 @@ def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used
             check_urls(spider.__name__, attribute, urls if single is not urls else [url])
         except UsageError as error:
             message = str(error).replace(f"{attribute}[0]", f"{attribute}[{i}]", 1)
-            yield Finding(*source.place(attribute, i), message)
+            yield CheckMessage(*source.place(attribute, i), message)
 
 
-def _domains(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+def _domains(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     domains: Any = spider.allowed_domains
     if isinstance(domains, str) or not isinstance(domains, Iterable):
-        yield Finding(*source.place("allowed_domains"), f"allowed_domains is a list of domains, not {domains!r}")
+        yield CheckMessage(*source.place("allowed_domains"), f"allowed_domains is a list of domains, not {domains!r}")
         return
     for i, domain in enumerate(domains):
         try:
             AdmissionRules(SchedulerSettings(), [domain])
         except (ValueError, AttributeError, TypeError) as error:
             words = error if isinstance(error, ValueError) else f"allowed_domains takes texts, not {domain!r}"
-            yield Finding(*source.place("allowed_domains", i), f"{words} (entry {i})")
+            yield CheckMessage(*source.place("allowed_domains", i), f"{words} (entry {i})")
 
 
-def _statuses(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+def _statuses(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     statuses: Any = spider.handle_httpstatus_list
     if isinstance(statuses, str) or not isinstance(statuses, Iterable):
-        yield Finding(*source.place("handle_httpstatus_list"), f"handle_httpstatus_list is a list, not {statuses!r}")
+        yield CheckMessage(
+            *source.place("handle_httpstatus_list"), f"handle_httpstatus_list is a list, not {statuses!r}"
+        )
 
 
-def _start(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+def _start(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     if not inspect.isasyncgenfunction(spider.start):
-        yield Finding(*source.place("start"), "start() is an async generator: `async def` with a `yield` in it")
+        yield CheckMessage(*source.place("start"), "start() is an async generator: `async def` with a `yield` in it")
     older: Any = getattr(spider, "start_requests", None)
     if older is not None and (inspect.iscoroutinefunction(older) or inspect.isasyncgenfunction(older)):
-        yield Finding(*source.place("start_requests"), "start_requests() is not asynchronous: name it start()")
+        yield CheckMessage(*source.place("start_requests"), "start_requests() is not asynchronous: name it start()")
 
 
-def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[Finding]:
+def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[CheckMessage]:
     rules: Iterable[object] = spider.rules
     for i, rule in enumerate(rules):
         if not isinstance(rule, Rule):
-            yield Finding(*source.place("rules", i), f"rules[{i}] is a Rule, not {rule!r}")
+            yield CheckMessage(*source.place("rules", i), f"rules[{i}] is a Rule, not {rule!r}")
             continue
         calls: dict[str, tuple[Any, Mapping[str, Any], int]] = {
             "callback": (rule.callback, rule.cb_kwargs or {}, 1),
@@ -209,24 +211,24 @@ def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[Fin
         }
         for name, (given, by_name, count) in calls.items():
             if problem := _problem(spider, given, by_name, count):
-                yield Finding(*source.place("rules", i), f"rules[{i}]: {name} {problem}")
+                yield CheckMessage(*source.place("rules", i), f"rules[{i}]: {name} {problem}")
 
 
-def _sitemap_rules(spider: type[SitemapSpider[Any]], source: SpiderSource) -> Iterator[Finding]:
+def _sitemap_rules(spider: type[SitemapSpider[Any]], source: SpiderSource) -> Iterator[CheckMessage]:
     for i, (pattern, callback) in enumerate(spider.sitemap_rules):
         if problem := _problem(spider, callback, {}, 1):
-            yield Finding(*source.place("sitemap_rules", i), f"sitemap_rules[{i}]: its callback {problem}")
+            yield CheckMessage(*source.place("sitemap_rules", i), f"sitemap_rules[{i}]: its callback {problem}")
         yield from _pattern(source, "sitemap_rules", i, pattern)
     for i, pattern in enumerate(spider.sitemap_follow):
         yield from _pattern(source, "sitemap_follow", i, pattern)
 
 
-def _pattern(source: SpiderSource, attribute: str, i: int, pattern: str | re.Pattern[str]) -> Iterator[Finding]:
+def _pattern(source: SpiderSource, attribute: str, i: int, pattern: str | re.Pattern[str]) -> Iterator[CheckMessage]:
     try:
         re.compile(pattern)
     except re.error as error:
         words = f"{attribute}[{i}]: {pattern!r} is no regular expression: {error}"
-        yield Finding(*source.place(attribute, i), words)
+        yield CheckMessage(*source.place(attribute, i), words)
 
 
 def _problem(spider: type[Spider], given: Any, by_name: Mapping[str, Any], count: int) -> str:

@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type
 
 import attrs
 
-from trawl.cli.checks.source import Finding, SpiderSource
+from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.http import Request
 from trawl.items import is_item_type
 from trawl.settings.check import nearest
@@ -39,7 +39,7 @@ _MANY_LATER = (AsyncIterable, AsyncIterator, AsyncGenerator)
 _LATER = (Awaitable, Coroutine)
 
 
-def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Iterable[str]) -> Iterator[Finding]:
+def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Iterable[str]) -> Iterator[CheckMessage]:
     """Say which callbacks are annotated with what they can't give, or with other items than the spider's."""
     items = item_type_of(spider)
     for name in callbacks:
@@ -49,11 +49,11 @@ def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Ite
         if annotation is inspect.Parameter.empty:
             continue
         if problem := _shape_problem(function, annotation):
-            yield Finding(*source.place(name), f"{name}() {problem}")
+            yield CheckMessage(*source.place(name), f"{name}() {problem}")
             continue
         for output in _outputs(annotation):
             if problem := _output_problem(output, items):
-                yield Finding(*source.place(name), f"{name}() is annotated to give {_shown(output)}, {problem}")
+                yield CheckMessage(*source.place(name), f"{name}() is annotated to give {_shown(output)}, {problem}")
 
 
 def item_type_of(spider: type) -> Any:
@@ -154,19 +154,19 @@ class _Use:
     by_name: tuple[str, ...] | None
 
 
-def check_callbacks(spider: type[Spider], source: SpiderSource) -> Iterator[Finding]:
+def check_callbacks(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     """Say which callbacks that requests name are not there, or can't be called as they would be."""
     assigned = _assigned(source)
     for use in _uses(source):
         if use.text:
             words = f"{use.role} is the text {use.text!r}: name the method itself, self.{use.text}"
-            yield Finding(use.path, use.line, words)
+            yield CheckMessage(use.path, use.line, words)
         elif use.name not in assigned and not hasattr(spider, use.name):
             close = nearest(use.name, [name for name in dir(spider) if callable(getattr(spider, name, None))])
             hint = f"; did you mean self.{close}?" if close else ""
-            yield Finding(use.path, use.line, f"{spider.__name__} has no method {use.name!r}{hint}")
+            yield CheckMessage(use.path, use.line, f"{spider.__name__} has no method {use.name!r}{hint}")
         elif use.name not in assigned and (problem := _problem(spider, use)):
-            yield Finding(use.path, use.line, f"{use.role} {use.name}() can't be called: {problem}")
+            yield CheckMessage(use.path, use.line, f"{use.role} {use.name}() can't be called: {problem}")
 
 
 def callbacks_of(spider: type[Spider], source: SpiderSource) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from trawl.cli.checks.attributes import check_attributes, check_starts
 from trawl.cli.checks.callbacks import callbacks_of, check_annotations, check_callbacks
 from trawl.cli.checks.outputs import check_habits, check_outputs
-from trawl.cli.checks.source import Finding, SpiderSource
+from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.errors import PartLoadError, SettingsError
 from trawl.moving import changes
 from trawl.spiders import Spider
@@ -23,18 +23,18 @@ from trawl.throttling.configuration import load_object
 __all__ = ["check_imports", "check_parts", "check_spider", "check_work", "imports_of"]
 
 
-def check_imports(source: SpiderSource) -> Iterator[Finding]:
+def check_imports(source: SpiderSource) -> Iterator[CheckMessage]:
     """Say what each import of Scrapy's in a spider's own file is to be changed to."""
     yield from imports_of(source.home()[0])
 
 
-def imports_of(path: str) -> Iterator[Finding]:
+def imports_of(path: str) -> Iterator[CheckMessage]:
     """Say what each import of Scrapy's in a file is to be changed to; nothing of one that can't be read."""
     try:
         found = changes(Path(path).read_text("utf-8"))
     except (OSError, SyntaxError, ValueError):  # a class that no file has
         return
-    yield from (Finding(path, change.line, str(change)) for change in found)
+    yield from (CheckMessage(path, change.line, str(change)) for change in found)
 
 
 _LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "WATCHERS")
@@ -52,7 +52,7 @@ def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
                     yield str(error)
 
 
-def check_spider(spider: type[Spider]) -> list[Finding]:
+def check_spider(spider: type[Spider]) -> list[CheckMessage]:
     """Everything wrong with a spider's class that can be seen without running it, in the order of its lines."""
     source = SpiderSource(spider)
     found = [
@@ -65,7 +65,7 @@ def check_spider(spider: type[Spider]) -> list[Finding]:
     return sorted({*found, *check_work(spider)})
 
 
-def check_work(spider: type[Spider]) -> list[Finding]:
+def check_work(spider: type[Spider]) -> list[CheckMessage]:
     """What keeps a spider from sending anything, or what it makes from reaching the crawl, by its lines."""
     source = SpiderSource(spider)
     found = [*check_starts(spider, source), *check_outputs(spider, source, callbacks_of(spider, source))]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
-from trawl.cli.checks.source import Finding, Function, Method, SpiderSource
+from trawl.cli.checks.source import CheckMessage, Function, Method, SpiderSource
 from trawl.spiders import Spider
 
 __all__ = ["check_habits", "check_outputs"]
@@ -23,15 +23,15 @@ _MODULES = frozenset({"scrapy", "trawl"})
 _ABSENT = ("flags",)
 
 
-def check_habits(source: SpiderSource) -> Iterator[Finding]:
+def check_habits(source: SpiderSource) -> Iterator[CheckMessage]:
     """Say which calls in a spider's methods are Scrapy's way and not ours."""
     for method in source.methods():
         if method.node.name == "close":
-            yield Finding(method.path, method.node.lineno, "nothing calls close(): name it closed(self, reason)")
+            yield CheckMessage(method.path, method.node.lineno, "nothing calls close(): name it closed(self, reason)")
         for node in ast.walk(method.node):
             if isinstance(node, ast.Call):
                 for message in _wrong(node):
-                    yield Finding(method.path, node.lineno, message)
+                    yield CheckMessage(method.path, node.lineno, message)
 
 
 def _wrong(call: ast.Call) -> Iterator[str]:
@@ -123,7 +123,7 @@ class _Kinds:
         )
 
 
-def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collection[str]) -> Iterator[Finding]:
+def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collection[str]) -> Iterator[CheckMessage]:
     """Say which requests and items come to nothing in a spider's methods, and which calls can't work there.
 
     Args:
@@ -136,9 +136,9 @@ def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collect
     for method in source.methods():
         name = method.node.name
         if name in callbacks and (problem := _takes_no_response(spider, name)):
-            yield Finding(method.path, method.node.lineno, problem)
+            yield CheckMessage(method.path, method.node.lineno, problem)
         for node, message in _wrong_outputs(method, kinds, is_given=name in given):
-            yield Finding(method.path, node.lineno, message)
+            yield CheckMessage(method.path, node.lineno, message)
 
 
 def _takes_no_response(spider: type[Spider], name: str) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["Finding", "Method", "SpiderSource"]
+__all__ = ["CheckMessage", "Method", "SpiderSource"]
 
 
 @attrs.frozen(order=True)
-class Finding:
+class CheckMessage:
     """One thing that is wrong.
 
     Attributes:

@@ -20,7 +20,15 @@ from trawl.settings import Layer, Settings, ambient, assignments, load, of_spide
 from trawl.spiders import Spider
 from trawl.spiders.signalling import IDLE
 
-__all__ = ["Prepared", "Visit", "Visitor", "answer", "begun_by", "prepared", "visitor"]
+__all__ = [
+    "DefaultSpider",
+    "SingleRun",
+    "SingleRunOptions",
+    "fetch_response",
+    "load_single_run",
+    "with_start",
+    "with_work",
+]
 
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
 """What is tried out leaves nothing behind."""
@@ -32,14 +40,14 @@ FIRST_ANSWER: Mapping[str, object] = {"RETRY_ENABLED": False, "ROBOTSTXT_RETRY_T
 """The first answer is shown, whatever it is, unless ``--wait`` or ``-s`` says otherwise: retries are for crawls."""
 
 
-class Visitor(Spider):
+class DefaultSpider(Spider):
     """The spider of who names none."""
 
     name = "visitor"
 
 
 @attrs.frozen(kw_only=True)
-class Visit:
+class SingleRunOptions:
     """What a person asked for, as it was typed.
 
     Attributes:
@@ -63,7 +71,7 @@ class Visit:
 
 
 @attrs.frozen
-class Prepared:
+class SingleRun:
     """The same, loaded.
 
     Attributes:
@@ -78,34 +86,34 @@ class Prepared:
     arguments: Mapping[str, str]
     layers: Sequence[Layer]
 
-    def with_settings(self, source: str, values: Mapping[str, object]) -> Prepared:
+    def with_settings(self, source: str, values: Mapping[str, object]) -> SingleRun:
         """The same with other values of some settings; what they warn of was said."""
         return attrs.evolve(self, settings=load(*self.layers, Layer(source, values), tell=lambda warning: None))
 
 
-def prepared(visit: Visit, logs: Logs) -> Prepared:
+def load_single_run(options: SingleRunOptions, logs: Logs) -> SingleRun:
     """Load what was asked for, and set the log up accordingly.
 
     Raises:
         UsageError: Settings or arguments do not fit.
         SpiderLoadError: The spider can't be loaded.
     """
-    arguments = spider_arguments(visit.arguments)
-    spider = load_spider(visit.target) if visit.target else Visitor
+    arguments = spider_arguments(options.arguments)
+    spider = load_spider(options.target) if options.target else DefaultSpider
     unkept = Layer("the command", UNKEPT)
     project, environment = ambient(spider=spider)
-    if not visit.target:
+    if not options.target:
         look_beside(project.source)
-    around = (project, environment, of_spider(spider), visit.logged)
+    around = (project, environment, of_spider(spider), options.logged)
     said = {name for layer in around for name in layer.values}
     hasty = {name: value for name, value in HASTY.items() if name not in said}
-    if not visit.waits:
+    if not options.waits:
         hasty |= FIRST_ANSWER
-    layers = (*around, Layer("the command", hasty), assignments(visit.settings), unkept)
+    layers = (*around, Layer("the command", hasty), assignments(options.settings), unkept)
     settings = load(*layers)
     logs.apply(settings.of(ObserveSettings))
     check_arguments(spider, arguments)
-    return Prepared(spider, settings, arguments, layers)
+    return SingleRun(spider, settings, arguments, layers)
 
 
 async def _nothing() -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
@@ -113,7 +121,7 @@ async def _nothing() -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() i
         yield request
 
 
-async def answer(crawl: Any, request: Request) -> Response:
+async def fetch_response(crawl: Any, request: Request) -> Response:
     """The response to ``request`` in a running crawl, be it one that ``SOFT_BLOCK_DETECTOR`` refuses.
 
     Raises:
@@ -127,7 +135,7 @@ async def answer(crawl: Any, request: Request) -> Response:
     return response
 
 
-def visitor(spider: type[Spider], work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> type[Spider]:
+def with_work(spider: type[Spider], work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> type[Spider]:
     """``spider``, but for its start: there ``work`` is done on the running spider.
 
     Args:
@@ -144,10 +152,10 @@ def visitor(spider: type[Spider], work: Callable[[Any], Awaitable[None]], errors
         async for request in _nothing():
             yield request
 
-    return begun_by(spider, start)
+    return with_start(spider, start)
 
 
-def begun_by(spider: type[Spider], start: Callable[[Any], AsyncGenerator[Any, None]]) -> type[Spider]:
+def with_start(spider: type[Spider], start: Callable[[Any], AsyncGenerator[Any, None]]) -> type[Spider]:
     """``spider`` with another start. When all is done that comes of it, nobody who hears ``spider_idle`` is asked.
 
     Args:
