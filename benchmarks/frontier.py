@@ -115,12 +115,12 @@ async def leased(frontier: SqliteFrontier, turns: Iterator[LaneKey], batch: int)
 @contextmanager
 def told(what: str, requests: int, job: Job) -> Iterator[None]:
     """Say how fast the block went through so many requests."""
-    began, cpu, transactions = time.perf_counter(), time.process_time(), job.commits.transactions
+    began, cpu, transactions = time.perf_counter(), time.process_time(), job.transactions.committed
     yield
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(
         f"{what}: {requests / seconds:,.0f} a second ({requests / cpu:,.0f} a second of CPU,"
-        f" {requests / (job.commits.transactions - transactions):.1f} a transaction); {rss():,.0f} MB"
+        f" {requests / (job.transactions.committed - transactions):.1f} a transaction); {rss():,.0f} MB"
     )
 
 

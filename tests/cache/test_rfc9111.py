@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cache.crawls import HOST, Reader, crawl, settings
-from trawl.cache.policy import MOST_HEURISTIC, Rfc9111, age_of, directives_of, is_fresh, is_variant, lifetime_of
-from trawl.cache.store import Stored
+from trawl.cache.policy import MAX_HEURISTIC, Rfc9111Policy, age_of, directives_of, is_fresh, is_variant, lifetime_of
+from trawl.cache.store import CacheEntry
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
@@ -26,9 +26,9 @@ def date(seconds: float) -> str:
     return format_datetime(datetime.fromtimestamp(NOW + seconds, UTC), usegmt=True)
 
 
-def stored(*, status: int = 200, sent: dict[str, str] | None = None, came: float = 0.0, **fields: str) -> Stored:
+def stored(*, status: int = 200, sent: dict[str, str] | None = None, came: float = 0.0, **fields: str) -> CacheEntry:
     pairs = tuple((name.replace("_", "-"), value) for name, value in fields.items())
-    return Stored(
+    return CacheEntry(
         url=f"{HOST}/",
         method="GET",
         sent=tuple((sent or {}).items()),
@@ -39,7 +39,7 @@ def stored(*, status: int = 200, sent: dict[str, str] | None = None, came: float
     )
 
 
-def fresh(kept: Stored, after: float, **wishes: str) -> bool:
+def fresh(kept: CacheEntry, after: float, **wishes: str) -> bool:
     directives = directives_of(kept.headers.getlist("Cache-Control"))
     return is_fresh(kept, directives, {name.replace("_", "-"): value for name, value in wishes.items()}, NOW + after)
 
@@ -53,7 +53,7 @@ def fresh(kept: Stored, after: float, **wishes: str) -> bool:
         ({"Date": date(0), "Expires": date(30)}, 30.0),
         ({"Expires": "0"}, 0.0),
         ({"Date": date(0), "Last-Modified": date(-1000)}, 100.0),
-        ({"Date": date(0), "Last-Modified": date(-1e9)}, MOST_HEURISTIC),
+        ({"Date": date(0), "Last-Modified": date(-1e9)}, MAX_HEURISTIC),
         ({"Date": date(0), "Last-Modified": date(50)}, 0.0),
         ({"Cache-Control": "max-age=sixty"}, 0.0),
         ({}, 0.0),
@@ -118,11 +118,11 @@ def test_what_may_be_given_without_asking(directives: str, after: float, wishes:
 )
 def test_what_is_kept(method: str, fields: dict[str, str], status: int, is_kept: bool) -> None:
     response = Response(f"{HOST}/", status, fields)
-    assert Rfc9111().may_store(Request(f"{HOST}/", method=method), response) is is_kept
+    assert Rfc9111Policy().may_store(Request(f"{HOST}/", method=method), response) is is_kept
 
 
 def test_directives_that_the_user_does_not_obey_are_not_there() -> None:
-    policy = Rfc9111(ignored=["no-store", "no-cache"])
+    policy = Rfc9111Policy(ignored=["no-store", "no-cache"])
     response = Response(f"{HOST}/", 200, {"Cache-Control": "no-store, no-cache, max-age=60"})
     assert policy.may_store(Request(f"{HOST}/"), response)
     kept = stored(Cache_Control="no-store, no-cache, max-age=60")
@@ -131,10 +131,10 @@ def test_directives_that_the_user_does_not_obey_are_not_there() -> None:
 
 def test_always_store_keeps_what_says_nothing_of_its_age() -> None:
     nothing_said = Response(f"{HOST}/", 302)
-    assert not Rfc9111().may_store(Request(f"{HOST}/"), nothing_said)
-    assert Rfc9111(always_store=True).may_store(Request(f"{HOST}/"), nothing_said)
+    assert not Rfc9111Policy().may_store(Request(f"{HOST}/"), nothing_said)
+    assert Rfc9111Policy(always_store=True).may_store(Request(f"{HOST}/"), nothing_said)
     told = Response(f"{HOST}/", 200, {"Cache-Control": "no-store"})
-    assert not Rfc9111(always_store=True).may_store(Request(f"{HOST}/"), told)
+    assert not Rfc9111Policy(always_store=True).may_store(Request(f"{HOST}/"), told)
 
 
 def test_a_variant_is_for_requests_with_the_same_fields() -> None:
@@ -147,7 +147,7 @@ def test_a_variant_is_for_requests_with_the_same_fields() -> None:
 
 @pytest.mark.parametrize("name", ["Range", "If-None-Match", "If-Modified-Since"])
 def test_a_request_with_conditions_of_its_own_is_not_answered(name: str) -> None:
-    assert not Rfc9111().may_answer(Request(f"{HOST}/", headers={name: "x"}))
+    assert not Rfc9111Policy().may_answer(Request(f"{HOST}/", headers={name: "x"}))
 
 
 class Again(Reader):

@@ -14,7 +14,7 @@ import trio
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.cli import main
-from trawl.feeds.outbox import MARKS
+from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier.job import open_job
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
@@ -119,7 +119,7 @@ def test_a_job_without_anything_in_it_is_new(
 ) -> None:
     async def make() -> None:
         job = await open_job(tmp_path / "job", InlineBlocking())
-        MARKS.keep(job, {})
+        FEED_STATES.keep(job, {})
         await job.aclose()
 
     trio.run(make)

@@ -17,21 +17,21 @@ from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import READERS, ROWS, STARTED_UTC, FullDisk
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, ItemLost, JobError
-from trawl.feeds import Feed, FeedMapping, Feeds, FeedsSettings, Outbox, open_outbox
-from trawl.feeds.outbox import MOST_BEHIND
+from trawl.feeds import Feed, FeedMapping, Feeds, FeedsSettings, OutboxWriter, open_outbox
+from trawl.feeds.outbox import MAX_BEHIND
 from trawl.feeds.stored_items import to_stored
 from trawl.observe import Stats
 
 FORMATS = list(READERS)
 
 
-async def outbox_of(job: FakeJob, feeds: Mapping[Path, FeedMapping], **settings: Any) -> Outbox:
+async def outbox_of(job: FakeJob, feeds: Mapping[Path, FeedMapping], **settings: Any) -> OutboxWriter:
     """The outbox of a job whose feeds are these."""
     values = FeedsSettings(feeds={str(path): options for path, options in feeds.items()}, **settings)
     return (await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC))[1]
 
 
-def give(job: FakeJob, outbox: Outbox, *items: object) -> None:
+def give(job: FakeJob, outbox: OutboxWriter, *items: object) -> None:
     """Acknowledge a request with these items."""
     job.hold(*[outbox.encode(item) for item in items])
     outbox.acknowledged(len(items))
@@ -213,7 +213,7 @@ async def test_a_feed_that_fails_is_told_to_who_acknowledges_and_the_next_run_go
 async def test_who_acknowledges_waits_for_feeds_that_are_far_behind(tmp_path: Path, autojump_clock: MockClock) -> None:
     job = FakeJob()
     outbox = await outbox_of(job, {tmp_path / "out.jsonl": {}})
-    give(job, outbox, *[{}] * (MOST_BEHIND + 1))
+    give(job, outbox, *[{}] * (MAX_BEHIND + 1))
     with trio.move_on_after(60) as waited:
         await outbox.room()
     assert waited.cancelled_caught
@@ -221,7 +221,7 @@ async def test_who_acknowledges_waits_for_feeds_that_are_far_behind(tmp_path: Pa
         await nursery.start(outbox.write)
         await outbox.room()
         outbox.close()
-    assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == MOST_BEHIND + 1
+    assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == MAX_BEHIND + 1
 
 
 async def test_items_that_cannot_be_written_are_counted_once_and_left_out(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ async def test_items_beyond_a_limit_wait_for_the_next_run_whatever_ends_this_one
 
 
 @asynccontextmanager
-async def run_of(job: FakeJob, *paths: Path) -> AsyncGenerator[Outbox, None]:
+async def run_of(job: FakeJob, *paths: Path) -> AsyncGenerator[OutboxWriter, None]:
     """The outbox of a run that copies nothing before it is killed."""
     values = FeedsSettings(feeds={str(path): {} for path in paths})
     feeds, outbox = await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
@@ -321,7 +321,7 @@ async def test_items_that_a_kill_has_kept_out_of_the_outbox_are_withheld_from_no
 async def test_a_run_without_its_feed_releases_nothing_and_waits_for_nobody(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trawl.feeds.outbox.MOST_BEHIND", 2)
+    monkeypatch.setattr("trawl.feeds.outbox.MAX_BEHIND", 2)
     path = tmp_path / "out.jsonl"
     outbox = await outbox_of(job := FakeJob(), {path: {}})
     outbox.close()

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.frontier.codec import MOST_NESTED, portable, restored
+from trawl.frontier.codec import MAX_NESTED, ext_hook, portable
 from trawl.http import Request
 
-DECODER = msgspec.msgpack.Decoder(ext_hook=restored)
+DECODER = msgspec.msgpack.Decoder(ext_hook=ext_hook)
 
 OFFSETS = st.builds(timezone, st.timedeltas(timedelta(hours=-23), timedelta(hours=23)))
 LEAVES = st.one_of(
@@ -103,7 +103,7 @@ def test_a_key_that_can_not_be_stored_is_named() -> None:
 def test_a_value_that_contains_itself_is_refused_in_one_line() -> None:
     loop: list[object] = []
     loop.append(loop)
-    with pytest.raises(ValueError, match=f"more than {MOST_NESTED} deep, or contains itself") as caught:
+    with pytest.raises(ValueError, match=f"more than {MAX_NESTED} deep, or contains itself") as caught:
         portable(loop, "meta")
     assert len(str(caught.value)) < 200
 
@@ -116,4 +116,4 @@ def test_what_no_map_can_have_as_a_key_is_kept() -> None:
 @pytest.mark.parametrize(("code", "payload"), [(99, b"\x90"), (0, b"\x90"), (-1, b"\x90")])
 def test_a_type_that_is_not_ours_is_an_error(code: int, payload: bytes) -> None:
     with pytest.raises(ValueError, match=f"unknown type {code}"):
-        restored(code, memoryview(payload))
+        ext_hook(code, memoryview(payload))

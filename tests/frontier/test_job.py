@@ -19,7 +19,7 @@ from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
-from trawl.frontier.inspect import export_pending, look_at
+from trawl.frontier.inspect import export_pending, inspect_job
 from trawl.frontier.job import Job, open_job
 from trawl.frontier.schema import SCHEMA_VERSION, connect_to_read
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
@@ -208,7 +208,7 @@ async def test_a_full_disk_ends_the_writing_and_loses_nothing_that_was_acknowled
     frontier = await frontier_of(job)
     await frontier.push_many([record("1"), record("2")])
     first, second = await frontier.lease_many(LANE, 2)
-    job.also(lambda connection: connection.execute("PRAGMA max_page_count = 20"))
+    job.run_in_next(lambda connection: connection.execute("PRAGMA max_page_count = 20"))
     await frontier.acknowledge(first, items=[b"a"])
     with pytest.raises(JobError, match=f"^job {tmp_path}: the disk is full") as caught:
         await frontier.acknowledge(second, [record("child", bytes(200_000))], items=[b"b"])
@@ -220,10 +220,10 @@ async def test_a_full_disk_ends_the_writing_and_loses_nothing_that_was_acknowled
     await frontier.release([second])  # an ending crawl gives back what it has, and closes
     await frontier.aclose()
     await job.aclose()
-    assert look_at(tmp_path).last_words == "the disk is full. Nothing is lost: make room and start it again"
+    assert inspect_job(tmp_path).last_error == "the disk is full. Nothing is lost: make room and start it again"
     async with opened(tmp_path) as again:
-        assert again.last_words == "the disk is full. Nothing is lost: make room and start it again"
-        assert look_at(tmp_path).last_words == ""  # it can be written again
+        assert again.last_error == "the disk is full. Nothing is lost: make room and start it again"
+        assert inspect_job(tmp_path).last_error == ""  # it can be written again
         frontier = await frontier_of(again)
         (lease,) = await frontier.lease_many(LANE, 9)
         assert lease.request.url == second.request.url
@@ -235,7 +235,7 @@ async def test_one_of_a_batch_that_fails_takes_all_of_it_along(tmp_path: Path) -
     frontier = await frontier_of(job)
     await frontier.push_many([record(str(i)) for i in range(5)])
     leases = await frontier.lease_many(LANE, 5)
-    job.also(lambda connection: connection.execute("PRAGMA max_page_count = 20"))
+    job.run_in_next(lambda connection: connection.execute("PRAGMA max_page_count = 20"))
     await job.commit()
     failures: list[str] = []
 
@@ -317,7 +317,7 @@ async def test_a_job_at_rest_can_be_looked_at_where_nothing_can_be_written(unpri
         await (await frontier_of(job)).push_many([record("1"), record("2")])
     before = everything_in(unprivileged)
     os.chmod(unprivileged, 0o555)
-    assert look_at(unprivileged).pending == 2
+    assert inspect_job(unprivileged).pending == 2
     assert len(list(export_pending(unprivileged))) == 2
     assert everything_in(unprivileged) == before
 
@@ -501,7 +501,7 @@ async def test_who_looks_at_a_job_at_rest_leaves_no_file_behind(tmp_path: Path) 
         await (await frontier_of(job)).push_many([record("1")])
     before = everything_in(tmp_path)
     assert list(before) == ["job.db"]
-    assert look_at(tmp_path).pending == 1
+    assert inspect_job(tmp_path).pending == 1
     assert len(list(export_pending(tmp_path))) == 1
     assert everything_in(tmp_path) == before
 

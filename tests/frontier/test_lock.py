@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trawl.errors import JobError
-from trawl.frontier.lock import LOCK_NAME, JobLock, last_words_of, owner_of
+from trawl.frontier.lock import LOCK_NAME, JobLock, read_last_error, read_owner
 
 
 def test_who_looks_at_a_job_is_not_in_the_way_of_who_begins_on_it(
@@ -39,9 +39,9 @@ def test_a_lock_that_is_a_link_is_refused_and_nothing_is_written_where_it_leads(
     (tmp_path / LOCK_NAME).symlink_to(other)
     with pytest.raises(JobError, match=f"^job {tmp_path}: .*symbolic link"):
         JobLock(tmp_path)
-    assert last_words_of(tmp_path) == ""
+    assert read_last_error(tmp_path) == ""
     with pytest.raises(JobError, match="symbolic link"):
-        owner_of(tmp_path)
+        read_owner(tmp_path)
     assert other.read_text("utf-8") == "what is in it"
 
 
@@ -49,9 +49,9 @@ def test_a_lock_that_is_a_pipe_or_a_directory_holds_nobody_up(tmp_path: Path) ->
     os.mkfifo(tmp_path / LOCK_NAME)
     with pytest.raises(JobError):
         JobLock(tmp_path)
-    assert (last_words_of(tmp_path), owner_of(tmp_path)) == ("", None)
+    assert (read_last_error(tmp_path), read_owner(tmp_path)) == ("", None)
     (tmp_path / LOCK_NAME).unlink()
     (tmp_path / LOCK_NAME).mkdir()
     with pytest.raises(JobError):
         JobLock(tmp_path)
-    assert (last_words_of(tmp_path), owner_of(tmp_path)) == ("", None)
+    assert (read_last_error(tmp_path), read_owner(tmp_path)) == ("", None)

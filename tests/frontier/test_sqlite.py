@@ -68,14 +68,14 @@ async def test_memory_holds_a_bounded_number_of_requests_however_many_are_pendin
     hosts = [f"{i}.example" for i in range(20)]
     for _ in range(2):  # the second time they are read from disk
         async with opened(tmp_path, bounds=bounds) as (_, frontier):
-            shelves = frontier.shelves
+            caches = frontier.caches
             for turn in range(10):
                 for host in hosts:
                     await frontier.push_many([record(str(i), host) for i in range(5)])
-                    assert shelves.held <= bounds.in_all
+                    assert caches.at_hand <= bounds.in_all
                     await frontier.release(await frontier.lease_many(lane(host), turn))
-                    assert shelves.held == sum(len(shelf.at_hand) for shelf in shelves.by_lane.values())
-                    assert shelves.held <= bounds.in_all
+                    assert caches.at_hand == sum(len(cache.at_hand) for cache in caches.by_lane.values())
+                    assert caches.at_hand <= bounds.in_all
     async with opened(tmp_path, bounds=bounds) as (_, frontier):
         assert frontier.statistics().pending == 2 * 10 * 20 * 5
 
@@ -86,18 +86,18 @@ async def test_lanes_that_have_ended_leave_nothing_in_memory(tmp_path: Path) -> 
             await frontier.push_many([record("x", f"{i}.example")])
             (lease,) = await frontier.lease_many(lane(f"{i}.example"), 1)
             await frontier.acknowledge(lease)
-        assert frontier.shelves.by_lane == {}
+        assert frontier.caches.by_lane == {}
 
 
 async def test_acknowledgements_that_come_together_are_one_transaction_and_leasing_is_none(tmp_path: Path) -> None:
     async with opened(tmp_path) as (job, frontier):
         await frontier.push_many([record(str(i)) for i in range(50)])
-        before = job.commits.transactions
+        before = job.transactions.committed
         leases = await frontier.lease_many(lane(), 50)
         async with trio.open_nursery() as nursery:
             for lease in leases:
                 nursery.start_soon(frontier.acknowledge, lease, [record("child", "b.example")], [b"item"])
-        assert job.commits.transactions == before + 1
+        assert job.transactions.committed == before + 1
         assert job.outbox_end == 50
 
 

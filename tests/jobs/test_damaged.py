@@ -95,7 +95,7 @@ def held_in(folder: Path) -> object:
 
 LAST = "WHERE ord = (SELECT max(ord) FROM request)"
 KEPT = "UPDATE kept SET blob = ? WHERE name = ?"
-FACTS = {"spider": "linked", "cls": "Linked", "begun_at": 2.0**63}
+JOB_INFO = {"spider": "linked", "cls": "Linked", "begun_at": 2.0**63}
 
 BEFORE_IT_BEGINS = [
     ("seen fingerprints and had", said("DELETE FROM seen")),
@@ -116,7 +116,7 @@ BEFORE_IT_BEGINS = [
     ("no fingerprints", said("UPDATE seen SET fingerprint = hex(fingerprint)")),
     ("'throttle' is no data", said(KEPT, "text", "throttle")),
     ("'job' is no data", said(KEPT, 7, "job")),
-    ("says of itself can't be read", said(KEPT, msgspec.msgpack.encode((1, FACTS)), "job")),
+    ("says of itself can't be read", said(KEPT, msgspec.msgpack.encode((1, JOB_INFO)), "job")),
     ("its feeds can't be read", said(KEPT, b"", "feeds")),
     ("its feeds can't be read", said(KEPT, msgspec.msgpack.encode((1, {"a": {"position": -1}})), "feeds")),
     ("it has no version", said("PRAGMA user_version = 0")),

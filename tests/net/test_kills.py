@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from tests.feeds.fakes import READERS
-from trawl.frontier.inspect import export_pending, look_at
+from trawl.frontier.inspect import export_pending, inspect_job
 from trawl.frontier.sections import STATISTICS
 
 SPIDER = """
@@ -144,7 +144,7 @@ async def crawled_through_kills(folder: Path, pages: int, kills: int, feed: str,
     assert all(times <= 1 + lost[path] for path, times in site.asked.items()), (site.asked - lost).most_common(3)
     rows = READERS[Path(feed).suffix[1:]]((folder / feed).read_bytes())
     assert sorted([row["url"] for row in rows]) == sorted([f"{site.url}/{number}" for number in range(pages)])
-    report = look_at(folder / "job")
+    report = inspect_job(folder / "job")
     statistics = STATISTICS.read(report)
     assert (report.pending, report.items, report.failed) == (0, 0, 0)
     assert statistics is not None

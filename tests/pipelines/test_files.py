@@ -15,7 +15,7 @@ import trawl
 from trawl.errors import SettingsError
 from trawl.http import Request
 from trawl.pipelines import FilesPipeline, MediaInfo
-from trawl.pipelines.media import MOST_AT_ONCE
+from trawl.pipelines.media import MAX_AT_ONCE
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
 
 PDF = {"Content-Type": "application/pdf", "ETag": '"v1"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}
@@ -120,7 +120,7 @@ def test_what_is_no_list_of_urls_is_told_in_a_line_and_counted_and_the_item_goes
 
 def test_an_item_with_very_many_files_has_a_bounded_number_under_way(tmp_path: Path) -> None:
     class VeryMany(Reports):
-        urls = [f"http://files.example/{number}.pdf" for number in range(2 * MOST_AT_ONCE + 1)]
+        urls = [f"http://files.example/{number}.pdf" for number in range(2 * MAX_AT_ONCE + 1)]
 
     web = SimulatedWeb()
     web.add_host("a.example")
@@ -130,8 +130,8 @@ def test_an_item_with_very_many_files_has_a_bounded_number_under_way(tmp_path: P
     pipeline = {"ITEM_PIPELINES": {FilesPipeline: 1}, "FILES_STORE": str(tmp_path)}
     sim = simulate(VeryMany, web, settings={**settings, **pipeline})
     at_once = Counter(send.time for send in sim.sends if send.host == "files.example")
-    assert list(at_once.values()) == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
-    assert len(sim.items[0]["files"]) == 2 * MOST_AT_ONCE + 1
+    assert list(at_once.values()) == [MAX_AT_ONCE, MAX_AT_ONCE, 1]
+    assert len(sim.items[0]["files"]) == 2 * MAX_AT_ONCE + 1
 
 
 def test_the_throttle_holds_for_files_and_robots_txt_too(tmp_path: Path) -> None:

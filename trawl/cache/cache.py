@@ -23,14 +23,14 @@ from pathlib import Path
 import trio
 
 from trawl.blocking import Blocking
-from trawl.cache.policy import Choice, Policy, policy_named
+from trawl.cache.policy import CacheResult, Policy, make_policy
 from trawl.cache.settings import CacheSettings
-from trawl.cache.store import Store, Stored, response_of, stored_of
+from trawl.cache.store import CacheEntry, Store, make_entry, make_response
 from trawl.errors import IgnoreRequest, UsageError
 from trawl.http import Fetch, FileResponse, Outcome, Replace, Request, Response, fingerprint, scheme_of
 from trawl.observe import Stats
 
-__all__ = ["Cache", "Dress", "open_cache"]
+__all__ = ["Cache", "Prepare", "open_cache"]
 
 CLOSE_GRACE = 5.0
 """Seconds that closing the file may take."""
@@ -44,8 +44,8 @@ async def open_cache(
     blocking: Blocking,
     now_utc: Callable[[], datetime],
     stats: Stats,
-    unkept: Sequence[int] = (),
-    dress: Dress | None = None,
+    ignored_statuses: Sequence[int] = (),
+    prepare: Prepare | None = None,
 ) -> AsyncGenerator[Cache | None, None]:
     """The cache of a spider, open; None where it is not enabled. Leaving closes it.
 
@@ -55,8 +55,8 @@ async def open_cache(
         blocking: How the file is read and written.
         now_utc: Wall time.
         stats: Where it counts.
-        unkept: Statuses that are not kept.
-        dress: Adds to a request what the middleware will add.
+        ignored_statuses: Statuses that are not kept.
+        prepare: Adds to a request what the middleware will add.
 
     Raises:
         SettingsError: ``HTTPCACHE_POLICY`` names no policy, or one that needs what is not installed.
@@ -69,7 +69,7 @@ async def open_cache(
     from trawl.cache.cache import Cache  # noqa: PLC0415
     from trawl.cache.store import Error, Store  # noqa: PLC0415
 
-    policy = policy_named(settings)
+    policy = make_policy(settings)
     file = "".join(character if character.isalnum() or character in "-_." else "_" for character in name)
     path = Path(settings.httpcache_dir) / f"{file.lstrip('.') or '_'}.sqlite3"
     try:
@@ -84,8 +84,8 @@ async def open_cache(
             blocking=blocking,
             now_utc=now_utc,
             stats=stats,
-            unkept=unkept,
-            dress=dress,
+            ignored_statuses=ignored_statuses,
+            prepare=prepare,
         )
     finally:
         with trio.move_on_after(CLOSE_GRACE, shield=True):
@@ -94,10 +94,10 @@ async def open_cache(
 
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
-MOST_STALE = 10_000
+MAX_STALE = 10_000
 """Stale responses that are remembered until their request is sent; beyond that it is sent without conditions."""
 
-Dress = Callable[[Request], Request]
+Prepare = Callable[[Request], Request]
 """A request with the fields that it will be sent with, for ``Vary``."""
 
 
@@ -112,8 +112,8 @@ class Cache:
         now_utc: Wall time.
         stats: Counts ``httpcache/hit``, ``/miss``, ``/store``, ``/uncacheable``, ``/revalidate``, ``/invalidate``,
             ``/ignore`` and ``/error``.
-        unkept: Statuses that are not kept besides those of the settings: what is sent again.
-        dress: Adds what the middleware will add.
+        ignored_statuses: Statuses that are not kept besides those of the settings: what is sent again.
+        prepare: Adds what the middleware will add.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Cache:
         blocking: Blocking,
         now_utc: Callable[[], datetime],
         stats: Stats,
-        unkept: Sequence[int] = (),
-        dress: Dress | None = None,
+        ignored_statuses: Sequence[int] = (),
+        prepare: Prepare | None = None,
     ) -> None:
         self._settings = settings
         self._policy = policy
@@ -134,9 +134,9 @@ class Cache:
         self._blocking = blocking
         self._now_utc = now_utc
         self._stats = stats
-        self._unkept = frozenset((*settings.httpcache_ignore_http_codes, *unkept))
-        self._dress = dress
-        self._stale: OrderedDict[bytes, tuple[Request, Choice]] = OrderedDict()
+        self._ignored_statuses = frozenset((*settings.httpcache_ignore_http_codes, *ignored_statuses))
+        self._prepare = prepare
+        self._stale: OrderedDict[bytes, tuple[Request, CacheResult]] = OrderedDict()
         self._told: set[str] = set()  # what has failed
 
     async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
@@ -178,13 +178,13 @@ class Cache:
         return send
 
     def _answer(
-        self, request: Request, key: bytes, stored: list[Stored], now: float
+        self, request: Request, key: bytes, stored: list[CacheEntry], now: float
     ) -> Callable[[Request], Awaitable[Outcome]] | None:
         expiry = self._settings.httpcache_expiration_secs
         if expiry:
             stored = [each for each in stored if now - each.came_at <= expiry]
-        if stored and self._dress is not None:
-            request = self._dress(request)
+        if stored and self._prepare is not None:
+            request = self._prepare(request)
         choice = self._policy.choose(request, stored, now)
         if choice.stored is not None and choice.conditions is None:
             return partial(self._given, choice.stored)
@@ -193,11 +193,11 @@ class Cache:
             return self._ignored
         if choice.stored is not None:
             self._stale[key] = (request, choice)
-            if len(self._stale) > MOST_STALE:
+            if len(self._stale) > MAX_STALE:
                 self._stale.popitem(last=False)
         return None
 
-    async def _given(self, stored: Stored, request: Request) -> Outcome:
+    async def _given(self, stored: CacheEntry, request: Request) -> Outcome:
         """The outcome of a hit."""
         try:
             body = await self._blocking.run(self._store.body, stored.id)
@@ -209,7 +209,7 @@ class Cache:
             return Outcome(request, is_cached=True, then=Replace(request.replace(meta=meta), reason="httpcache_gone"))
         self._stats.inc("httpcache/hit")
         now = trio.current_time()
-        response = response_of(stored, body, request)
+        response = make_response(stored, body, request)
         return Outcome(request, response=response, started_at=now, ended_at=now, is_cached=True)
 
     async def _ignored(self, request: Request) -> Outcome:
@@ -218,7 +218,7 @@ class Cache:
         error = IgnoreRequest(f"{request!r}: it is not in the cache, and HTTPCACHE_IGNORE_MISSING is set")
         return Outcome(request, error=error, is_cached=True)
 
-    def _conditional(self, request: Request, key: bytes) -> tuple[Request, Stored | None]:
+    def _conditional(self, request: Request, key: bytes) -> tuple[Request, CacheEntry | None]:
         """A request with the conditions under which the stale response may be given."""
         known = self._stale.pop(key, None)
         if known is None:
@@ -230,7 +230,7 @@ class Cache:
         return request, choice.stored
 
     async def _heard(
-        self, key: bytes, stale: Stored | None, outcome: Outcome, response: Response, asked_at: float
+        self, key: bytes, stale: CacheEntry | None, outcome: Outcome, response: Response, asked_at: float
     ) -> None:
         """Take a response from the wire in."""
         sent, policy, now = outcome.request, self._policy, self._now()
@@ -240,7 +240,7 @@ class Cache:
             if refreshed is not None and body is not None:
                 await self._blocking.run(self._store.refresh, refreshed)
                 self._stats.inc("httpcache/revalidate")
-                renewed = response_of(refreshed, body, sent)
+                renewed = make_response(refreshed, body, sent)
                 renewed.latency = response.latency
                 outcome.response = renewed
             return
@@ -250,15 +250,15 @@ class Cache:
         elif self._is_passed_by(outcome, response) or not policy.may_store(sent, response):
             self._stats.inc("httpcache/uncacheable")
         else:
-            stored = stored_of(sent, response, asked_at=asked_at, came_at=now)
+            stored = make_entry(sent, response, asked_at=asked_at, came_at=now)
             await self._blocking.run(self._put, key, stored, response.body, sent)
             self._stats.inc("httpcache/store")
 
     def _is_passed_by(self, outcome: Outcome, response: Response) -> bool:
         """Whether a response is not kept, whatever the policy: it is sent again, or it went to a file of its own."""
-        return outcome.is_trigger or response.status in self._unkept or isinstance(response, FileResponse)
+        return outcome.is_trigger or response.status in self._ignored_statuses or isinstance(response, FileResponse)
 
-    def _put(self, key: bytes, stored: Stored, body: bytes, sent: Request) -> None:
+    def _put(self, key: bytes, stored: CacheEntry, body: bytes, sent: Request) -> None:
         older = self._store.find([key])[0]
         replaced = [each.id for each in older if self._policy.takes_place_of(sent, each)]
         self._store.put(key, stored, body, replaced)

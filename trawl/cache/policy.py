@@ -23,28 +23,28 @@ import attrs
 import hishel
 
 from trawl.cache.settings import CacheSettings
-from trawl.cache.store import Fields, Stored
+from trawl.cache.store import CacheEntry, Fields
 from trawl.errors import SettingsError
 from trawl.http import SAFE_METHODS, Headers, Request, Response, parse_date
 
 __all__ = [
     "HEURISTIC_SHARE",
-    "Always",
-    "Choice",
+    "CacheResult",
+    "DummyPolicy",
     "Policy",
-    "Rfc9111",
+    "Rfc9111Policy",
     "age_of",
     "directives_of",
     "is_fresh",
     "is_variant",
     "lifetime_of",
-    "policy_named",
+    "make_policy",
 ]
 
 HEURISTIC_SHARE = 0.1
 """A response that says nothing of its age is fresh for this part of the time since it was changed (RFC 9111, 4.2.2)."""
 
-MOST_HEURISTIC = 7 * 86_400.0
+MAX_HEURISTIC = 7 * 86_400.0
 """Seconds. No guess goes further than a week."""
 
 _HEURISTIC_STATUSES = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501})  # RFC 9110, 15.1
@@ -67,7 +67,7 @@ def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[st
     return found
 
 
-def lifetime_of(stored: Stored, directives: Mapping[str, str]) -> float:
+def lifetime_of(stored: CacheEntry, directives: Mapping[str, str]) -> float:
     """For how many seconds a response is fresh, from when it was made; a private cache obeys no ``s-maxage``."""
     headers = stored.headers
     if (seconds := _seconds(directives.get("max-age"))) is not None:
@@ -81,10 +81,10 @@ def lifetime_of(stored: Stored, directives: Mapping[str, str]) -> float:
     changed = _moment(headers.get("Last-Modified"))
     if changed is None or (stored.status not in _HEURISTIC_STATUSES and "public" not in directives):
         return 0.0
-    return min(MOST_HEURISTIC, max(0.0, made - changed) * HEURISTIC_SHARE)
+    return min(MAX_HEURISTIC, max(0.0, made - changed) * HEURISTIC_SHARE)
 
 
-def age_of(stored: Stored, now: float) -> float:
+def age_of(stored: CacheEntry, now: float) -> float:
     """How many seconds old a response is at ``now`` (epoch seconds), its way through other caches included (4.2.3)."""
     headers = stored.headers
     made = _moment(headers.get("Date"))
@@ -93,7 +93,7 @@ def age_of(stored: Stored, now: float) -> float:
     return max(apparent, told) + max(0.0, now - stored.came_at)
 
 
-def is_fresh(stored: Stored, directives: Mapping[str, str], wishes: Mapping[str, str], now: float) -> bool:
+def is_fresh(stored: CacheEntry, directives: Mapping[str, str], wishes: Mapping[str, str], now: float) -> bool:
     """Whether a response may be given without asking its server (RFC 9111, 4.2 and 5.2).
 
     Args:
@@ -128,7 +128,7 @@ def _moment(text: str | None) -> float | None:
 
 
 @attrs.frozen
-class Choice:
+class CacheResult:
     """Which of the stored responses a request gets.
 
     Attributes:
@@ -136,7 +136,7 @@ class Choice:
         conditions: None: it may be given at once. Else the fields with which its server is asked whether it still may.
     """
 
-    stored: Stored | None = None
+    stored: CacheEntry | None = None
     conditions: Fields | None = None
 
 
@@ -147,7 +147,7 @@ class Policy(Protocol):
         """Whether a request may be answered from the cache at all."""
         ...
 
-    def choose(self, request: Request, stored: Sequence[Stored], now: float) -> Choice:
+    def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
         """Which of the responses to the same method, URL and body a request gets, at ``now`` (epoch seconds)."""
         ...
 
@@ -155,11 +155,13 @@ class Policy(Protocol):
         """Whether a response is kept; ``request`` is as it was sent."""
         ...
 
-    def takes_place_of(self, request: Request, stored: Stored) -> bool:
+    def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
         """Whether the response to ``request`` replaces an older one."""
         ...
 
-    def refreshed(self, stored: Stored, response: Response, *, asked_at: float, came_at: float) -> Stored | None:
+    def refreshed(
+        self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
+    ) -> CacheEntry | None:
         """A stored response after its server said that it still holds (304); None: it spoke of another."""
         ...
 
@@ -168,26 +170,28 @@ class Policy(Protocol):
         ...
 
 
-class Always:
+class DummyPolicy:
     """Whatever was answered once is answered so again: for the time in which a spider is written."""
 
     def may_answer(self, request: Request) -> bool:
         """Every request may."""
         return True
 
-    def choose(self, request: Request, stored: Sequence[Stored], now: float) -> Choice:
+    def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
         """The latest, at once."""
-        return Choice(max(stored, key=_came_at)) if stored else Choice()
+        return CacheResult(max(stored, key=_came_at)) if stored else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
         """Everything but a 304, which is no answer by itself."""
         return response.status != 304
 
-    def takes_place_of(self, request: Request, stored: Stored) -> bool:
+    def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
         """There is one response for a method, URL and body."""
         return True
 
-    def refreshed(self, stored: Stored, response: Response, *, asked_at: float, came_at: float) -> Stored | None:
+    def refreshed(
+        self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
+    ) -> CacheEntry | None:
         """Nothing is ever asked for again."""
         return None
 
@@ -196,7 +200,7 @@ class Always:
         return False
 
 
-def _came_at(stored: Stored) -> float:
+def _came_at(stored: CacheEntry) -> float:
     return stored.came_at
 
 
@@ -205,7 +209,7 @@ _ALWAYS = frozenset({"always", "dummy", "dummypolicy"})
 _RFC = frozenset({"rfc9111", "rfc7234", "rfc2616", "rfc2616policy"})
 
 
-def policy_named(settings: CacheSettings) -> Policy:
+def make_policy(settings: CacheSettings) -> Policy:
     """The policy that ``HTTPCACHE_POLICY`` names.
 
     Raises:
@@ -214,16 +218,16 @@ def policy_named(settings: CacheSettings) -> Policy:
     name = settings.httpcache_policy
     plain = name.rpartition(".")[2].lower()
     if plain in _ALWAYS:
-        return Always()
+        return DummyPolicy()
     if plain not in _RFC:
         raise SettingsError(f"HTTPCACHE_POLICY must be 'always' or 'rfc9111', not {name!r}", "HTTPCACHE_POLICY")
     try:
-        from trawl.cache.policy import Rfc9111  # noqa: PLC0415 - hishel is an extra, and not every crawl has a cache
+        from trawl.cache.policy import Rfc9111Policy  # noqa: PLC0415 - hishel is an extra, and not every crawl has a cache
     except ImportError as error:
         raise SettingsError(
             f"HTTPCACHE_POLICY = {name!r} needs hishel: pip install 'trawl-crawler[cache]'", "HTTPCACHE_POLICY"
         ) from error
-    return Rfc9111(
+    return Rfc9111Policy(
         always_store=settings.httpcache_always_store, ignored=settings.httpcache_ignore_response_cache_controls
     )
 
@@ -231,7 +235,7 @@ def policy_named(settings: CacheSettings) -> Policy:
 _OPTIONS: hishel.CacheOptions = {"shared": False, "supported_methods": ["GET", "HEAD"], "allow_stale": False}
 
 
-class Rfc9111:
+class Rfc9111Policy:
     """A private cache: one crawl is one user.
 
     Args:
@@ -252,20 +256,20 @@ class Rfc9111:
             return False
         return "no-store" not in directives_of(headers.getlist("Cache-Control"))
 
-    def choose(self, request: Request, stored: Sequence[Stored], now: float) -> Choice:
+    def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
         """The latest that fits the request's fields: at once while it is fresh, else with conditions."""
         fitting = [each for each in stored if is_variant(request, each)]
         if not fitting:
-            return Choice()
+            return CacheResult()
         latest = max(fitting, key=lambda each: each.came_at)
         wishes = directives_of(request.headers.getlist("Cache-Control"))
         directives = directives_of(latest.headers.getlist("Cache-Control"), self._ignored)
         if is_fresh(latest, directives, wishes, now):
-            return Choice(latest)
+            return CacheResult(latest)
         headers = latest.headers
         asked = (("If-None-Match", headers.get("ETag")), ("If-Modified-Since", headers.get("Last-Modified")))
         conditions = tuple((name, value) for name, value in asked if value)  # RFC 9111, 4.3.1
-        return Choice(latest, conditions) if conditions else Choice()
+        return CacheResult(latest, conditions) if conditions else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
         """As RFC 9111, 3 says; a response that could only be given after its server was asked is worth it too."""
@@ -279,11 +283,13 @@ class Rfc9111:
         next_state = hishel.CacheMiss(request=asked, options=_OPTIONS).next(came)
         return isinstance(next_state, hishel.StoreAndUse)
 
-    def takes_place_of(self, request: Request, stored: Stored) -> bool:
+    def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
         """Whether both are the same variant."""
         return is_variant(request, stored)
 
-    def refreshed(self, stored: Stored, response: Response, *, asked_at: float, came_at: float) -> Stored | None:
+    def refreshed(
+        self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
+    ) -> CacheEntry | None:
         """The stored response with the fields of the 304 (RFC 9111, 3.2 and 4.3.4)."""
         entry = hishel.Entry(
             id=uuid.UUID(int=stored.id),
@@ -314,7 +320,7 @@ class Rfc9111:
         return shown
 
 
-def is_variant(request: Request, stored: Stored) -> bool:
+def is_variant(request: Request, stored: CacheEntry) -> bool:
     """Whether a request has the same fields as the one that was answered, of those that ``Vary`` names (4.1)."""
     names = [name.strip() for value in stored.headers.getlist("Vary") for name in value.split(",") if name.strip()]
     if not names:

@@ -20,14 +20,14 @@ import msgspec
 
 from trawl.http import Headers, Request, Response
 
-__all__ = ["Error", "Fields", "Store", "Stored", "response_of", "stored_of"]
+__all__ = ["CacheEntry", "Error", "Fields", "Store", "make_entry", "make_response"]
 
 Fields = tuple[tuple[str, str], ...]
 """Names and values, in order."""
 
 
 @attrs.frozen(kw_only=True)
-class Stored:
+class CacheEntry:
     """A response, the request that it answered, and when. The body is kept beside it.
 
     Attributes:
@@ -56,7 +56,7 @@ class Stored:
         return Headers(self.fields)
 
 
-def stored_of(request: Request, response: Response, *, asked_at: float, came_at: float) -> Stored:
+def make_entry(request: Request, response: Response, *, asked_at: float, came_at: float) -> CacheEntry:
     """What is kept of a response.
 
     Args:
@@ -65,7 +65,7 @@ def stored_of(request: Request, response: Response, *, asked_at: float, came_at:
         asked_at: Epoch seconds.
         came_at: Epoch seconds.
     """
-    return Stored(
+    return CacheEntry(
         url=response.url,
         method=request.method,
         sent=_fields(request.headers.items_list()),
@@ -76,7 +76,7 @@ def stored_of(request: Request, response: Response, *, asked_at: float, came_at:
     )
 
 
-def response_of(stored: Stored, body: bytes, request: Request) -> Response:
+def make_response(stored: CacheEntry, body: bytes, request: Request) -> Response:
     """The response that answers ``request`` from the cache; its flags say ``cached``."""
     return Response(stored.url, stored.status, stored.headers, body, request, flags=["cached"])
 
@@ -137,7 +137,7 @@ class Store:
         self._connection.executescript(_SCHEMA)
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
-    def find(self, keys: Sequence[bytes]) -> list[list[Stored]]:
+    def find(self, keys: Sequence[bytes]) -> list[list[CacheEntry]]:
         """For each key the responses under it."""
         with self._lock:
             query = f"SELECT {_COLUMNS} FROM response WHERE key = ?"
@@ -151,7 +151,7 @@ class Store:
             return None
         return zlib.decompress(row[1]) if row[0] else bytes(row[1])
 
-    def put(self, key: bytes, stored: Stored, body: bytes, replaced: Iterable[int]) -> None:
+    def put(self, key: bytes, stored: CacheEntry, body: bytes, replaced: Iterable[int]) -> None:
         """Keep a response, in place of others, in one step."""
         content = zlib.compress(body) if self._compresses else body
         with self._lock, self._connection:
@@ -168,7 +168,7 @@ class Store:
                 (cursor.lastrowid, int(self._compresses), content),
             )
 
-    def refresh(self, stored: Stored) -> None:
+    def refresh(self, stored: CacheEntry) -> None:
         """Give a response its new fields and times."""
         with self._lock:
             self._connection.execute(
@@ -195,9 +195,9 @@ class Store:
         self._connection.executemany("DELETE FROM body WHERE id = ?", pairs)
 
 
-def _stored(row: Sequence[Any]) -> Stored:
+def _stored(row: Sequence[Any]) -> CacheEntry:
     id, url, method, status, asked_at, came_at, sent, fields = row
-    return Stored(
+    return CacheEntry(
         id=id,
         url=url,
         method=method,

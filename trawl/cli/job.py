@@ -11,9 +11,9 @@ import typer
 
 from trawl.cli import FAILED, OK, USAGE
 from trawl.errors import TrawlError, UsageError
-from trawl.feeds.outbox import MARKS
-from trawl.frontier.inspect import JobReport, export_pending, failures, look_at, requeue_failed
-from trawl.frontier.sections import FACTS, STATISTICS
+from trawl.feeds.outbox import FEED_STATES
+from trawl.frontier.inspect import JobReport, export_pending, failures, inspect_job, requeue_failed
+from trawl.frontier.sections import JOB_INFO, STATISTICS
 from trawl.observe import printable
 
 __all__ = ["job_command"]
@@ -41,7 +41,7 @@ def job_command(directory: str, *, requeues: bool, exports: bool) -> int:
             for request in export_pending(directory):
                 sys.stdout.write(request.decode() + "\n")
         elif not requeues:
-            for line in _lines(look_at(directory), directory):
+            for line in _lines(inspect_job(directory), directory):
                 typer.echo(printable(line))
     except TrawlError as error:
         typer.echo(f"trawl: {printable(str(error))}", err=True)
@@ -51,7 +51,7 @@ def job_command(directory: str, *, requeues: bool, exports: bool) -> int:
 
 def _lines(report: JobReport, directory: str) -> Iterator[str]:
     yield from _told("job", directory)
-    facts = FACTS.read(report)
+    facts = JOB_INFO.read(report)
     yield from _told("state", _state(report))
     if facts is not None:
         yield from _told("spider", f"{facts.spider} ({facts.cls})")
@@ -70,7 +70,7 @@ def _lines(report: JobReport, directory: str) -> Iterator[str]:
     scopes = [f"{count:>9,}  {scope}" for scope, count in report.scopes[:_SCOPES]]
     more = len(report.scopes) - _SCOPES
     yield from _told("scopes", *scopes, *([f"and {more} more"] if more > 0 else []))
-    feeds = [f"{mark.position:>9,} {_unit(place)}  {place}" for place, mark in (MARKS.read(report) or {}).items()]
+    feeds = [f"{mark.position:>9,} {_unit(place)}  {place}" for place, mark in (FEED_STATES.read(report) or {}).items()]
     yield from _told("feeds", *feeds)
 
 
@@ -83,7 +83,7 @@ def _unit(place: str) -> str:
 
 def _state(report: JobReport) -> str:
     """How the job is, in a few words."""
-    facts = FACTS.read(report)
+    facts = JOB_INFO.read(report)
     if report.owner is not None:
         return f"running, process {report.owner}" if report.owner else "running"
     if facts is None or not facts.runs:
@@ -93,8 +93,8 @@ def _state(report: JobReport) -> str:
             return "finished"
         waiting = "1 item is" if report.items == 1 else f"{report.items} items are"
         return f"nothing is pending, but {waiting} not in the feeds yet: run it again"
-    if report.last_words:
-        return f"stopped: {report.last_words}"
+    if report.last_error:
+        return f"stopped: {report.last_error}"
     return f"stopped: {facts.reason}" if facts.reason else "killed, or the machine was"
 
 

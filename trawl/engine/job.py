@@ -39,8 +39,8 @@ from trawl.engine.job_items import ItemStore
 from trawl.engine.robots_gate import RobotsGates
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
-from trawl.frontier import Frontier, JobStore, Section, damaged
-from trawl.frontier.sections import FACTS, START_ITEMS, STATISTICS, Facts
+from trawl.frontier import Frontier, JobStore, Section, damage_error
+from trawl.frontier.sections import JOB_INFO, START_ITEMS, STATISTICS, JobInfo
 from trawl.observe import Stats
 from trawl.robots import Answers, KeptAnswer, RobotsSettings
 from trawl.spiders import Spider
@@ -54,7 +54,7 @@ __all__ = ["INTERVAL", "JobFacts", "JobState", "OpenJob", "facts_of", "open_job"
 class JobFacts:
     """The facts of a job while it runs."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: JobInfo) -> None:
         self._facts = facts
 
     @property
@@ -91,7 +91,7 @@ class JobFacts:
 
     def _change(self, job: JobStore, **facts: object) -> None:
         self._facts = msgspec.structs.replace(self._facts, **facts)
-        FACTS.keep(job, self._facts)
+        JOB_INFO.keep(job, self._facts)
 
 
 def facts_of(job: JobStore, spider: Spider, now_utc: datetime) -> JobFacts:
@@ -102,11 +102,11 @@ def facts_of(job: JobStore, spider: Spider, now_utc: datetime) -> JobFacts:
         JobError: The note can't be read; nothing was changed.
     """
     name, cls = spider.name, type(spider).__qualname__
-    facts = FACTS.read(job)
+    facts = JOB_INFO.read(job)
     if facts is None:
-        if FACTS.name in job.kept:
-            raise damaged(job.directory, "what it says of itself can't be read")
-        return JobFacts(Facts(spider=name, cls=cls, begun_at=now_utc.timestamp()))
+        if JOB_INFO.name in job.kept:
+            raise damage_error(job.directory, "what it says of itself can't be read")
+        return JobFacts(JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp()))
     if (facts.spider, facts.cls) != (name, cls):
         raise UsageError(
             f"job {job.directory} belongs to spider {facts.spider!r} ({facts.cls}), not to {name!r} ({cls}):"
@@ -405,14 +405,14 @@ async def open_job(
         opened, outbox = await open_outbox(
             feeds, blocking, job, spider_name=spider.name, started_utc=note.begun_utc, stats=stats
         )
-        _tell(job, note, frontier, job.last_words, goes_on=is_asked_when_idle(spider))
+        _tell(job, note, frontier, job.last_error, goes_on=is_asked_when_idle(spider))
         async with opened:
             yield OpenJob(job, note, frontier, opened, outbox)
     finally:
         await job.aclose()  # noqa: ASYNC102 - it shields itself
 
 
-def _tell(job: JobStore, note: JobFacts, frontier: Frontier, last_words: str, *, goes_on: bool) -> None:
+def _tell(job: JobStore, note: JobFacts, frontier: Frontier, last_error: str, *, goes_on: bool) -> None:
     """Say in one line how far the job is."""
     if job.is_new:
         job_logger.info("job %s: new", job.directory)
@@ -430,6 +430,6 @@ def _tell(job: JobStore, note: JobFacts, frontier: Frontier, last_words: str, *,
             job.directory,
         )
         return
-    how = last_words or note.last_reason or "killed"
+    how = last_error or note.last_reason or "killed"
     words = "job %s: run %d, %d requests pending; the last run ended: %s"
     job_logger.info(words, job.directory, note.runs + 1, pending, how)

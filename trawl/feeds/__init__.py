@@ -4,9 +4,9 @@ from trawl.feeds.base import End, FeedReport, Format, NotThisFormat, OneFeed
 from trawl.feeds.batches import BatchedFeed
 from trawl.feeds.feed import Feed
 from trawl.feeds.formats import make_format
-from trawl.feeds.item_filter import Picker
+from trawl.feeds.item_filter import ItemFilter
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, feed_options, with_attributes
-from trawl.feeds.outbox import Outbox, open_outbox
+from trawl.feeds.outbox import OutboxWriter, open_outbox
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 from trawl.feeds.table import Table, TableFeed
 from trawl.feeds.targets import FileTarget, StreamTarget, Target
@@ -29,8 +29,8 @@ __all__ = [
     "Format",
     "NotThisFormat",
     "OneFeed",
-    "Outbox",
-    "Picker",
+    "OutboxWriter",
+    "ItemFilter",
     "StreamTarget",
     "Table",
     "TableFeed",

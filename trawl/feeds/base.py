@@ -22,9 +22,9 @@ import attrs
 from trawl.blocking import Blocking
 
 if TYPE_CHECKING:
-    from trawl.feeds.item_filter import Picker
-    from trawl.feeds.losses import ItemOrigin
-    from trawl.feeds.stored_items import Stored
+    from trawl.feeds.item_errors import ItemOrigin
+    from trawl.feeds.item_filter import ItemFilter
+    from trawl.feeds.stored_items import StoredItem
 
 __all__ = ["CHUNK_BYTES", "End", "FeedReport", "Format", "NotThisFormat", "OneFeed"]
 
@@ -142,7 +142,7 @@ class OneFeed(Protocol):
         ...
 
     @property
-    def picker(self) -> Picker:
+    def item_filter(self) -> ItemFilter:
         """Which items it takes."""
         ...
 
@@ -192,7 +192,7 @@ class OneFeed(Protocol):
         """
         ...
 
-    def add_stored(self, stored: Stored, origin: ItemOrigin | None = None) -> int:
+    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item."""
         ...
 

@@ -23,10 +23,10 @@ from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import FeedReport, OneFeed
 from trawl.feeds.feed import Feed
-from trawl.feeds.item_filter import Picker
-from trawl.feeds.losses import ItemOrigin
-from trawl.feeds.options import TABLES, FeedOptions, filled, is_numbered, names_in
-from trawl.feeds.stored_items import Stored
+from trawl.feeds.item_errors import ItemOrigin
+from trawl.feeds.item_filter import ItemFilter
+from trawl.feeds.options import TABLES, FeedOptions, fill_path, is_numbered, placeholders_in
+from trawl.feeds.stored_items import StoredItem
 from trawl.feeds.table import TableFeed
 
 __all__ = ["BatchedFeed", "make_feed", "refuse_for_job"]
@@ -56,7 +56,7 @@ class BatchedFeed:
         self.uri: str = options.uri
         self._options = options
         self._make = make
-        self._picker = options.picker
+        self._item_filter = options.item_filter
         self._started_utc = started_utc
         self._clock_utc = started_utc - timedelta(seconds=trio.current_time())
         self._number = 0  # of the newest batch
@@ -75,9 +75,9 @@ class BatchedFeed:
         return self._options.place
 
     @property
-    def picker(self) -> Picker:
+    def item_filter(self) -> ItemFilter:
         """Which items it takes."""
-        return self._picker
+        return self._item_filter
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -163,15 +163,15 @@ class BatchedFeed:
             FeedError: Two batches would go to one file.
             Exception: The item can't be written, as in a feed of one file.
         """
-        return self._take(lambda feed: feed.add(item, origin)) if self._picker.takes(item) else 0
+        return self._take(lambda feed: feed.add(item, origin)) if self._item_filter.takes(item) else 0
 
-    def add_stored(self, stored: Stored, origin: ItemOrigin | None = None) -> int:
+    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
 
         Raises:
             Exception: As there.
         """
-        return self._take(lambda feed: feed.add_stored(stored, origin)) if self._picker.takes_stored(stored) else 0
+        return self._take(lambda feed: feed.add_stored(stored, origin)) if self._item_filter.takes_stored(stored) else 0
 
     def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
         """Return the items that no batch could take as it was written."""
@@ -263,7 +263,7 @@ class BatchedFeed:
         self._feeds.append(self._make(options))
 
     def _path(self, number: int, now_utc: datetime) -> str:
-        return filled(self._options.uri, batch=number, batch_time_utc=now_utc)
+        return fill_path(self._options.uri, batch=number, batch_time_utc=now_utc)
 
     def _first_free(self) -> int:
         """The number of the first batch: behind those that an earlier crawl has left."""
@@ -308,7 +308,7 @@ def refuse_for_job(options: FeedOptions) -> None:
         why = "a parquet file can't be continued; write sqlite or jsonl"
     elif options.is_remote:
         why = "what is in a store can't be continued; write to a file and copy it when the job is finished"
-    elif options.is_batched and "batch_time" in names_in(options.uri):
+    elif options.is_batched and "batch_time" in placeholders_in(options.uri):
         why = "the times of batches are not those of the run before; number them: %(batch)05d"
     if why:
         raise FeedError(f"feed {options.uri}: can't be a feed of a job: {why}", options.uri)

@@ -21,9 +21,9 @@ import attrs
 from trawl.errors import SettingsError
 from trawl.feeds.base import CHUNK_BYTES, NotThisFormat
 
-__all__ = ["PACKINGS", "PIECE_BYTES", "Content", "Packing", "Unpacked", "make_packing"]
+__all__ = ["COMPRESSIONS", "PIECE_BYTES", "Compression", "Content", "Decompressed", "make_compression"]
 
-PACKINGS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd": "zst"}
+COMPRESSIONS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd": "zst"}
 """The endings that say how a feed is compressed, and the way that each means."""
 
 PIECE_BYTES = 1 << 16
@@ -32,7 +32,7 @@ PIECE_BYTES = 1 << 16
 _FEWEST = 1 << 20
 
 
-class Piece(Protocol):
+class Decompressor(Protocol):
     """Unpacks one piece: the interface of zlib's decompression objects, which zstandard has too."""
 
     @property
@@ -51,7 +51,7 @@ class Piece(Protocol):
 
 
 @attrs.frozen
-class Unpacked:
+class Decompressed:
     """The content of a compressed file.
 
     Attributes:
@@ -68,15 +68,15 @@ class Unpacked:
 class Content:
     """The content of a feed's file while it is looked at, compressed or not. Leaving closes neither file for good."""
 
-    def __init__(self, reader: io.BufferedReader, packing: Packing | None) -> None:
+    def __init__(self, reader: io.BufferedReader, compression: Compression | None) -> None:
         """Look at what ``reader`` reads; it is detached at the end."""
         self._reader = reader
-        self._unpacked = packing and _unpacked_or_detached(packing, reader)
+        self._decompressed = compression and _unpacked_or_detached(compression, reader)
 
     @property
     def file(self) -> BinaryIO:
         """The content."""
-        return self._unpacked.file if self._unpacked else self._reader
+        return self._decompressed.file if self._decompressed else self._reader
 
     def position_of(self, position: int) -> int:
         """Where a position in the content is in the file.
@@ -84,35 +84,35 @@ class Content:
         Raises:
             NotThisFormat: It is within a compressed piece, so the file can't be cut there.
         """
-        if not self._unpacked:
+        if not self._decompressed:
             return position
-        if position not in self._unpacked.ends:
+        if position not in self._decompressed.ends:
             raise NotThisFormat("it was compressed by something else, in pieces that do not end where records end")
-        return self._unpacked.ends[position]
+        return self._decompressed.ends[position]
 
     @property
     def size_bytes(self) -> int:
         """How much of the file itself is content, or whole pieces of it."""
-        return self._unpacked.size_bytes if self._unpacked else self._reader.seek(0, io.SEEK_END)
+        return self._decompressed.size_bytes if self._decompressed else self._reader.seek(0, io.SEEK_END)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._unpacked:
-            self._unpacked.file.close()
+        if self._decompressed:
+            self._decompressed.file.close()
         self._reader.detach()
 
 
-def _unpacked_or_detached(packing: Packing, reader: io.BufferedReader) -> Unpacked:
+def _unpacked_or_detached(compression: Compression, reader: io.BufferedReader) -> Decompressed:
     try:
-        return packing.unpacked(reader)
+        return compression.decompressed(reader)
     except BaseException:
         reader.detach()
         raise
 
 
-class Packing(Protocol):
+class Compression(Protocol):
     """A way of compressing."""
 
     def pack(self, content: bytes) -> bytes:
@@ -121,10 +121,10 @@ class Packing(Protocol):
 
     @property
     def nothing(self) -> bytes:
-        """A piece without content: what a file without any is, for no bytes at all are none that can be unpacked."""
+        """A piece without content, which a file without any holds: zero bytes can not be decompressed."""
         ...
 
-    def unpacked(self, file: BinaryIO) -> Unpacked:
+    def decompressed(self, file: BinaryIO) -> Decompressed:
         """The whole pieces of ``file``, from its beginning; what is broken off at its end is left out.
 
         Raises:
@@ -133,7 +133,7 @@ class Packing(Protocol):
         ...
 
 
-class _Pieces(ABC):
+class _Compression(ABC):
     """What both ways have in common."""
 
     name: str
@@ -145,7 +145,7 @@ class _Pieces(ABC):
     def nothing(self) -> bytes:
         return self._packed(b"")
 
-    def unpacked(self, file: BinaryIO) -> Unpacked:
+    def decompressed(self, file: BinaryIO) -> Decompressed:
         """Read piece by piece, into a file of its own once it is large."""
         content = cast(BinaryIO, tempfile.SpooledTemporaryFile(_FEWEST))  # noqa: SIM115 - handed to the caller
         ends, packed_end, rest = {0: 0}, 0, b""
@@ -165,14 +165,14 @@ class _Pieces(ABC):
             content.close()
             raise NotThisFormat(f"it is not compressed as {self.name}: {error}") from error
         content.truncate(max(ends))
-        return Unpacked(content, ends, packed_end)
+        return Decompressed(content, ends, packed_end)
 
     @abstractmethod
     def _packed(self, content: bytes) -> bytes:
         """``content``, of which there is some, as one piece."""
 
     @abstractmethod
-    def _piece(self) -> Piece:
+    def _piece(self) -> Decompressor:
         """What unpacks one piece."""
 
     @abstractmethod
@@ -180,20 +180,20 @@ class _Pieces(ABC):
         """What it raises for what is no piece."""
 
 
-class _Gzip(_Pieces):
+class _Gzip(_Compression):
     name = "gz"
 
     def _packed(self, content: bytes) -> bytes:
         return gzip.compress(content, 6, mtime=0)
 
-    def _piece(self) -> Piece:
+    def _piece(self) -> Decompressor:
         return zlib.decompressobj(wbits=31)
 
     def _errors(self) -> tuple[type[Exception], ...]:
         return (zlib.error,)
 
 
-class _Zstandard(_Pieces):
+class _Zstandard(_Compression):
     name = "zst"
 
     def __init__(self) -> None:
@@ -207,16 +207,16 @@ class _Zstandard(_Pieces):
         packed: bytes = self._library.ZstdCompressor().compress(content)
         return packed
 
-    def _piece(self) -> Piece:
-        piece: Piece = self._library.ZstdDecompressor().decompressobj()
+    def _piece(self) -> Decompressor:
+        piece: Decompressor = self._library.ZstdDecompressor().decompressobj()
         return piece
 
     def _errors(self) -> tuple[type[Exception], ...]:
         return (self._library.ZstdError,)
 
 
-def make_packing(name: str) -> Packing | None:
-    """The way of compressing that :data:`PACKINGS` names; None for "".
+def make_compression(name: str) -> Compression | None:
+    """The way of compressing that :data:`COMPRESSIONS` names; None for "".
 
     Raises:
         SettingsError: It needs an extra that is not installed.

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import End, FeedReport, Format, NotThisFormat
-from trawl.feeds.compression import PIECE_BYTES, Content, make_packing
+from trawl.feeds.compression import PIECE_BYTES, Content, make_compression
 from trawl.feeds.formats import make_format
-from trawl.feeds.item_filter import Picker
-from trawl.feeds.losses import ItemOrigin, listed
+from trawl.feeds.item_errors import ItemOrigin, listed
+from trawl.feeds.item_filter import ItemFilter
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.stored_items import Stored
-from trawl.feeds.targets import Delivery, FileTarget, Target, Unopened, open_standard_output, open_store, open_target
+from trawl.feeds.stored_items import StoredItem
+from trawl.feeds.targets import FileTarget, RemoteFile, Target, Unopened, open_standard_output, open_store, open_target
 from trawl.feeds.to_json import written_fields, wrong_field
 
 __all__ = ["Feed"]
@@ -44,10 +44,10 @@ class Feed:
         self.pending_bytes: int = 0
         self._options = options
         self._format: Format = make_format(options)
-        self._picker = options.picker
-        self._packing = make_packing(options.packing)
+        self._item_filter = options.item_filter
+        self._compression = make_compression(options.compression)
         self._target: Target = target or Unopened()
-        self._delivery: Delivery | None = None
+        self._remote: RemoteFile | None = None
         self._end = End()
         self._pending: list[bytes] = []
         self._is_settled = False
@@ -69,9 +69,9 @@ class Feed:
         return self._format.columns
 
     @property
-    def picker(self) -> Picker:
+    def item_filter(self) -> ItemFilter:
         """Which items it takes."""
-        return self._picker
+        return self._item_filter
 
     @property
     def batch(self) -> tuple[int, int] | None:
@@ -94,8 +94,8 @@ class Feed:
         """
         try:
             if self._options.is_remote:
-                self._delivery = open_store(self._options)
-                self._options = self._delivery.options
+                self._remote = open_store(self._options)
+                self._options = self._remote.options
             path = self._options.path
             self._target = open_standard_output() if path is None else open_target(path)
         except OSError as error:
@@ -175,10 +175,10 @@ class Feed:
             self._format = self._format.continued(content.file)
 
     def _content(self, target: FileTarget) -> Content:
-        return Content(target.reader(), self._packing)
+        return Content(target.reader(), self._compression)
 
     def _packed(self, content: bytes) -> bytes:
-        return content if self._packing is None else self._packing.pack(content)
+        return content if self._compression is None else self._compression.pack(content)
 
     # Adding. This does not block.
 
@@ -189,17 +189,17 @@ class Feed:
             ValueError: It can't be written: the text names the field, or the columns that it has nothing for.
             Exception: Its own library, or the feed's filter, failed on it.
         """
-        if not self._picker.takes(item):
+        if not self._item_filter.takes(item):
             return 0
         return self._add(item if type(item) is dict else written_fields(item))
 
-    def add_stored(self, stored: Stored, origin: ItemOrigin | None = None) -> int:
+    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
 
         Raises:
             ValueError: As there.
         """
-        if not self._picker.takes_stored(stored):
+        if not self._item_filter.takes_stored(stored):
             return 0
         return self._add(stored.fields)
 
@@ -209,7 +209,7 @@ class Feed:
 
     def _add(self, fields: Mapping[str, object]) -> int:
         """Encode an item. The feed changes only when that is done: one that fails must not say the columns."""
-        row = self._options.picked(fields)
+        row = self._options.select_fields(fields)
         style = self._format if self._is_settled else self._format.settled(row)
         columns = style.columns
         if columns is not None and row.keys().isdisjoint(columns):
@@ -260,7 +260,7 @@ class Feed:
         Raises:
             FeedError: It can't be written. What was whole before stays whole.
         """
-        if self._packing is None or self.pending_bytes >= PIECE_BYTES:
+        if self._compression is None or self.pending_bytes >= PIECE_BYTES:
             await self._drain(blocking)
 
     async def sync(self, blocking: Blocking) -> None:
@@ -302,13 +302,13 @@ class Feed:
     def close(self) -> None:
         """Close the target as it is; what was added and not flushed is lost. Blocks."""
         self._target.close()
-        if self._delivery is not None:
-            self._delivery.forget()
+        if self._remote is not None:
+            self._remote.remove_local()
 
     def _deliver(self) -> None:
         self._target.close()
-        if self._delivery is not None:
-            self._delivery.deliver()
+        if self._remote is not None:
+            self._remote.upload()
 
     async def _drain(self, blocking: Blocking) -> None:
         await self._send(blocking)
@@ -369,8 +369,8 @@ class Feed:
     def _ending(self) -> bytes:
         """What makes the file whole behind its last record, or without one."""
         content = (b"" if self.position else self._format.opening) + self._format.closing
-        if self._packing is not None and not content and not self.position:
-            return self._packing.nothing
+        if self._compression is not None and not content and not self.position:
+            return self._compression.nothing
         return self._packed(content)
 
     def _write_now(self, position: int, content: bytes) -> None:

@@ -23,7 +23,7 @@ import msgspec
 from trawl.errors import SettingsError
 from trawl.feeds.base import CHUNK_BYTES, End, Format, NotThisFormat
 from trawl.feeds.options import FORMATS, PLUGINS, FeedOptions
-from trawl.feeds.to_json import Plain, to_ascii_json, to_json, to_plain
+from trawl.feeds.to_json import JsonValue, to_ascii_json, to_builtins, to_json
 from trawl.plugins import load_plugin
 
 __all__ = ["CsvTable", "JsonArray", "JsonLines", "XmlTree", "make_format"]
@@ -122,9 +122,9 @@ class CsvTable:
             return value
         if value is None:
             return ""
-        return self._written(to_plain(value))
+        return self._written(to_builtins(value))
 
-    def _written(self, plain: Plain) -> str:
+    def _written(self, plain: JsonValue) -> str:
         if isinstance(plain, list) and self.joint is not None and not any(isinstance(p, list | dict) for p in plain):
             return self.joint.join("" if part is None else str(part) for part in plain)
         if isinstance(plain, list | dict):
@@ -354,7 +354,7 @@ class XmlTree:
 
     def record(self, row: Mapping[str, object]) -> bytes:
         """The item's element."""
-        plain = {str(name): to_plain(value) for name, value in row.items()}
+        plain = {str(name): to_builtins(value) for name, value in row.items()}
         return self._element(self.element, "", plain, 1).encode(self.encoding, "xmlcharrefreplace")
 
     def end_of(self, file: BinaryIO) -> End:
@@ -382,7 +382,7 @@ class XmlTree:
             raise NotThisFormat(f"it is in {named}, not in {self.encoding}")
         return self
 
-    def _element(self, name: str, attribute: str, value: Plain, level: int) -> str:
+    def _element(self, name: str, attribute: str, value: JsonValue, level: int) -> str:
         """One element and all inside it."""
         margin = " " * (self.indent * level)
         if isinstance(value, dict):

@@ -10,17 +10,17 @@ from typing import Any
 import attrs
 
 from trawl.errors import SettingsError
-from trawl.feeds.stored_items import Stored
+from trawl.feeds.stored_items import StoredItem
 from trawl.items import InvalidItem
 
-__all__ = ["Accepts", "Picker", "accepts_of"]
+__all__ = ["Accepts", "ItemFilter", "load_accepts"]
 
 Accepts = Callable[[Any], object]
 """Says whether a feed takes an item."""
 
 
 @attrs.frozen
-class Picker:
+class ItemFilter:
     """Which items go to one feed.
 
     Attributes:
@@ -46,7 +46,7 @@ class Picker:
             return False
         return self.accepts is None or self._accepted(item)
 
-    def takes_stored(self, stored: Stored) -> bool:
+    def takes_stored(self, stored: StoredItem) -> bool:
         """Whether the feed takes an item out of a job's outbox; its filter was asked when the item was stored.
 
         Raises:
@@ -79,7 +79,7 @@ class Picker:
             raise ValueError(f"its item_filter failed: {error!r}") from error
 
 
-def accepts_of(given: object, path: str, options: Mapping[str, Any]) -> Accepts | None:
+def load_accepts(given: object, path: str, options: Mapping[str, Any]) -> Accepts | None:
     """The function behind ``item_filter``: a function of the item, or Scrapy's class with ``accepts(item)``.
 
     Args:

@@ -24,9 +24,9 @@ import attrs
 import msgspec
 
 from trawl.errors import FeedError, SettingsError
-from trawl.feeds.compression import PACKINGS
-from trawl.feeds.item_filter import Accepts, Picker, accepts_of
-from trawl.feeds.losses import listed
+from trawl.feeds.compression import COMPRESSIONS
+from trawl.feeds.item_errors import listed
+from trawl.feeds.item_filter import Accepts, ItemFilter, load_accepts
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 from trawl.plugins import plugin_names
 
@@ -38,9 +38,9 @@ __all__ = [
     "FeedOptions",
     "feed_entry",
     "feed_options",
-    "filled",
+    "fill_path",
     "is_numbered",
-    "names_in",
+    "placeholders_in",
     "with_attributes",
 ]
 
@@ -52,17 +52,17 @@ _NAME = re.compile(r"%\((name|time|batch|batch_id|batch_time)\)(0?\d{0,2})([sd])
 _OTHER = re.compile(r"%\((?!(?:name|time|batch|batch_id|batch_time)\))(\w+)\)(0?\d{0,2})([sd])")
 
 
-def names_in(path: str) -> frozenset[str]:
+def placeholders_in(path: str) -> frozenset[str]:
     """The names that stand in a path."""
     return frozenset(match[1] for match in _NAME.finditer(path))
 
 
 def is_numbered(path: str) -> bool:
     """Whether a path has the number of the batch in it."""
-    return bool(names_in(path) & {"batch", "batch_id"})
+    return bool(placeholders_in(path) & {"batch", "batch_id"})
 
 
-def filled(
+def fill_path(
     path: str,
     *,
     name: str | None = None,
@@ -169,7 +169,7 @@ class FeedOptions:
     Attributes:
         uri: The path as the user gave it, with the spider's name and the time put in; ``-`` is standard output.
         format: ``jsonl``, ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``, or one of another package.
-        packing: How it is compressed: ``gz``, ``zst`` or not at all ("").
+        compression: How it is compressed: ``gz``, ``zst`` or not at all ("").
         overwrite: Whether an existing file is written anew, not continued.
         encoding: The name of the character encoding; None is UTF-8, but ASCII with escapes for JSON.
         fields: The fields to write, each with the name it is written under; None for all.
@@ -188,7 +188,7 @@ class FeedOptions:
 
     uri: str
     format: str
-    packing: str = ""
+    compression: str = ""
     overwrite: bool = False
     encoding: str | None = "utf-8"
     fields: tuple[tuple[str, str], ...] | None = None
@@ -229,7 +229,7 @@ class FeedOptions:
             return None
         return Path(url2pathname(urlsplit(self.uri).path) if self.uri.lower().startswith("file://") else self.uri)
 
-    def picked(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+    def select_fields(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         """Return the fields of an item that this feed writes, under the names that it writes them.
 
         Raises:
@@ -246,9 +246,9 @@ class FeedOptions:
         return picked
 
     @property
-    def picker(self) -> Picker:
+    def item_filter(self) -> ItemFilter:
         """Which items it takes."""
-        return Picker(self.place, self.item_classes, self.accepts)
+        return ItemFilter(self.place, self.item_classes, self.accepts)
 
 
 def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
@@ -277,16 +277,16 @@ def feed_options(settings: FeedsSettings, *, spider_name: str, started_utc: date
     """
     options: list[FeedOptions] = []
     for key, mapping in settings.feeds.items():
-        uri = filled(_uri(key), name=spider_name, time_utc=started_utc)
+        uri = fill_path(_uri(key), name=spider_name, time_utc=started_utc)
         options.append(_options(uri, mapping, settings, started_utc))
     _check_apart(options)
     return options
 
 
 def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_utc: datetime) -> FeedOptions:
-    path, name, packing = _split(uri, mapping.get("format"))
-    if packing and name in TABLES:
-        raise SettingsError(f"feed {path}: {name} is compressed by itself; leave out .{packing}", "FEEDS")
+    path, name, compression = _split(uri, mapping.get("format"))
+    if compression and name in TABLES:
+        raise SettingsError(f"feed {path}: {name} is compressed by itself; leave out .{compression}", "FEEDS")
     arguments = mapping.get("item_export_kwargs", {})
     for element in (arguments.get("root_element", "items"), arguments.get("item_element", "item")):
         if not _XML_NAME.match(element):
@@ -294,14 +294,14 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
     options = FeedOptions(
         uri=path,
         format=name,
-        packing=packing,
+        compression=compression,
         overwrite=mapping.get("overwrite", False),
         encoding=_encoding(mapping.get("encoding", settings.feed_export_encoding), path),
         fields=_fields(mapping.get("fields", settings.feed_export_fields), path),
         indent=mapping.get("indent", settings.feed_export_indent) or 0,
         store_empty=mapping.get("store_empty", settings.feed_store_empty),
         item_classes=tuple(_item_class(given, path) for given in mapping.get("item_classes", ())),
-        accepts=accepts_of(mapping.get("item_filter"), path, mapping),
+        accepts=load_accepts(mapping.get("item_filter"), path, mapping),
         batch_items=_first(mapping.get("batch_item_count"), settings.feed_export_batch_item_count),
         batch_bytes=mapping.get("batch_bytes") or 0,
         storage=mapping.get("storage_options", {}),
@@ -318,9 +318,9 @@ def _first(own: int | None, general: int) -> int:
 def _batches_checked(options: FeedOptions, started_utc: datetime) -> FeedOptions:
     """The options; of a feed that is in one file, with the names of batches put in."""
     if not options.is_batched:
-        path = filled(options.uri, batch=1, batch_time_utc=started_utc)
+        path = fill_path(options.uri, batch=1, batch_time_utc=started_utc)
         return options if path == options.uri else attrs.evolve(options, uri=path)
-    if not BATCH_NAMES & names_in(options.uri):
+    if not BATCH_NAMES & placeholders_in(options.uri):
         raise SettingsError(
             f"feed {options.uri}: one in batches needs %(batch)05d or %(batch_time)s in its path", "FEEDS"
         )
@@ -343,9 +343,9 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
         if colon and before and after.isalnum():
             path, name = before, after
     inner, _, ending = path.rpartition(".")
-    packing = PACKINGS.get(ending.lower(), "")
+    compression = COMPRESSIONS.get(ending.lower(), "")
     if name is None:
-        plain = inner if packing else path
+        plain = inner if compression else path
         name = "jsonl" if path == STANDARD_OUTPUT else Path(plain).suffix[1:]
         if not name:
             raise FeedError(f"feed {path}: its ending says no format; write {path}:FORMAT with one of {_KNOWN}", path)
@@ -359,7 +359,7 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
         raise FeedError(f"feed {path}: there is no format {name!r}; {hint}", path)
     if path == STANDARD_OUTPUT and known in TABLES:
         raise FeedError(f"feed -: {known} can't be written to standard output", path)
-    return path, known, packing
+    return path, known, compression
 
 
 def _encoding(name: str | None, path: str) -> str | None:

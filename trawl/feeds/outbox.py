@@ -42,19 +42,19 @@ import trio
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import OneFeed
-from trawl.feeds.losses import Counts, ItemOrigin, Losses, reason_of
-from trawl.feeds.options import feed_options, filled
+from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
+from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored_items import from_stored, to_stored
 from trawl.feeds.writer import Feeds, open_feeds
-from trawl.frontier import JobStore, OutboxItem, Section, damaged
+from trawl.frontier import JobStore, OutboxItem, Section, damage_error
 
-__all__ = ["COPY_INTERVAL", "MOST_BEHIND", "Outbox", "open_outbox"]
+__all__ = ["COPY_INTERVAL", "MAX_BEHIND", "OutboxWriter", "open_outbox"]
 
 COPY_INTERVAL = 0.25
 """Seconds that items gather in the outbox before they are copied: each batch syncs the files once."""
 
-MOST_BEHIND = 10_000
+MAX_BEHIND = 10_000
 """Items that may wait in the outbox before acknowledgements wait for the feeds: a pipe that nobody reads stops us."""
 
 _COMPARED_BYTES = 1 << 16
@@ -67,7 +67,7 @@ _Refusal = tuple[str, ItemOrigin, Exception]
 """Which feed refuses an item, where that came from, and why."""
 
 
-class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far one feed was written.
 
     Attributes:
@@ -85,14 +85,14 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     earlier: tuple[str, ...] = ()
 
 
-MARKS: Section[dict[str, Mark]] = Section("feeds", dict[str, Mark])
+FEED_STATES: Section[dict[str, FeedState]] = Section("feeds", dict[str, FeedState])
 """What a job keeps of its feeds, by the places that they go to: absolute, so that ``-o`` may be spelled otherwise."""
 
 WITHHELD: Section[int] = Section("withheld", int)
 """What a job keeps of the items beyond a limit: the position of the last item before them."""
 
 
-class Outbox:
+class OutboxWriter:
     """Encodes items for the outbox, and copies what is in it to the feeds.
 
     Args:
@@ -100,7 +100,7 @@ class Outbox:
         feeds: Open, and cut back to where they were recorded.
         stats: Where items that a feed can't take are counted.
         is_idle: The job has feeds, and none of them is given in this run: what waits for them stays.
-        marks: How far each feed was written, by its place now; None: as the job has it.
+        states: How far each feed was written, by its place now; None: as the job has it.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class Outbox:
         stats: Counts | None = None,
         *,
         is_idle: bool = False,
-        marks: Mapping[str, Mark] | None = None,
+        states: Mapping[str, FeedState] | None = None,
     ) -> None:
         self._job = job
         self._feeds = feeds
-        self._losses = Losses(stats)
-        self._classes = tuple(dict.fromkeys([one for feed in feeds.all for one in feed.picker.classes]))
-        self._filtered = [feed.picker for feed in feeds.all if feed.picker.accepts is not None]
+        self._item_errors = ItemErrors(stats)
+        self._classes = tuple(dict.fromkeys([one for feed in feeds.all for one in feed.item_filter.classes]))
+        self._filtered = [feed.item_filter for feed in feeds.all if feed.item_filter.accepts is not None]
         self._copied = job.outbox_start
         self._expected = job.outbox_end
         before = WITHHELD.read(job)  # where it can't be read, all are delivered
@@ -126,9 +126,9 @@ class Outbox:
         self._released = (self._until, self._until)
         self._collected: list[object] | None = None
         self._is_idle = is_idle
-        self._marks = dict((MARKS.read(job) or {}) if marks is None else marks)
-        self._moved = {old: place for place, mark in self._marks.items() for old in mark.earlier}
-        self._most = _BATCH
+        self._states = dict((FEED_STATES.read(job) or {}) if states is None else states)
+        self._moved = {old: place for place, state in self._states.items() for old in state.earlier}
+        self._batch_items = _BATCH
         self._is_closed = False
         self._error: FeedError | None = None
         self._some = trio.Event()
@@ -158,7 +158,7 @@ class Outbox:
         try:
             return to_stored(item, self._classes, answers, page)
         except Exception as error:  # of the item's own library, or of a value's
-            self._losses.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error, counts)
+            self._item_errors.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error, counts)
             raise ItemLost(f"{origin} is left out: {reason_of(error)}") from error
 
     def _answers(self, item: object, origin: ItemOrigin, counts: Counts | None) -> dict[str, bool]:
@@ -166,23 +166,27 @@ class Outbox:
         answers: dict[str, bool] = {}
         failures: list[str] = []
         for feed in self._feeds.all:
-            picker = feed.picker
+            item_filter = feed.item_filter
             try:
-                answer = picker.answer(item)
+                answer = item_filter.answer(item)
             except ValueError as error:
-                self._losses.refused(feed.uri, origin, error, counts)
+                self._item_errors.refused(feed.uri, origin, error, counts)
                 failures.append(f"feed {feed.uri}: {error}")
                 answer = False
             if answer is not None:
-                answers[picker.place] = answer
+                answers[item_filter.place] = answer
         if failures and not any(self._may_take(feed, item, answers) for feed in self._feeds.all):
             raise ItemLost(f"{origin} is left out: {'; '.join(failures)}")
         return answers
 
     @staticmethod
     def _may_take(feed: OneFeed, item: object, answers: Mapping[str, bool]) -> bool:
-        picker = feed.picker
-        return answers[picker.place] if picker.place in answers else picker.accepts is None and picker.takes(item)
+        item_filter = feed.item_filter
+        return (
+            answers[item_filter.place]
+            if item_filter.place in answers
+            else item_filter.accepts is None and item_filter.takes(item)
+        )
 
     @property
     def withheld(self) -> int:
@@ -202,7 +206,7 @@ class Outbox:
     @property
     def is_behind(self) -> bool:
         """Whether so much waits for the feeds that :meth:`room` would wait."""
-        return self._until - self._copied > MOST_BEHIND and not self._is_idle
+        return self._until - self._copied > MAX_BEHIND and not self._is_idle
 
     def release(self, count: int, collected: list[object] | None) -> None:
         """Copy ``count`` of those withheld after all, and put them into ``collected`` too, if given, as plain dicts."""
@@ -272,11 +276,11 @@ class Outbox:
 
     async def _copy(self) -> None:
         while self._copied < self._until and not self._is_idle:
-            most = min(self._most, self._until - self._copied)
-            items = await self._job.outbox_after(self._copied, most)
+            limit = min(self._batch_items, self._until - self._copied)
+            items = await self._job.outbox_after(self._copied, limit)
             if not items:  # acknowledged, and not in the database yet
                 await self._job.commit()
-                items = await self._job.outbox_after(self._copied, most)
+                items = await self._job.outbox_after(self._copied, limit)
                 if not items:
                     return
             refusals = [refusal for one in items for refusal in self._add(one)]
@@ -287,7 +291,7 @@ class Outbox:
             self._record()
             self._job.outbox_done(self._copied)
             mean = sum([len(one.item) for one in items]) // len(items)
-            self._most = max(1, min(_BATCH, _BATCH_BYTES // (mean + 1)))
+            self._batch_items = max(1, min(_BATCH, _BATCH_BYTES // (mean + 1)))
             self._room.set()
             self._room = trio.Event()
 
@@ -299,7 +303,7 @@ class Outbox:
             if self._moved:
                 stored = stored.moved(self._moved)
         except (msgspec.DecodeError, TypeError) as error:
-            raise damaged(self._job.directory, f"its item {item.position} can't be read: {error}") from error
+            raise damage_error(self._job.directory, f"its item {item.position} can't be read: {error}") from error
         except ValueError as error:
             return [("-", origin, error)]
         origin = ItemOrigin(stored.page, stored.kind)
@@ -319,19 +323,19 @@ class Outbox:
         """Log and count what feeds have refused, at once or as they wrote."""
         lost = {id(origin): origin for _, origin, _ in refusals if not origin.feeds}
         for uri, origin, error in refusals:
-            self._losses.refused(uri, origin, error)
+            self._item_errors.refused(uri, origin, error)
         for _ in lost:
-            self._losses.counted_back()
+            self._item_errors.count_lost()
         for feed in self._feeds.all:
-            self._losses.refused_late(feed.uri, feed.take_refused())
+            self._item_errors.refused_late(feed.uri, feed.take_refused())
 
     def _record(self) -> None:
         for feed in self._feeds.all:
             place = feed.place
-            earlier = self._marks[place].earlier if place in self._marks else ()
+            earlier = self._states[place].earlier if place in self._states else ()
             relative = _relative(place, self._job.directory)
-            self._marks[place] = Mark(feed.position, feed.columns, feed.batch, relative, earlier)
-        MARKS.keep(self._job, self._marks)
+            self._states[place] = FeedState(feed.position, feed.columns, feed.batch, relative, earlier)
+        FEED_STATES.keep(self._job, self._states)
 
 
 async def open_outbox(
@@ -342,7 +346,7 @@ async def open_outbox(
     spider_name: str,
     started_utc: datetime,
     stats: Counts | None = None,
-) -> tuple[Feeds, Outbox]:
+) -> tuple[Feeds, OutboxWriter]:
     """The feeds of a job, each cut back to where it was recorded, and what copies to them.
 
     Args:
@@ -357,46 +361,46 @@ async def open_outbox(
         FeedError: A feed can't be opened, is shorter than what was written to it, or may be one that was moved.
         JobError: What the job recorded of its feeds can't be read: going on would write items twice.
     """
-    marks = MARKS.read(job)
-    if marks is None and MARKS.name in job.kept:
-        raise damaged(job.directory, "what it recorded of its feeds can't be read")
+    states = FEED_STATES.read(job)
+    if states is None and FEED_STATES.name in job.kept:
+        raise damage_error(job.directory, "what it recorded of its feeds can't be read")
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
-    marks = await blocking.run(_located, marks or {}, [one.place for one in options], job.directory)
+    states = await blocking.run(_located, states or {}, [one.place for one in options], job.directory)
     feeds = await open_feeds(  # they count nothing: what they do at a bad end is not recorded, and is done again
         settings,
         blocking,
         spider_name=spider_name,
         started_utc=started_utc,
-        positions={place: mark.position for place, mark in marks.items()},
-        columns={place: mark.columns for place, mark in marks.items() if mark.columns},
-        batches={place: mark.batch for place, mark in marks.items() if mark.batch},
+        positions={place: state.position for place, state in states.items()},
+        columns={place: state.columns for place, state in states.items() if state.columns},
+        batches={place: state.batch for place, state in states.items() if state.batch},
         is_durable=True,
     )
-    _tell(job, feeds, marks)
-    return feeds, Outbox(job, feeds, stats, is_idle=feeds.is_empty and bool(marks), marks=marks)
+    _tell(job, feeds, states)
+    return feeds, OutboxWriter(job, feeds, stats, is_idle=feeds.is_empty and bool(states), states=states)
 
 
-def _located(marks: Mapping[str, Mark], places: Sequence[str], directory: Path) -> dict[str, Mark]:
-    """The marks by the places of the feeds now. Blocks.
+def _located(states: Mapping[str, FeedState], places: Sequence[str], directory: Path) -> dict[str, FeedState]:
+    """The states by the places of the feeds now. Blocks.
 
     Raises:
         FeedError: A file may be one of the job's that was moved.
     """
-    found = dict(marks)
+    found = dict(states)
     for place in places:
         relative = _relative(place, directory)
         if place in found or relative is None:
             continue
-        for old, mark in marks.items():
-            if mark.relative == relative and old not in places and old in found and _may_be(place, old, mark):
-                found[place] = msgspec.structs.replace(found.pop(old), earlier=(*mark.earlier, old))
+        for old, state in states.items():
+            if state.relative == relative and old not in places and old in found and _may_be(place, old, state):
+                found[place] = msgspec.structs.replace(found.pop(old), earlier=(*state.earlier, old))
                 break
-    missing = [(old, mark) for old, mark in found.items() if old not in places and _is_missing(old, mark, directory)]
+    missing = [(old, state) for old, state in found.items() if old not in places and _is_missing(old, state, directory)]
     for place in places:
         if place in found or not os.path.isabs(place):
             continue
-        for old, mark in missing:
-            if _size(place, mark):
+        for old, state in missing:
+            if _size(place, state):
                 raise FeedError(
                     f"feed {place}: job {directory} does not know this file, and {old}, which it wrote, is gone: if it"
                     f" was moved, move it back, or the job's directory with it; if not, give a file that is not there"
@@ -411,45 +415,45 @@ def _relative(place: str, directory: Path) -> str | None:
     return os.path.relpath(place, directory.resolve()) if os.path.isabs(place) else None
 
 
-def _is_missing(place: str, mark: Mark, directory: Path) -> bool:
+def _is_missing(place: str, state: FeedState, directory: Path) -> bool:
     """Whether something was written to a feed's file, and it is not at its place any more."""
-    is_written = mark.position or (mark.batch is not None and mark.batch[0] > 1)
-    return bool(is_written) and os.path.isabs(place) and _size(place, mark) is None
+    is_written = state.position or (state.batch is not None and state.batch[0] > 1)
+    return bool(is_written) and os.path.isabs(place) and _size(place, state) is None
 
 
-def _may_be(place: str, old: str, mark: Mark) -> bool:
+def _may_be(place: str, old: str, state: FeedState) -> bool:
     """Whether what is at a place can be what was written to an old one: that is gone, or it is the same."""
-    if _size(old, mark) is None:
+    if _size(old, state) is None:
         return True
-    start = max(0, mark.position - _COMPARED_BYTES)
+    start = max(0, state.position - _COMPARED_BYTES)
     tails = []
     for each in (place, old):
         try:
-            with _path(each, mark).open("rb") as file:
+            with _path(each, state).open("rb") as file:
                 file.seek(start)
-                tails.append(file.read(mark.position - start))
+                tails.append(file.read(state.position - start))
         except OSError:
             return False
     return tails[0] == tails[1]
 
 
-def _path(place: str, mark: Mark) -> Path:
+def _path(place: str, state: FeedState) -> Path:
     """The file, of a feed in batches the one that was written last."""
-    return Path(filled(place, batch=mark.batch[0]) if mark.batch is not None else place)
+    return Path(fill_path(place, batch=state.batch[0]) if state.batch is not None else place)
 
 
-def _size(place: str, mark: Mark) -> int | None:
+def _size(place: str, state: FeedState) -> int | None:
     """How many bytes a feed's file has; None: it is not there."""
     try:
-        return _path(place, mark).stat().st_size
+        return _path(place, state).stat().st_size
     except OSError:
         return None
 
 
-def _tell(job: JobStore, feeds: Feeds, marks: Mapping[str, Mark]) -> None:
+def _tell(job: JobStore, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
     """Warn of feeds that this run was not given."""
     given = [feed.place for feed in feeds.all]
-    for place in marks:
+    for place in states:
         if place not in given:
             logger.warning("job %s: its feed %s is none of this run: it gets no items", job.directory, place)
     waiting = job.outbox_end - job.outbox_start

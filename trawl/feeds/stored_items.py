@@ -4,7 +4,7 @@ The stored form is JSON: of a plain dict its object, of any other item an array 
 classes. Why JSON, and not pickle, msgpack or the feeds' own records:
 
 * Every format of feeds writes an item through :func:`trawl.feeds.to_json.written_fields` and
-  :func:`trawl.feeds.to_json.to_plain`, the values that JSON has, and JSON
+  :func:`trawl.feeds.to_json.to_builtins`, the values that JSON has, and JSON
   says each of these exactly: integers of any size (msgpack ends at 64 bits) and floats by their shortest digits. So a
   feed's record of a stored item is byte for byte the record of the item itself, whatever class it was of.
 * The form that an item has in one feed depends on the feed's settings and on its first item. They may be changed, and
@@ -26,13 +26,13 @@ import msgspec
 
 from trawl.feeds.to_json import to_json, written_fields, wrong_field
 
-__all__ = ["Stored", "class_name", "from_stored", "to_stored"]
+__all__ = ["StoredItem", "class_name", "from_stored", "to_stored"]
 
 Fields = dict[str, object]
 
 
 @attrs.frozen
-class Stored:
+class StoredItem:
     """An item out of the outbox.
 
     Attributes:
@@ -59,10 +59,10 @@ class Stored:
             return True
         return False if f"-{place}" in self.classes else None
 
-    def moved(self, places: Mapping[str, str]) -> Stored:
+    def moved(self, places: Mapping[str, str]) -> StoredItem:
         """This item, with what filters said of it under the ``places`` where their feeds are now."""
         now = [f"{name[0]}{places[name[1:]]}" if name[1:] in places else name for name in self.classes]
-        return Stored(self.fields, tuple(now))
+        return StoredItem(self.fields, tuple(now))
 
     def is_of(self, classes: Iterable[type]) -> bool:
         """Whether the item was of one of ``classes``."""
@@ -106,7 +106,7 @@ def _to_json(fields: Mapping[str, object]) -> bytes:
         raise wrong_field(fields, error) from error
 
 
-def from_stored(stored: bytes) -> Stored:
+def from_stored(stored: bytes) -> StoredItem:
     """The item that was stored.
 
     Raises:
@@ -114,11 +114,11 @@ def from_stored(stored: bytes) -> Stored:
     """
     try:
         if stored[:1] == b"{":
-            return Stored(_FIELDS.decode(stored))
+            return StoredItem(_FIELDS.decode(stored))
         fields, names = _PAIR.decode(stored)
     except RecursionError as error:
         raise ValueError("an item is nested too deep") from error
-    return Stored(fields, names)
+    return StoredItem(fields, names)
 
 
 _DICT = class_name(dict)

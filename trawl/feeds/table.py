@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import FeedReport, NotThisFormat
-from trawl.feeds.item_filter import Picker
-from trawl.feeds.losses import ItemOrigin
+from trawl.feeds.item_errors import ItemOrigin
+from trawl.feeds.item_filter import ItemFilter
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.stored_items import Stored
-from trawl.feeds.targets import Delivery, make_folder, open_store
+from trawl.feeds.stored_items import StoredItem
+from trawl.feeds.targets import RemoteFile, make_folder, open_store
 from trawl.feeds.to_json import written_fields, wrong_field
 
 __all__ = ["AddedRow", "RefusedRow", "Row", "Table", "TableFeed"]
@@ -107,10 +107,10 @@ class TableFeed:
         self.uri: str = options.uri
         self.records: int = 0
         self._options = options
-        self._picker = options.picker
+        self._item_filter = options.item_filter
         self._table = _table(options)
         self._errors: tuple[type[Exception], ...] = (OSError, NotThisFormat, *self._table.errors)
-        self._delivery: Delivery | None = None
+        self._remote: RemoteFile | None = None
         self._refused: list[RefusedRow] = []
         self._rows: list[AddedRow] = []
         self._given: list[AddedRow] = []  # on their way to the table: a cancel may come before they are there
@@ -121,9 +121,9 @@ class TableFeed:
         return self._options.place
 
     @property
-    def picker(self) -> Picker:
+    def item_filter(self) -> ItemFilter:
         """Which items it takes."""
-        return self._picker
+        return self._item_filter
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -152,8 +152,8 @@ class TableFeed:
             FeedError: It can't be opened for writing, or is something else.
         """
         if self._options.is_remote:
-            self._delivery = open_store(self._options)
-            self._options = self._delivery.options
+            self._remote = open_store(self._options)
+            self._options = self._remote.options
         path = self._options.path
         if path is None:
             raise FeedError(f"feed {self.uri}: {self._options.format} is written to files only", self.uri)
@@ -201,20 +201,20 @@ class TableFeed:
             ValueError: It can't be written: the text names the field.
             Exception: Its own library, or the feed's filter, failed on it.
         """
-        if not self._picker.takes(item):
+        if not self._item_filter.takes(item):
             return 0
         return self._add(written_fields(item, is_typed=self._table.is_typed), origin)
 
-    def add_stored(self, stored: Stored, origin: ItemOrigin | None = None) -> int:
+    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
 
         Raises:
             ValueError: As there.
         """
-        return self._add(stored.fields, origin) if self._picker.takes_stored(stored) else 0
+        return self._add(stored.fields, origin) if self._item_filter.takes_stored(stored) else 0
 
     def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
-        picked = self._options.picked(fields)
+        picked = self._options.select_fields(fields)
         if not picked:
             raise ValueError("it has no field, and a row without a value says nothing")
         try:
@@ -274,8 +274,8 @@ class TableFeed:
     def close(self) -> None:
         """Close the table as it is; what was added and not flushed is lost. Blocks."""
         self._table.close()
-        if self._delivery is not None:
-            self._delivery.forget()
+        if self._remote is not None:
+            self._remote.remove_local()
 
     def abandon(self) -> None:
         """Close it before it was started; what was made for it goes again. Blocks."""
@@ -291,14 +291,14 @@ class TableFeed:
     def _end(self) -> None:
         if not self.position and not self._options.store_empty:
             self._table.discard()
-            if self._delivery is not None:
-                self._delivery.forget()
+            if self._remote is not None:
+                self._remote.remove_local()
             return
         refused = self._table.finish()
         self.records -= len(refused)
         self._refused += refused
-        if self._delivery is not None:
-            self._delivery.deliver()
+        if self._remote is not None:
+            self._remote.upload()
 
     def _failure(self, error: Exception) -> FeedError:
         return FeedError(f"feed {self.uri}: {error}", self.uri)

@@ -17,9 +17,9 @@ from typing import Any
 from trawl.durable import replace_file, sync_content
 from trawl.errors import SettingsError
 from trawl.feeds.base import NotThisFormat
-from trawl.feeds.losses import listed
+from trawl.feeds.item_errors import listed
 from trawl.feeds.table import AddedRow, RefusedRow, Row
-from trawl.feeds.to_json import legal_text, to_json, to_plain
+from trawl.feeds.to_json import legal_text, to_builtins, to_json
 
 __all__ = ["ParquetTable"]
 
@@ -216,7 +216,7 @@ def _value(value: object) -> Any:
         return value
     if type(value) is list and all(part is None or type(part) in _KEPT for part in value):
         return [_value(part) for part in value]
-    plain = to_plain(value)
+    plain = to_builtins(value)
     if isinstance(plain, list) and not any(isinstance(part, list | dict) for part in plain):
         return [_value(part) for part in plain]
     return to_json(plain).decode() if isinstance(plain, list | dict) else plain
@@ -234,5 +234,5 @@ def _readable(value: int) -> int:
 
 
 def _text(value: Any) -> str:
-    plain = to_plain(value)
+    plain = to_builtins(value)
     return plain if isinstance(plain, str) else to_json(plain).decode()

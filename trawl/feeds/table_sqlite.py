@@ -19,9 +19,9 @@ from typing import Any
 
 from trawl.durable import sync_folder
 from trawl.feeds.base import NotThisFormat
-from trawl.feeds.losses import listed
+from trawl.feeds.item_errors import listed
 from trawl.feeds.table import AddedRow, RefusedRow, Row
-from trawl.feeds.to_json import legal_text, to_json, to_plain
+from trawl.feeds.to_json import legal_text, to_builtins, to_json
 
 __all__ = ["SqliteTable"]
 
@@ -269,7 +269,7 @@ def _is_of_the_row(error: sqlite3.Error) -> bool:
 
 
 def _value(value: object) -> str | int | float | None:
-    plain = to_plain(value)
+    plain = to_builtins(value)
     if isinstance(plain, bool):
         return int(plain)
     if isinstance(plain, int):

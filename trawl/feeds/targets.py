@@ -30,8 +30,8 @@ from trawl.feeds.options import FeedOptions
 from trawl.observe import printable
 
 __all__ = [
-    "Delivery",
     "FileTarget",
+    "RemoteFile",
     "StreamTarget",
     "Target",
     "TerminalTarget",
@@ -47,7 +47,7 @@ _EXTRAS = {"s3": "s3", "s3a": "s3"}
 
 
 @attrs.frozen
-class Delivery:
+class RemoteFile:
     """What becomes of the file of a feed for a store.
 
     Attributes:
@@ -60,7 +60,7 @@ class Delivery:
     files: Any
     target: str
 
-    def deliver(self) -> None:
+    def upload(self) -> None:
         """Put the file into the store, and remove it here. Blocks.
 
         Raises:
@@ -76,9 +76,9 @@ class Delivery:
         except Exception as error:  # of the store's own library, whichever that is
             uri = self.options.uri
             raise FeedError(f"feed {uri}: it can't be stored, and is kept as {local}: {error}", uri) from error
-        self.forget()
+        self.remove_local()
 
-    def forget(self) -> None:
+    def remove_local(self) -> None:
         """Remove the file. Blocks."""
         self._local.unlink(missing_ok=True)
 
@@ -89,7 +89,7 @@ class Delivery:
         return self.options.local
 
 
-def open_store(options: FeedOptions) -> Delivery:
+def open_store(options: FeedOptions) -> RemoteFile:
     """The store of a feed, which can be reached, and a file to write in its place. Blocks.
 
     Raises:
@@ -118,7 +118,7 @@ def open_store(options: FeedOptions) -> Delivery:
     except OSError as error:
         raise FeedError(f"feed {uri}: FEED_TEMPDIR: {error}", uri) from error
     os.close(handle)
-    return Delivery(attrs.evolve(options, local=Path(name), overwrite=True), files, target)
+    return RemoteFile(attrs.evolve(options, local=Path(name), overwrite=True), files, target)
 
 
 if sys.platform != "win32":

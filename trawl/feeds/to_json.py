@@ -33,16 +33,16 @@ from uuid import UUID
 
 import msgspec
 
-from trawl.feeds.losses import reason_of
+from trawl.feeds.item_errors import reason_of
 from trawl.items import is_item, item_fields
 
 __all__ = [
-    "Plain",
-    "as_its_library_writes",
+    "JsonValue",
+    "dump_item",
     "legal_text",
     "to_ascii_json",
+    "to_builtins",
     "to_json",
-    "to_plain",
     "written_fields",
     "wrong_field",
 ]
@@ -82,7 +82,7 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
     raise TypeError(f"{kind.__name__} is written as {type(fields).__name__}, not as fields")
 
 
-def as_its_library_writes(value: object) -> object:
+def dump_item(value: object) -> object:
     """Return an item inside another one, or a value of pydantic's types, as its library writes it.
 
     Mostly a dict; of some classes a list or a text. ``NotImplemented`` if there is no such library.
@@ -211,9 +211,9 @@ def _by_adapter(kind: type[Any]) -> _Writer:
 
 
 def _foreign(value: Any) -> object:
-    from trawl.feeds.to_json import to_plain  # noqa: PLC0415 - which asks this module about items inside of items
+    from trawl.feeds.to_json import to_builtins  # noqa: PLC0415 - which asks this module about items inside of items
 
-    return to_plain(value)
+    return to_builtins(value)
 
 
 def _typed(item: Any) -> dict[str, object]:
@@ -237,7 +237,7 @@ def _pydantic_v1(item: Any) -> object:
         raise ValueError(reason_of(error)) from error
 
 
-Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 """What JSON can say."""
 
 
@@ -253,7 +253,7 @@ def to_json(value: object) -> bytes:
             return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
         pass  # the slow way makes it plain, or says what is wrong
-    return _ENCODER.encode(to_plain(value))
+    return _ENCODER.encode(to_builtins(value))
 
 
 def to_ascii_json(value: object) -> bytes:
@@ -263,10 +263,10 @@ def to_ascii_json(value: object) -> bytes:
         TypeError: Something in it has no form in JSON.
         ValueError: It contains itself.
     """
-    return json.dumps(to_plain(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    return json.dumps(to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
-def to_plain(value: object) -> Plain:
+def to_builtins(value: object) -> JsonValue:
     """``value`` in the types that JSON has, with lone surrogates replaced by U+FFFD.
 
     Raises:
@@ -325,7 +325,7 @@ def wrong_field(fields: Mapping[str, object], error: Exception) -> Exception:
     return error
 
 
-def _plain(value: object) -> Plain:
+def _plain(value: object) -> JsonValue:
     if isinstance(value, str):
         return legal_text(value)
     if value is None or isinstance(value, bool) or type(value) is int:
@@ -336,7 +336,7 @@ def _plain(value: object) -> Plain:
         return {_key(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(part) for part in value]
-    written = as_its_library_writes(value)
+    written = dump_item(value)
     if written is not NotImplemented:
         return _plain(written)
     built = msgspec.to_builtins(value, enc_hook=_outlandish)
@@ -356,7 +356,7 @@ def _outlandish(value: Any) -> object:
     for exact in (str, int, float):
         if isinstance(value, exact):  # subclasses, of which msgspec knows none
             return exact(value) if exact is not str else str.__str__(value)
-    written = as_its_library_writes(value)
+    written = dump_item(value)
     if written is not NotImplemented:
         return written
     if isinstance(value, Mapping):

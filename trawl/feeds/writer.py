@@ -22,7 +22,7 @@ from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import FeedReport, OneFeed
 from trawl.feeds.batches import make_feed, refuse_for_job
-from trawl.feeds.losses import Counts, ItemOrigin, Losses, reason_of
+from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
 
@@ -54,7 +54,7 @@ class Feeds:
         self._feeds = tuple(feeds)
         self._unfinished = list(feeds)
         self._blocking = blocking
-        self._losses = Losses(stats)
+        self._item_errors = ItemErrors(stats)
         self._waiting_bytes = 0
         self._is_closed = False
         self._error: FeedError | None = None
@@ -109,7 +109,7 @@ class Feeds:
                 self._fail(error)
                 raise
             except Exception as error:  # of the item's own library, of a value's, or of the user's filter
-                self._losses.refused(feed.uri, origin, error)
+                self._item_errors.refused(feed.uri, origin, error)
                 reasons.append(f"feed {feed.uri}: {reason_of(error)}")
             else:
                 self._waiting_bytes += taken
@@ -252,7 +252,7 @@ class Feeds:
     async def _flush_one(self, feed: OneFeed) -> None:
         async with self._closed_if_it_fails(feed):
             await feed.flush(self._blocking)
-        self._losses.refused_late(feed.uri, feed.take_refused())
+        self._item_errors.refused_late(feed.uri, feed.take_refused())
 
     @asynccontextmanager
     async def _closed_if_it_fails(self, feed: OneFeed) -> AsyncGenerator[None, None]:
@@ -272,7 +272,7 @@ class Feeds:
             self._unfinished.remove(feed)
             raise
         self._unfinished.remove(feed)
-        self._losses.refused_late(feed.uri, feed.take_refused())
+        self._item_errors.refused_late(feed.uri, feed.take_refused())
         report = feed.report
         logger.info("feed %s: %d items written as %s", report.uri, report.records, report.format)
 

@@ -12,7 +12,7 @@ from trawl.frontier.base import (
     SortKey,
 )
 from trawl.frontier.memory import MemoryFrontier
-from trawl.frontier.sections import Section, damaged
+from trawl.frontier.sections import Section, damage_error
 from trawl.frontier.settings import JobSettings, named_frontier
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "Record",
     "Scopes",
     "Section",
-    "damaged",
+    "damage_error",
     "SortKey",
     "named_frontier",
 ]

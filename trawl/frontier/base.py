@@ -199,8 +199,8 @@ class Frontier(Protocol):
         """
         ...
 
-    async def lease_many(self, lane: LaneKey, most: int) -> list[Record]:
-        """Take up to ``most`` of a lane's records, best first. Each is the caller's until one of the calls below."""
+    async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
+        """Take up to ``limit`` of a lane's records, best first. Each is the caller's until one of the calls below."""
         ...
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
@@ -361,8 +361,8 @@ class JobStore(Protocol):
         """Put items that came of no request, those of ``start()``, into the outbox; on disk when it returns."""
         ...
 
-    async def outbox_after(self, position: int, most: int) -> Sequence[OutboxItem]:
-        """Up to ``most`` items after ``position``, in order; none when there is none yet. A checkpoint."""
+    async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
+        """Up to ``limit`` items after ``position``, in order; none when there is none yet. A checkpoint."""
         ...
 
     def outbox_done(self, position: int) -> None:

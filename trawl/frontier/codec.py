@@ -35,14 +35,14 @@ from trawl.frontier.base import Amounts, Record, Scopes
 from trawl.http import Request
 
 __all__ = [
-    "MOST_NESTED",
+    "MAX_NESTED",
     "CallbackNames",
     "RecordCodec",
     "StoredRecord",
+    "ext_hook",
     "pack",
     "portable",
-    "repacked",
-    "restored",
+    "repack",
     "unpack",
 ]
 
@@ -123,7 +123,7 @@ def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-MOST_NESTED = 100
+MAX_NESTED = 100
 """Containers inside each other; more is taken for a value that contains itself."""
 
 SHOWN = 60
@@ -137,7 +137,7 @@ _TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _
 
 
 def portable(value: object, path: str, depth: int = 0) -> Any:
-    """``value`` in a form that MessagePack holds and :func:`restored` turns back into the same.
+    """``value`` in a form that MessagePack holds and :func:`ext_hook` turns back into the same.
 
     Args:
         value: None, bool, int, float, str, bytes, list, tuple, dict, set, frozenset, datetime (naive or with a fixed
@@ -153,9 +153,9 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
         return value
     if kind is str:
         return _text(value, path)
-    if depth >= MOST_NESTED:
+    if depth >= MAX_NESTED:
         raise ValueError(
-            f"{path[:SHOWN]}... is nested more than {MOST_NESTED} deep, or contains itself: a job can't store it"
+            f"{path[:SHOWN]}... is nested more than {MAX_NESTED} deep, or contains itself: a job can't store it"
         )
     pack = _PACKERS.get(kind)
     if pack is None:
@@ -167,7 +167,7 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
     return pack(value, path, depth)
 
 
-def restored(code: int, payload: memoryview) -> Any:
+def ext_hook(code: int, payload: memoryview) -> Any:
     """What an extension type of ours holds: the ``ext_hook`` of a MessagePack decoder.
 
     Raises:
@@ -179,7 +179,7 @@ def restored(code: int, payload: memoryview) -> Any:
     return build(_decoder.decode(payload))
 
 
-_decoder = msgspec.msgpack.Decoder(ext_hook=restored)
+_decoder = msgspec.msgpack.Decoder(ext_hook=ext_hook)
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -319,7 +319,7 @@ _LEAST = -(2**63) + 1
 
 _encoder = msgspec.msgpack.Encoder()
 
-_record_decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=restored)
+_record_decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=ext_hook)
 
 
 def pack(stored: StoredRecord) -> bytes:
@@ -327,7 +327,7 @@ def pack(stored: StoredRecord) -> bytes:
     return _encoder.encode(stored)
 
 
-def repacked(stored: StoredRecord, **changes: Any) -> bytes:
+def repack(stored: StoredRecord, **changes: Any) -> bytes:
     """The bytes of a stored record that was read, with some fields changed."""
     changed = msgspec.structs.replace(stored, **changes)
     return pack(

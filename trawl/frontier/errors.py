@@ -10,7 +10,7 @@ import errno
 import sqlite3
 
 from trawl.errors import JobError
-from trawl.frontier.sections import damaged
+from trawl.frontier.sections import damage_error
 
 __all__ = ["DATABASE_ERRORS", "job_error", "malformed"]
 
@@ -34,10 +34,10 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 def job_error(directory: object, error: sqlite3.Error | UnicodeDecodeError | OSError) -> JobError:
     """The error that says what is the matter with the job in ``directory``, in one sentence."""
     if isinstance(error, UnicodeDecodeError):
-        return damaged(directory, f"it holds text that is none: {error.object!r:.100}")
+        return damage_error(directory, f"it holds text that is none: {error.object!r:.100}")
     code = _code_of(error)
     if code in _DAMAGED:
-        return damaged(directory, str(error))
+        return damage_error(directory, str(error))
     return JobError(f"job {directory}: {_cause(error, code)}", str(directory))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from trawl.frontier.codec import repacked, unpack
+from trawl.frontier.codec import repack, unpack
 from trawl.frontier.errors import malformed
 
 __all__ = ["HELD", "bring_forward", "due", "first_due", "hold", "is_clock_set_back", "let_in", "wall_time"]
@@ -80,5 +80,5 @@ def bring_forward(connection: sqlite3.Connection, now: float) -> None:
             stored = unpack(record)
             if stored.until is not None and stored.until > now + stored.wait:
                 until = now + stored.wait
-                changed.append((wall_time(until), repacked(stored, until=until), order))
+                changed.append((wall_time(until), repack(stored, until=until), order))
         connection.executemany("UPDATE request SET priority = ?, record = ? WHERE ord = ?", changed)

@@ -18,17 +18,17 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl.frontier.codec import StoredRecord, repacked, unpack
+from trawl.frontier.codec import StoredRecord, repack, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
 from trawl.frontier.held import HELD
-from trawl.frontier.lock import JobLock, last_words_of, owner_of
+from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.schema import connect, connect_to_read
-from trawl.frontier.sections import damaged
+from trawl.frontier.sections import damage_error
 from trawl.frontier.sqlite import LEASES
 from trawl.frontier.tables import read_kept
 from trawl.throttling.outcomes import ADMITTED_AT, BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 
-__all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "look_at", "requeue_failed"]
+__all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "inspect_job", "requeue_failed"]
 
 AT_ONCE = 1000
 """Rows of one reading: a long one would keep the log of a process that is at work from being shortened."""
@@ -75,7 +75,7 @@ class JobReport:
     Attributes:
         directory: Where it is.
         owner: The process that is at work on it; 0 where it is not told; None: nobody is.
-        last_words: Why the last process could not write to it; "" where it could.
+        last_error: Why the last process could not write to it; "" where it could.
         pending: Requests that have not ended, leased ones included.
         leased: Of these, how many are leased; they come back when nobody is at work on it.
         oldest_lease: The one that was leased first; None: none is.
@@ -88,7 +88,7 @@ class JobReport:
 
     directory: Path
     owner: int | None
-    last_words: str
+    last_error: str
     pending: int
     leased: int
     oldest_lease: OldestLease | None
@@ -104,7 +104,7 @@ class JobReport:
         return self.owner is not None
 
 
-def look_at(directory: str | PathLike[str]) -> JobReport:
+def inspect_job(directory: str | PathLike[str]) -> JobReport:
     """What the job in ``directory`` holds.
 
     Raises:
@@ -119,8 +119,8 @@ def look_at(directory: str | PathLike[str]) -> JobReport:
         leased, oldest = _leases(connection, kept.get(LEASES, b""))
         return JobReport(
             directory=path,
-            owner=owner_of(path),
-            last_words=last_words_of(path),
+            owner=read_owner(path),
+            last_error=read_last_error(path),
             pending=sum(count for _, count in lanes),
             leased=leased,
             oldest_lease=oldest,
@@ -132,8 +132,8 @@ def look_at(directory: str | PathLike[str]) -> JobReport:
         )
 
 
-def failures(directory: str | PathLike[str], most: int) -> list[Failure]:
-    """The latest ``most`` requests that failed, the latest first.
+def failures(directory: str | PathLike[str], limit: int) -> list[Failure]:
+    """The latest ``limit`` requests that failed, the latest first.
 
     Raises:
         JobError: It is damaged, of a newer version, or can't be read.
@@ -143,7 +143,7 @@ def failures(directory: str | PathLike[str], most: int) -> list[Failure]:
     with _reading(Path(directory)) as connection:
         return [
             Failure(unpack(record).url, reason, datetime.fromtimestamp(failed_at, UTC))
-            for record, reason, failed_at in connection.execute(statement, (most,))
+            for record, reason, failed_at in connection.execute(statement, (limit,))
         ]
 
 
@@ -206,7 +206,7 @@ def _mapped(path: Path) -> Iterator[None]:
     except DATABASE_ERRORS as error:
         raise job_error(path, error) from error
     except (ValueError, TypeError, OverflowError) as error:
-        raise damaged(path, f"what is stored in it can't be read: {error}") from error
+        raise damage_error(path, f"what is stored in it can't be read: {error}") from error
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:
@@ -241,7 +241,7 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
 def _afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
     """The row of a request that failed and is queued again, as if it had never been tried."""
     meta = {key: value for key, value in (stored.meta or {}).items() if key not in _HISTORY}
-    again = repacked(stored, meta=meta | {ADMITTED_AT: now}, until=None, wait=0.0)
+    again = repack(stored, meta=meta | {ADMITTED_AT: now}, until=None, wait=0.0)
     return order, lane, -stored.priority, -stored.share, again
 
 

@@ -5,7 +5,7 @@
     DIR/lock        held while a process has the job
     DIR/job.db      everything; with job.db-wal and job.db-shm beside it while it is open
 
-The frontier (``trawl.frontier.sqlite``) and what is kept beside it share the transactions of :class:`Commits`. What is
+The frontier (``trawl.frontier.sqlite``) and what is kept beside it share one :class:`Transactions`. What is
 kept and how far the feeds have come is written with whatever transaction comes next, so that it costs nothing by itself
 and is never newer or older than the acknowledgements it belongs to.
 
@@ -35,13 +35,13 @@ from trawl.blocking import Blocking
 from trawl.durable import make_folder
 from trawl.errors import UsageError
 from trawl.frontier.base import OutboxItem
-from trawl.frontier.commits import Commits
 from trawl.frontier.errors import DATABASE_ERRORS, job_error, malformed
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, SCHEMA_VERSION, connect
-from trawl.frontier.tables import Tally, read_kept, read_outbox_ends
+from trawl.frontier.tables import RowCounts, read_kept, read_outbox_ends
+from trawl.frontier.transactions import Transactions
 
-__all__ = ["Job", "Outbox", "open_job"]
+__all__ = ["Job", "OutboxTable", "open_job"]
 
 TAIL_BYTES = 1 << 20
 """Bytes of the items that came last and are kept in memory."""
@@ -50,7 +50,7 @@ READ_BYTES = 1 << 20
 """Bytes after which a reading from the database stops."""
 
 
-class Outbox:
+class OutboxTable:
     """Positions of the outbox, and its last items.
 
     Two threads meet here, never at once: ``add`` and ``drop`` run inside a transaction; the others in Trio's thread.
@@ -109,14 +109,14 @@ class Outbox:
         """In a transaction: the position of the last item that was put in, be it for good or not."""
         return self._added
 
-    def after(self, position: int, most: int) -> list[OutboxItem] | None:
-        """Up to ``most`` items after ``position`` from memory; None where they have to be read."""
+    def after(self, position: int, limit: int) -> list[OutboxItem] | None:
+        """Up to ``limit`` items after ``position`` from memory; None where they have to be read."""
         if position >= self.end:
             return []
         if not self._tail or self._tail[0].position > position + 1:
             return None
         first = position + 1 - self._tail[0].position
-        return [self._tail[i] for i in range(first, min(first + most, len(self._tail)))]
+        return [self._tail[i] for i in range(first, min(first + limit, len(self._tail)))]
 
     def done(self, position: int) -> None:
         """The feeds have all up to ``position``.
@@ -131,8 +131,8 @@ class Outbox:
             self._tail_bytes -= len(self._tail.popleft().item)
 
     @staticmethod
-    def read(connection: sqlite3.Connection, position: int, most: int) -> list[OutboxItem]:
-        """Up to ``most`` items after ``position`` from the database, fewer where they are large.
+    def read(connection: sqlite3.Connection, position: int, limit: int) -> list[OutboxItem]:
+        """Up to ``limit`` items after ``position`` from the database, fewer where they are large.
 
         Raises:
             sqlite3.DatabaseError: One of them is not there, or is no data.
@@ -140,7 +140,7 @@ class Outbox:
         found: list[OutboxItem] = []
         size = 0
         rows = connection.execute(
-            "SELECT position, item FROM outbox WHERE position > ? ORDER BY position LIMIT ?", (position, most)
+            "SELECT position, item FROM outbox WHERE position > ? ORDER BY position LIMIT ?", (position, limit)
         )
         for row in rows:
             if row[0] != position + len(found) + 1 or type(row[1]) is not bytes:
@@ -164,19 +164,19 @@ class Job:
     Attributes:
         directory: Where it is.
         is_new: It has just been made: nothing was kept or stored before.
-        last_words: Why the last process could not write to it; "" where it could.
-        commits: Its transactions, shared with the frontier.
+        last_error: Why the last process could not write to it; "" where it could.
+        transactions: Its transactions, shared with the frontier.
         outbox: Its items that are on their way to the feeds.
-        tally: How many rows its tables have.
+        row_counts: How many rows its tables have.
     """
 
     def __init__(self, directory: Path, opened: _Opened, blocking: Blocking) -> None:
         self.directory: Path = directory
         self.is_new: bool = opened.is_new
-        self.last_words: str = opened.lock.last_words
-        self.outbox: Outbox = Outbox(opened.outbox_start, opened.outbox_end)
-        self.tally: Tally = Tally()
-        self.commits: Commits = Commits(opened.connection, blocking, directory, self._beside)
+        self.last_error: str = opened.lock.last_error
+        self.outbox: OutboxTable = OutboxTable(opened.outbox_start, opened.outbox_end)
+        self.row_counts: RowCounts = RowCounts()
+        self.transactions: Transactions = Transactions(opened.connection, blocking, directory, self._beside)
         self._connection = opened.connection
         self._is_older = opened.is_older
         self._lock = opened.lock
@@ -219,7 +219,7 @@ class Job:
         """
         self._hooks.append(hook)
 
-    def also(self, run: Callable[[sqlite3.Connection], object]) -> None:
+    def run_in_next(self, run: Callable[[sqlite3.Connection], object]) -> None:
         """Have ``run`` called inside the next transaction, for what nobody waits for. Waits for nothing."""
         self._also.append(run)
 
@@ -229,7 +229,7 @@ class Job:
         Raises:
             JobError: It can't be written.
         """
-        await self.commits.do(_nothing, _nothing)
+        await self.transactions.execute(_nothing, _nothing)
 
     async def sync(self) -> None:
         """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint.
@@ -237,7 +237,7 @@ class Job:
         Raises:
             JobError: It can't be written.
         """
-        await self.commits.do(_nothing, _nothing, is_synced=True)
+        await self.transactions.execute(_nothing, _nothing, is_synced=True)
 
     async def give(self, items: Sequence[bytes]) -> None:
         """Put items that came of no request, those of ``start()``, into the outbox; on disk when it returns.
@@ -249,18 +249,18 @@ class Job:
         def run(connection: sqlite3.Connection) -> tuple[list[OutboxItem] | None, int]:
             return self.outbox.add(connection, 0, items, is_spilled=False), self.outbox.next_position
 
-        await self.commits.do(run, lambda added: self.outbox.added(*added))
+        await self.transactions.execute(run, lambda added: self.outbox.added(*added))
 
-    async def outbox_after(self, position: int, most: int) -> Sequence[OutboxItem]:
-        """Up to ``most`` items after ``position``, in order; none when there is none yet. A checkpoint.
+    async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
+        """Up to ``limit`` items after ``position``, in order; none when there is none yet. A checkpoint.
 
         Raises:
             JobError: They can't be read.
         """
-        found = self.outbox.after(position, most)
+        found = self.outbox.after(position, limit)
         if found is None:
-            return await self.commits.do(
-                lambda connection: Outbox.read(connection, position, most), lambda items: items, is_writing=False
+            return await self.transactions.execute(
+                lambda connection: OutboxTable.read(connection, position, limit), lambda items: items, is_writing=False
             )
         await trio.lowlevel.checkpoint()
         return found
@@ -284,13 +284,13 @@ class Job:
             return
         with trio.CancelScope(shield=True):  # a disk limits it, as it limits each commit
             try:
-                if self.commits.failure is None:
+                if self.transactions.failure is None:
                     await self.commit()
             finally:
                 self._is_open = False
                 await self._blocking.run(self._connection.close)  # noqa: ASYNC102 - shielded
-                if self.commits.failure is not None:
-                    self._lock.say(str(self.commits.failure).removeprefix(f"job {self.directory}: "))
+                if self.transactions.failure is not None:
+                    self._lock.write_error(str(self.transactions.failure).removeprefix(f"job {self.directory}: "))
                 self._lock.release()
 
     def abandon(self) -> None:
@@ -316,7 +316,7 @@ class Job:
                 else:
                     connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
             self._write_outbox(connection, start)
-            self.tally.write(connection)
+            self.row_counts.write(connection)
             if self._is_older:  # who wrote it before must not go on with it: it would not know what this is
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._is_older = False
@@ -363,7 +363,7 @@ class _Opened:
                 self.connection, self.is_new = connect(directory, busy_seconds=busy_seconds)
                 try:
                     self._read()
-                    self.lock.forget()
+                    self.lock.clear_error()
                 except BaseException:
                     self.connection.close()
                     raise

@@ -19,10 +19,10 @@ import attrs
 import trio
 
 from trawl.frontier.base import LaneKey, Record, SortKey
-from trawl.frontier.commits import Commits
 from trawl.frontier.tables import LaneHead, read_lanes
+from trawl.frontier.transactions import Transactions
 
-__all__ = ["Bounds", "Held", "LaneReader", "Shelf", "Shelves"]
+__all__ = ["Bounds", "CachedRecord", "LaneCache", "LaneCaches", "LaneReader"]
 
 
 @attrs.frozen(kw_only=True)
@@ -40,11 +40,11 @@ class Bounds:
     marks: int = 1 << 17
 
 
-Held: TypeAlias = "tuple[SortKey, Record | bytes]"
+CachedRecord: TypeAlias = "tuple[SortKey, Record | bytes]"
 """A record at hand, as it was pushed, or its bytes."""
 
 
-class Shelf:
+class LaneCache:
     """One lane.
 
     Attributes:
@@ -64,7 +64,7 @@ class Shelf:
         self.number: int = number
         self.pending: int = 0
         self.leased: int = 0
-        self.at_hand: list[Held] = []
+        self.at_hand: list[CachedRecord] = []
         self.beyond: SortKey | None = None
         self.reading: trio.Event | None = None
 
@@ -97,7 +97,7 @@ class Shelf:
         return dropped
 
 
-class Shelves:
+class LaneCaches:
     """All lanes that have something pending or leased.
 
     Args:
@@ -105,70 +105,70 @@ class Shelves:
 
     Attributes:
         by_lane: The lanes, in the order of coming.
-        held: Records at hand in all lanes.
+        at_hand: Records at hand in all lanes.
     """
 
-    __slots__ = ("_at_hand", "_in_all", "_used", "by_lane", "held")
+    __slots__ = ("_at_hand", "_in_all", "_used", "at_hand", "by_lane")
 
     def __init__(self, bounds: Bounds) -> None:
         self._at_hand = bounds.at_hand
         self._in_all = bounds.in_all
-        self.by_lane: dict[LaneKey, Shelf] = {}
-        self.held: int = 0
-        self._used: OrderedDict[Shelf, None] = OrderedDict()  # those with records at hand, the longest unused first
+        self.by_lane: dict[LaneKey, LaneCache] = {}
+        self.at_hand: int = 0
+        self._used: OrderedDict[LaneCache, None] = OrderedDict()  # those with records at hand, the longest unused first
 
-    def place(self, shelf: Shelf, key: SortKey, record: Record | bytes) -> None:
+    def place(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
         """Note one more pending record; keep it at hand where it is among the best and there is room."""
-        shelf.pending += 1
-        if len(shelf.at_hand) < self._at_hand and (shelf.beyond is None or key < shelf.beyond):
-            self._hold(shelf, key, record)
-        elif shelf.beyond is None or key < shelf.beyond:
-            shelf.beyond = key
+        cache.pending += 1
+        if len(cache.at_hand) < self._at_hand and (cache.beyond is None or key < cache.beyond):
+            self._hold(cache, key, record)
+        elif cache.beyond is None or key < cache.beyond:
+            cache.beyond = key
 
-    def take(self, shelf: Shelf, most: int) -> list[Held]:
-        """Take up to ``most`` of the best, as far as they are at hand; they are leased."""
-        taken: list[Held] = []
-        while len(taken) < most and shelf.at_hand and shelf.has_best_at_hand():
-            taken.append(heappop(shelf.at_hand))
-        self.held -= len(taken)
-        shelf.pending -= len(taken)
-        shelf.leased += len(taken)
-        if shelf.at_hand:
-            self._used.move_to_end(shelf)
+    def take(self, cache: LaneCache, limit: int) -> list[CachedRecord]:
+        """Take up to ``limit`` of the best, as far as they are at hand; they are leased."""
+        taken: list[CachedRecord] = []
+        while len(taken) < limit and cache.at_hand and cache.has_best_at_hand():
+            taken.append(heappop(cache.at_hand))
+        self.at_hand -= len(taken)
+        cache.pending -= len(taken)
+        cache.leased += len(taken)
+        if cache.at_hand:
+            self._used.move_to_end(cache)
         else:
-            self._used.pop(shelf, None)
+            self._used.pop(cache, None)
         return taken
 
-    def refill(self, shelf: Shelf, rows: list[Held], beyond: SortKey | None) -> None:
+    def refill(self, cache: LaneCache, rows: list[CachedRecord], beyond: SortKey | None) -> None:
         """Take over what was read of a lane: its best pending records, and from which key on there may be others."""
-        self.drop(shelf)
-        shelf.beyond = beyond
+        self.drop(cache)
+        cache.beyond = beyond
         for key, record in rows:
-            self._hold(shelf, key, record)
+            self._hold(cache, key, record)
 
-    def drop(self, shelf: Shelf) -> None:
+    def drop(self, cache: LaneCache) -> None:
         """Keep none of a lane's records at hand."""
-        self.held -= shelf.drop()
-        self._used.pop(shelf, None)
+        self.at_hand -= cache.drop()
+        self._used.pop(cache, None)
 
     @property
     def ahead(self) -> int:
         """How many records to read of a lane besides those that are wanted now."""
         return max(1, min(self._at_hand, self._in_all // max(1, len(self.by_lane))))
 
-    def forget_if_empty(self, shelf: Shelf) -> None:
+    def forget_if_empty(self, cache: LaneCache) -> None:
         """Forget a lane that has nothing any more."""
-        if not shelf.pending and not shelf.leased and shelf.reading is None:
-            self.by_lane.pop(shelf.lane, None)
+        if not cache.pending and not cache.leased and cache.reading is None:
+            self.by_lane.pop(cache.lane, None)
 
-    def _hold(self, shelf: Shelf, key: SortKey, record: Record | bytes) -> None:
-        heappush(shelf.at_hand, (key, record))
-        self._used[shelf] = None
-        self._used.move_to_end(shelf)
-        self.held += 1
-        while self.held > self._in_all:
+    def _hold(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
+        heappush(cache.at_hand, (key, record))
+        self._used[cache] = None
+        self._used.move_to_end(cache)
+        self.at_hand += 1
+        while self.at_hand > self._in_all:
             longest_unused = next(iter(self._used))
-            if longest_unused is shelf:
+            if longest_unused is cache:
                 break
             self.drop(longest_unused)
 
@@ -183,23 +183,23 @@ class LaneReader:
     What is leased is still in the database, and is passed over.
 
     Args:
-        commits: The transactions in which is read.
-        shelves: What memory knows of the lanes.
+        transactions: The transactions in which is read.
+        caches: What memory knows of the lanes.
         leased: The orders of the records that are leased.
 
     Attributes:
         unread: Lanes of an earlier process that were not asked for yet, in their order.
     """
 
-    __slots__ = ("_commits", "_leased", "_shelves", "unread")
+    __slots__ = ("_caches", "_leased", "_transactions", "unread")
 
-    def __init__(self, commits: Commits, shelves: Shelves, leased: Container[int]) -> None:
-        self._commits = commits
-        self._shelves = shelves
+    def __init__(self, transactions: Transactions, caches: LaneCaches, leased: Container[int]) -> None:
+        self._transactions = transactions
+        self._caches = caches
         self._leased = leased
         self.unread: dict[LaneKey, None] = {}
 
-    async def read(self, shelf: Shelf, wanted: int) -> None:
+    async def read(self, cache: LaneCache, wanted: int) -> None:
         """Have the ``wanted`` best records of a lane at hand, and a few more. A checkpoint.
 
         Somebody else may have taken them when it returns: look again.
@@ -207,46 +207,46 @@ class LaneReader:
         Raises:
             JobError: The database can't be read.
         """
-        if shelf.reading is not None:
-            await shelf.reading.wait()
+        if cache.reading is not None:
+            await cache.reading.wait()
             return
-        ahead = self._shelves.ahead
-        shelves = [shelf, *self._others(shelf)]
-        limits = [ahead + each.leased + 1 for each in shelves]  # the one more says where the rest begins
+        ahead = self._caches.ahead
+        caches = [cache, *self._others(cache)]
+        limits = [ahead + each.leased + 1 for each in caches]  # the one more says where the rest begins
         limits[0] += wanted
-        for each in shelves:
+        for each in caches:
             each.reading = trio.Event()
 
         def applied(found: list[list[LaneHead]]) -> None:
-            for each, limit, rows in zip(shelves, limits, found, strict=True):
+            for each, limit, rows in zip(caches, limits, found, strict=True):
                 self._refill(each, rows, are_all=len(rows) < limit)
 
-        asked = [(each.number, limit) for each, limit in zip(shelves, limits, strict=True)]
+        asked = [(each.number, limit) for each, limit in zip(caches, limits, strict=True)]
         try:
-            await self._commits.do(partial(read_lanes, wanted=asked), applied, is_writing=False)
+            await self._transactions.execute(partial(read_lanes, wanted=asked), applied, is_writing=False)
         finally:
-            for each in shelves:
+            for each in caches:
                 if each.reading is not None:
                     each.reading.set()
                 each.reading = None
-                self._shelves.forget_if_empty(each)
+                self._caches.forget_if_empty(each)
 
-    def _others(self, shelf: Shelf) -> list[Shelf]:
+    def _others(self, cache: LaneCache) -> list[LaneCache]:
         """Lanes that will be asked for next, because a crawl that resumes asks for all in their order."""
-        others: list[Shelf] = []
-        self.unread.pop(shelf.lane, None)
+        others: list[LaneCache] = []
+        self.unread.pop(cache.lane, None)
         while self.unread and len(others) < LANES_AT_ONCE:
             lane = next(iter(self.unread))
             del self.unread[lane]
-            other = self._shelves.by_lane.get(lane)
+            other = self._caches.by_lane.get(lane)
             if other is not None and other.pending and not other.at_hand and other.reading is None:
                 others.append(other)
         return others
 
-    def _refill(self, shelf: Shelf, rows: list[LaneHead], *, are_all: bool) -> None:
+    def _refill(self, cache: LaneCache, rows: list[LaneHead], *, are_all: bool) -> None:
         """Take over the best rows of a lane; a record that is at hand already stays the object it is."""
-        known = {key: record for key, record in shelf.at_hand if isinstance(record, Record)}
-        held: list[Held] = []
+        known = {key: record for key, record in cache.at_hand if isinstance(record, Record)}
+        held: list[CachedRecord] = []
         for priority, share, order, blob in rows:
             if order not in self._leased:
                 key: SortKey = (priority, share, order)
@@ -254,4 +254,4 @@ class LaneReader:
         beyond = None
         if not are_all:
             beyond = held.pop()[0] if held else rows[-1][:3]
-        self._shelves.refill(shelf, held, beyond)
+        self._caches.refill(cache, held, beyond)

@@ -14,13 +14,13 @@ from pathlib import Path
 from trawl.errors import JobError
 from trawl.frontier.errors import job_error
 
-__all__ = ["LOCK_NAME", "JobLock", "last_words_of", "owner_of"]
+__all__ = ["LOCK_NAME", "JobLock", "read_last_error", "read_owner"]
 
 LOCK_NAME = "lock"
 """The file in a job's directory that is locked. It stays there, unlocked, when nobody has the job."""
 
 _PID_BYTES = 20
-_WORDS_BYTES = 400
+_ERROR_BYTES = 400
 _TRIES = 1000
 _AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a link would have another file written, a pipe block
 
@@ -36,16 +36,16 @@ class JobLock:
         directory: The job's directory, which is there.
 
     Attributes:
-        last_words: Why the last process could not write to the job; "" where it could, or could not say so.
+        last_error: Why the last process could not write to the job; "" where it could, or could not say so.
 
     Raises:
         JobError: Another process has the job, or the lock's file can't be written.
     """
 
-    __slots__ = ("_descriptor", "last_words")
+    __slots__ = ("_descriptor", "last_error")
 
     def __init__(self, directory: Path) -> None:
-        self.last_words: str = ""
+        self.last_error: str = ""
         path = directory / LOCK_NAME
         try:
             self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o644)
@@ -57,17 +57,17 @@ class JobLock:
             self.release()
             raise
 
-    def forget(self) -> None:
+    def clear_error(self) -> None:
         """The job can be written again: forget the last words of the process before this."""
-        if self._descriptor is not None and self.last_words:
+        if self._descriptor is not None and self.last_error:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, _PID_BYTES)
 
-    def say(self, words: str) -> None:
+    def write_error(self, words: str) -> None:
         """Leave ``words`` for the next process: why this one could not write to the job. As well as it can."""
         if self._descriptor is not None:
             with suppress(OSError):
-                os.pwrite(self._descriptor, f"{words}\n".encode()[:_WORDS_BYTES], _PID_BYTES)
+                os.pwrite(self._descriptor, f"{words}\n".encode()[:_ERROR_BYTES], _PID_BYTES)
 
     def release(self) -> None:
         """Give the job free; once is enough."""
@@ -88,7 +88,7 @@ class JobLock:
             who = "another process" if owner is None else f"process {owner}"
             raise JobError(f"job {directory}: {who} is at work on it: one process a job", str(directory))
         try:
-            self.last_words = _words_in(self._descriptor)
+            self.last_error = _error_in(self._descriptor)
             os.pwrite(self._descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
         except OSError as error:
             raise job_error(directory, error) from error
@@ -110,21 +110,21 @@ def _is_locked_by(descriptor: int) -> bool:
     return True
 
 
-def last_words_of(directory: Path) -> str:
+def read_last_error(directory: Path) -> str:
     """Why the last process could not write to the job; "" where it could, or could not say so."""
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | _AS_IT_IS)
     except OSError:
         return ""
     try:
-        return _words_in(descriptor)
+        return _error_in(descriptor)
     except OSError:  # it is no file
         return ""
     finally:
         os.close(descriptor)
 
 
-def owner_of(directory: Path) -> int | None:
+def read_owner(directory: Path) -> int | None:
     """The id of the process that has the job in ``directory`` now; 0 where it is not told; None: nobody has it.
 
     Raises:
@@ -150,5 +150,5 @@ def _pid_in(descriptor: int) -> int | None:
     return int(written) if written.isdigit() else None
 
 
-def _words_in(descriptor: int) -> str:
-    return os.pread(descriptor, _WORDS_BYTES, _PID_BYTES).decode("utf-8", "replace").strip()
+def _error_in(descriptor: int) -> str:
+    return os.pread(descriptor, _ERROR_BYTES, _PID_BYTES).decode("utf-8", "replace").strip()

@@ -17,12 +17,12 @@ from math import inf
 from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey
 from trawl.http import Request
 
-__all__ = ["Line", "MemoryFrontier"]
+__all__ = ["LaneQueue", "MemoryFrontier"]
 
 _CUT = 32  # a list with fewer empty places is not worth being cut
 
 
-class Line:
+class LaneQueue:
     """One lane's records that are not leased.
 
     Args:
@@ -67,10 +67,10 @@ class Line:
         key = (*self._rank, first.order)
         return heap[0][:3] if heap and heap[0] < key else key
 
-    def take(self, most: int) -> list[Record]:
-        """Take up to ``most`` records out, best first."""
+    def take(self, limit: int) -> list[Record]:
+        """Take up to ``limit`` records out, best first."""
         taken: list[Record] = []
-        while len(taken) < most:
+        while len(taken) < limit:
             first = self._first()
             heap = self._heap
             if heap and (first is None or heap[0] < (*self._rank, first.order)):
@@ -130,7 +130,7 @@ class MemoryFrontier:
     __slots__ = ("_held", "_lanes", "_leased", "_next_order", "_pending", "_seen", "_sign")
 
     def __init__(self, *, depth_first: bool = False) -> None:
-        self._lanes: dict[LaneKey, Line] = {}
+        self._lanes: dict[LaneKey, LaneQueue] = {}
         self._held: list[tuple[float, int, Record]] = []
         self._seen: tuple[set[bytes], set[bytes]] = (set(), set())
         self._sign = -1 if depth_first else 1
@@ -164,12 +164,12 @@ class MemoryFrontier:
             record.order = self._sign * self._next_order()
             self._store(record)
 
-    async def lease_many(self, lane: LaneKey, most: int) -> list[Record]:
-        """Take up to ``most`` of a lane's records, best first."""
+    async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
+        """Take up to ``limit`` of a lane's records, best first."""
         line = self._lanes.get(lane)
         if line is None:
             return []
-        leases = line.take(most)
+        leases = line.take(limit)
         if not line:
             del self._lanes[lane]
         self._pending -= len(leases)
@@ -215,7 +215,7 @@ class MemoryFrontier:
         """Let records whose time has come into their lanes, and name these."""
         lanes: dict[LaneKey, None] = {}
         while self._held and self._held[0][0] <= now:
-            lanes[self._line_up(heappop(self._held)[2])] = None
+            lanes[self._add_to_lane(heappop(self._held)[2])] = None
         return list(lanes)
 
     def held_until(self, request: Request) -> float | None:
@@ -255,13 +255,13 @@ class MemoryFrontier:
         if record.not_before:
             heappush(self._held, (record.not_before, record.order, record))
         else:
-            self._line_up(record)
+            self._add_to_lane(record)
 
-    def _line_up(self, record: Record) -> LaneKey:
+    def _add_to_lane(self, record: Record) -> LaneKey:
         lane = record.lane_key()
         line = self._lanes.get(lane)
         if line is None:
-            self._lanes[lane] = Line(record, newest_first=self._sign < 0)
+            self._lanes[lane] = LaneQueue(record, newest_first=self._sign < 0)
         else:
             line.add(record)
         return lane

@@ -19,14 +19,14 @@ import msgspec
 from trawl.errors import JobError
 from trawl.frontier.base import JobStore
 
-__all__ = ["FACTS", "START_ITEMS", "STATISTICS", "Facts", "Kept", "Section", "damaged"]
+__all__ = ["JOB_INFO", "START_ITEMS", "STATISTICS", "JobInfo", "Kept", "Section", "damage_error"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 T = TypeVar("T")
 
 
-def damaged(directory: object, detail: str) -> JobError:
+def damage_error(directory: object, detail: str) -> JobError:
     """The error that says that the job in ``directory`` is damaged, where, and what to do."""
     return JobError(
         f"job {directory}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before, or keep"
@@ -94,7 +94,7 @@ LATEST = 250_000_000_000
 """In epoch seconds the year 9892: what is later is damage."""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a job says of itself.
 
     Attributes:
@@ -118,7 +118,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_started and not pending
 
 
-FACTS: Section[Facts] = Section("job", Facts)
+JOB_INFO: Section[JobInfo] = Section("job", JobInfo)
 """Who the job belongs to, and how far it has come."""
 
 START_ITEMS: Section[int] = Section("start", int)

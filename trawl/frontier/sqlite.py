@@ -27,8 +27,19 @@ from trawl.frontier.base import FrontierStatistics, LaneKey, OutboxItem, Record,
 from trawl.frontier.codec import RecordCodec
 from trawl.frontier.held import HELD, bring_forward, due, hold, is_clock_set_back, let_in, wall_time
 from trawl.frontier.job import Job
-from trawl.frontier.lane_cache import Bounds, LaneReader, Shelf, Shelves
-from trawl.frontier.tables import Claims, Found, Row, end, insert, replace, spill, survey, unspill, which_are_seen
+from trawl.frontier.lane_cache import Bounds, LaneCache, LaneCaches, LaneReader
+from trawl.frontier.tables import (
+    DupeFilter,
+    Row,
+    Snapshot,
+    end,
+    insert,
+    read_snapshot,
+    replace,
+    spill,
+    unspill,
+    which_are_seen,
+)
 from trawl.http import Request
 
 __all__ = ["LEASES", "SqliteFrontier", "open_frontier"]
@@ -47,22 +58,22 @@ class SqliteFrontier:
     does not know.
 
     Attributes:
-        shelves: What memory holds of each lane.
+        caches: What memory holds of each lane.
     """
 
     def __init__(
-        self, job: Job, codec: RecordCodec, wall: WallClock, found: Found, *, depth_first: bool, bounds: Bounds
+        self, job: Job, codec: RecordCodec, wall: WallClock, found: Snapshot, *, depth_first: bool, bounds: Bounds
     ) -> None:
         self._job = job
         self._codec = codec
         self._wall = wall
         self._sign = -1 if depth_first else 1
         self._next_order = count(found.last_order + 1).__next__
-        self._claims = Claims(found.marks, found.seen, bounds.marks)
-        self.shelves: Shelves = Shelves(bounds)
-        self._leased: dict[int, tuple[Shelf, float]] = {}  # in the order of leasing
+        self._dupe_filter = DupeFilter(found.marks, found.seen, bounds.marks)
+        self.caches: LaneCaches = LaneCaches(bounds)
+        self._leased: dict[int, tuple[LaneCache, float]] = {}  # in the order of leasing
         self._spilled: dict[int, int] = {}
-        self._reader = LaneReader(job.commits, self.shelves, self._leased)
+        self._reader = LaneReader(job.transactions, self.caches, self._leased)
         self._pending = self._held = found.held
         self._next_due = inf if found.due is None else self._instant(found.due)
         self._told: bytes | None = None
@@ -71,8 +82,8 @@ class SqliteFrontier:
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
         """Mark ``fingerprints`` as seen; True for each that was new."""
-        claims = self._claims
-        answers = [claims.claim(fingerprint) for fingerprint in fingerprints]
+        dupe_filter = self._dupe_filter
+        answers = [dupe_filter.claim(fingerprint) for fingerprint in fingerprints]
         asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
         if asked:
             known = await self._ask(asked, answers, fingerprints)
@@ -84,7 +95,7 @@ class SqliteFrontier:
     async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
         """Forget claims whose requests were not pushed after all."""
         for fingerprint in fingerprints:
-            self._claims.withdraw(fingerprint)
+            self._dupe_filter.withdraw(fingerprint)
 
     def refusal(self, record: Record) -> str | None:
         """Why ``record`` can't be stored; None when it can."""
@@ -101,19 +112,21 @@ class SqliteFrontier:
         def applied(_: None) -> None:
             self._stored(records, rows, marks)
 
-        await self._job.commits.do(partial(insert, rows=rows, marks=marks, tally=self._job.tally), applied)
+        await self._job.transactions.execute(
+            partial(insert, rows=rows, marks=marks, row_counts=self._job.row_counts), applied
+        )
 
-    async def lease_many(self, lane: LaneKey, most: int) -> list[Record]:
-        """Take up to ``most`` of a lane's records, best first.
+    async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
+        """Take up to ``limit`` of a lane's records, best first.
 
         Raises:
             JobError: The database can't be read, or a record in it can't be used.
         """
-        while (shelf := self.shelves.by_lane.get(lane)) is not None and shelf.pending:
-            wanted = min(most, shelf.pending)
-            if shelf.ready(wanted):
-                return self._take(shelf, wanted)
-            await self._reader.read(shelf, wanted)
+        while (cache := self.caches.by_lane.get(lane)) is not None and cache.pending:
+            wanted = min(limit, cache.pending)
+            if cache.ready(wanted):
+                return self._take(cache, wanted)
+            await self._reader.read(cache, wanted)
         return []
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
@@ -122,7 +135,7 @@ class SqliteFrontier:
         n = self._spilled.get(order, 0)
         self._spilled[order] = n + len(items)
         rows = [(order, i, item) for i, item in enumerate(items, start=n + 1)]
-        await self._job.commits.do(partial(spill, rows=rows), _nothing)
+        await self._job.transactions.execute(partial(spill, rows=rows), _nothing)
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
@@ -138,12 +151,12 @@ class SqliteFrontier:
         rows, marks = self._written(outputs, self._sign)
         failed = None if failure is None else (_text(failure), self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
-        outbox, tally = self._job.outbox, self._job.tally
+        outbox, row_counts = self._job.outbox, self._job.row_counts
         told: list[tuple[list[OutboxItem] | None, int]] = []
 
         def run(connection: sqlite3.Connection) -> None:
-            end(connection, order, failed, tally)
-            insert(connection, rows, marks, tally)
+            end(connection, order, failed, row_counts)
+            insert(connection, rows, marks, row_counts)
             if items or is_spilled:
                 entries = outbox.add(connection, order, items, is_spilled=is_spilled)
                 told.append((entries, outbox.next_position))
@@ -154,7 +167,7 @@ class SqliteFrontier:
             for entries, last in told:
                 outbox.added(entries, last)
 
-        await self._job.commits.do(run, applied)
+        await self._job.transactions.execute(run, applied)
 
     async def replace(self, lease: Record, record: Record) -> None:
         """Put ``record`` in the place of a leased one; it is leased at once. A checkpoint.
@@ -170,14 +183,14 @@ class SqliteFrontier:
         def applied(_: None) -> None:
             self._ended(order)
             for mark in marks:
-                self._claims.stored(mark)
+                self._dupe_filter.stored(mark)
             record.stored = None
-            shelf = self._shelf(record.lane_key())
-            shelf.leased += 1
-            self._leased[record.order] = shelf, self._now_epoch()
+            cache = self._cache_of(record.lane_key())
+            cache.leased += 1
+            self._leased[record.order] = cache, self._now_epoch()
 
-        step = partial(replace, order=order, rows=rows, marks=marks, tally=self._job.tally)
-        await self._job.commits.do(step, applied)
+        step = partial(replace, order=order, rows=rows, marks=marks, row_counts=self._job.row_counts)
+        await self._job.transactions.execute(step, applied)
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Give leases back; each keeps its old place in its lane. One that has ended is passed over.
@@ -191,12 +204,12 @@ class SqliteFrontier:
             if known is None:
                 continue
             if self._spilled.pop(lease.order, 0):
-                self._job.also(partial(unspill, order=lease.order))
-            if lease.not_before > now and self._job.commits.failure is None:
+                self._job.run_in_next(partial(unspill, order=lease.order))
+            if lease.not_before > now and self._job.transactions.failure is None:
                 later[lease.order] = self._wall_time(lease)
                 continue
             self._unleased(lease)
-            self.shelves.place(known[0], _key(lease), lease)
+            self.caches.place(known[0], _key(lease), lease)
             self._pending += 1
         if later:
 
@@ -205,7 +218,7 @@ class SqliteFrontier:
                     self._ended(order)
                     self._hold(until)
 
-            await self._job.commits.do(partial(hold, rows=list(later.items())), applied)
+            await self._job.transactions.execute(partial(hold, rows=list(later.items())), applied)
 
     def next_due(self) -> float:
         """The instant at which the first of those held may go; infinity for none."""
@@ -217,8 +230,10 @@ class SqliteFrontier:
         Raises:
             JobError: The database can't be read, or a record in it can't be used.
         """
-        commits = self._job.commits
-        found = await commits.do(partial(due, now=int(self._wall.to_epoch(now) * 1e6)), _same, is_writing=False)
+        transactions = self._job.transactions
+        found = await transactions.execute(
+            partial(due, now=int(self._wall.to_epoch(now) * 1e6)), _same, is_writing=False
+        )
         records = [self._decoded(order, blob) for order, blob in found]
         lanes = {record.lane_key(): None for record in records}
         numbers = {lane: _number_of(lane) for lane in lanes}
@@ -226,11 +241,11 @@ class SqliteFrontier:
 
         def applied(first: int | None) -> None:
             for record in records:
-                self.shelves.place(self._shelf(record.lane_key()), _key(record), record)
+                self.caches.place(self._cache_of(record.lane_key()), _key(record), record)
             self._held -= len(records)
             self._next_due = inf if first is None else self._instant(first)
 
-        await commits.do(partial(let_in, rows=rows), applied)
+        await transactions.execute(partial(let_in, rows=rows), applied)
         return list(lanes)
 
     def held_until(self, request: Request) -> float | None:
@@ -239,33 +254,33 @@ class SqliteFrontier:
 
     def lanes(self) -> Sequence[LaneKey]:
         """The lanes with something that is not leased."""
-        return [shelf.lane for shelf in self.shelves.by_lane.values() if shelf.pending]
+        return [cache.lane for cache in self.caches.by_lane.values() if cache.pending]
 
     def best(self, lane: LaneKey) -> SortKey | None:
         """The key of the best record of a lane that is not leased."""
-        shelf = self.shelves.by_lane.get(lane)
-        return None if shelf is None else shelf.best()
+        cache = self.caches.by_lane.get(lane)
+        return None if cache is None else cache.best()
 
     def pending_in(self, lane: LaneKey) -> int:
         """How many records of a lane are not leased."""
-        shelf = self.shelves.by_lane.get(lane)
-        return 0 if shelf is None else shelf.pending
+        cache = self.caches.by_lane.get(lane)
+        return 0 if cache is None else cache.pending
 
     def lane_of(self, request: Request) -> LaneKey | None:
         """The lane in which this very request is at hand; None also where it is only in the database."""
-        for lane, shelf in self.shelves.by_lane.items():
-            if any(isinstance(held, Record) and held.request is request for _, held in shelf.at_hand):
+        for lane, cache in self.caches.by_lane.items():
+            if any(isinstance(held, Record) and held.request is request for _, held in cache.at_hand):
                 return lane
         return None
 
     def statistics(self) -> FrontierStatistics:
         """How much is held now."""
-        lanes = sum(shelf.pending > 0 for shelf in self.shelves.by_lane.values())
-        return FrontierStatistics(self._pending, len(self._leased), self._claims.count, lanes, self._held)
+        lanes = sum(cache.pending > 0 for cache in self.caches.by_lane.values())
+        return FrontierStatistics(self._pending, len(self._leased), self._dupe_filter.count, lanes, self._held)
 
     async def aclose(self) -> None:
         """Have everything written; the job stays open. A checkpoint."""
-        if self._job.commits.failure is None:
+        if self._job.transactions.failure is None:
             await self._job.commit()
 
     def _written(
@@ -284,21 +299,21 @@ class SqliteFrontier:
                 rows.append((record.order, HELD, self._wall_time(record), 0.0, blob))
                 continue
             lane = record.lane_key()
-            shelf = self.shelves.by_lane.get(lane)
-            number = _number_of(lane) if shelf is None else shelf.number
+            cache = self.caches.by_lane.get(lane)
+            number = _number_of(lane) if cache is None else cache.number
             rows.append((record.order, number, -record.request.priority, -record.share, blob))
         return rows, [record.fingerprint for record in records if record.fingerprint is not None]
 
     def _stored(self, records: Sequence[Record], rows: Sequence[Row], marks: Sequence[bytes]) -> None:
         """Records are in the database, and pending."""
         for mark in marks:
-            self._claims.stored(mark)
+            self._dupe_filter.stored(mark)
         for record, row in zip(records, rows, strict=True):
             record.stored = None
             if row[1] == HELD:
                 self._hold(row[2])
             else:
-                self.shelves.place(self._shelf(record.lane_key()), _key(record), record)
+                self.caches.place(self._cache_of(record.lane_key()), _key(record), record)
                 self._pending += 1
 
     def _hold(self, until: int) -> None:
@@ -315,48 +330,48 @@ class SqliteFrontier:
         return self._wall.from_epoch((until + 1) / 1e6)
 
     def _unleased(self, lease: Record) -> None:
-        shelf, _ = self._leased.pop(lease.order)
-        shelf.leased -= 1
+        cache, _ = self._leased.pop(lease.order)
+        cache.leased -= 1
 
     def _ended(self, order: int) -> None:
         """A leased record is gone from the database."""
-        shelf, _ = self._leased.pop(order)
-        shelf.leased -= 1
-        self.shelves.forget_if_empty(shelf)
+        cache, _ = self._leased.pop(order)
+        cache.leased -= 1
+        self.caches.forget_if_empty(cache)
 
-    def _shelf(self, lane: LaneKey) -> Shelf:
-        shelf = self.shelves.by_lane.get(lane)
-        if shelf is None:
-            shelf = self.shelves.by_lane[lane] = Shelf(lane, _number_of(lane))
-        return shelf
+    def _cache_of(self, lane: LaneKey) -> LaneCache:
+        cache = self.caches.by_lane.get(lane)
+        if cache is None:
+            cache = self.caches.by_lane[lane] = LaneCache(lane, _number_of(lane))
+        return cache
 
-    def _take(self, shelf: Shelf, most: int) -> list[Record]:
-        taken = self.shelves.take(shelf, most)
+    def _take(self, cache: LaneCache, limit: int) -> list[Record]:
+        taken = self.caches.take(cache, limit)
         try:
             leases = [held if isinstance(held, Record) else self._decoded(key[2], held) for key, held in taken]
         except JobError:
-            shelf.leased -= len(taken)
+            cache.leased -= len(taken)
             for key, held in taken:
-                self.shelves.place(shelf, key, held)
+                self.caches.place(cache, key, held)
             raise
         since = self._now_epoch()
         for lease in leases:
-            self._leased[lease.order] = shelf, since
+            self._leased[lease.order] = cache, since
         self._pending -= len(leases)
         return leases
 
-    def _restore(self, found: Found) -> None:
+    def _restore(self, found: Snapshot) -> None:
         """Take up the lanes of an earlier process."""
         for pending, (number, priority, share, order, blob) in found.lanes:
             record = self._decoded(order, blob)
             lane = record.lane_key()
-            if lane in self.shelves.by_lane:
+            if lane in self.caches.by_lane:
                 raise self._damaged(order, "its lane is not the one that it is stored in")
-            shelf = self.shelves.by_lane[lane] = Shelf(lane, number)
-            self.shelves.place(shelf, (priority, share, order), record)
-            shelf.pending = pending
+            cache = self.caches.by_lane[lane] = LaneCache(lane, number)
+            self.caches.place(cache, (priority, share, order), record)
+            cache.pending = pending
             if pending > 1:
-                shelf.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
+                cache.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
             self._reader.unread[lane] = None
             self._pending += pending
 
@@ -380,15 +395,15 @@ class SqliteFrontier:
 
         def applied(stored: set[bytes]) -> set[bytes]:
             for mark in asked:
-                self._claims.settle(mark, was_stored=mark in stored)
+                self._dupe_filter.settle(mark, was_stored=mark in stored)
             return stored
 
         try:
-            return await self._job.commits.do(partial(which_are_seen, marks=asked), applied, is_writing=False)
+            return await self._job.transactions.execute(partial(which_are_seen, marks=asked), applied, is_writing=False)
         except BaseException:
             for mark, new in zip(fingerprints, answers, strict=True):
                 if new is not False:
-                    self._claims.withdraw(mark)
+                    self._dupe_filter.withdraw(mark)
             raise
 
     def _tell(self) -> None:
@@ -422,10 +437,10 @@ async def open_frontier(
     """
     bounds = bounds or Bounds()
     now = wall.to_epoch(trio.current_time())
-    if await job.commits.do(partial(is_clock_set_back, now=now), _same, is_writing=False):
-        await job.commits.do(partial(bring_forward, now=now), _nothing)
-    step = partial(survey, most_marks=bounds.marks, tally=job.tally)
-    found = await job.commits.do(step, _same, is_writing=False)
+    if await job.transactions.execute(partial(is_clock_set_back, now=now), _same, is_writing=False):
+        await job.transactions.execute(partial(bring_forward, now=now), _nothing)
+    step = partial(read_snapshot, max_marks=bounds.marks, row_counts=job.row_counts)
+    found = await job.transactions.execute(step, _same, is_writing=False)
     return SqliteFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
 
 

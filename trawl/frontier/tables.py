@@ -22,26 +22,26 @@ from trawl.frontier.errors import malformed
 from trawl.frontier.held import HELD, first_due
 
 __all__ = [
-    "Claims",
-    "Found",
+    "DupeFilter",
     "LaneHead",
     "LaneRow",
     "Row",
-    "Tally",
+    "RowCounts",
+    "Snapshot",
     "end",
     "insert",
     "read_kept",
     "read_lanes",
     "read_outbox_ends",
+    "read_snapshot",
     "replace",
     "spill",
-    "survey",
     "unspill",
     "which_are_seen",
 ]
 
 
-class Claims:
+class DupeFilter:
     """What memory knows of the seen set.
 
     Args:
@@ -114,7 +114,7 @@ _FIRST = "SELECT priority, share, ord, record FROM request WHERE lane = ? ORDER 
 
 
 @attrs.frozen
-class Found:
+class Snapshot:
     """What a frontier takes from its database when it is opened.
 
     Attributes:
@@ -134,7 +134,7 @@ class Found:
     due: int | None = None
 
 
-class Tally:
+class RowCounts:
     """How many rows the tables have whose loss nobody would notice otherwise.
 
     It is written with each transaction and compared when the job is opened. A job of an earlier release has none yet.
@@ -203,8 +203,8 @@ def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
     return start, end
 
 
-def survey(connection: sqlite3.Connection, most_marks: int, tally: Tally) -> Found:
-    """Look through the database; ``marks`` is left out where there are more than ``most_marks``.
+def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: RowCounts) -> Snapshot:
+    """Look through the database; ``marks`` is left out where there are more than ``max_marks``.
 
     Raises:
         sqlite3.DatabaseError: It is not as the last transaction left it.
@@ -222,41 +222,41 @@ def survey(connection: sqlite3.Connection, most_marks: int, tally: Tally) -> Fou
     if max(edges) >= LAST_ORDER:
         raise malformed(f"one of its requests has the order {max(edges)}")
     seen: int = connection.execute("SELECT count(*) FROM seen").fetchone()[0]
-    tally.compare(connection, held + sum(pending for pending, _ in lanes), seen)
+    row_counts.compare(connection, held + sum(pending for pending, _ in lanes), seen)
     marks = None
-    if seen <= most_marks:
+    if seen <= max_marks:
         marks = [row[0] for row in connection.execute("SELECT fingerprint FROM seen")]
         if not all(type(mark) is bytes for mark in marks):
             raise malformed("what it has seen are no fingerprints")
-    return Found(lanes, max(edges), seen, marks, held, first_due(connection))
+    return Snapshot(lanes, max(edges), seen, marks, held, first_due(connection))
 
 
-def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes], tally: Tally) -> None:
+def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes], row_counts: RowCounts) -> None:
     """Store requests and their marks in the seen set."""
     if rows:
         connection.executemany("INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)", rows)
-        tally.requests += len(rows)
+        row_counts.requests += len(rows)
     if marks:
         new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", [(mark,) for mark in sorted(marks)])
-        tally.seen += new.rowcount
+        row_counts.seen += new.rowcount
 
 
-def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, tally: Tally) -> None:
+def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, row_counts: RowCounts) -> None:
     """End a request; with the reason of a failure and its wall time, it is kept among the failed."""
     if failed is not None:
         connection.execute(
             "INSERT INTO failed SELECT ord, lane, ?, ?, record FROM request WHERE ord = ?",
             (failed[1], failed[0], order),
         )
-    tally.requests -= connection.execute("DELETE FROM request WHERE ord = ?", (order,)).rowcount
+    row_counts.requests -= connection.execute("DELETE FROM request WHERE ord = ?", (order,)).rowcount
 
 
 def replace(
-    connection: sqlite3.Connection, order: int, rows: Sequence[Row], marks: Sequence[bytes], tally: Tally
+    connection: sqlite3.Connection, order: int, rows: Sequence[Row], marks: Sequence[bytes], row_counts: RowCounts
 ) -> None:
     """Put a request in the place of another."""
-    end(connection, order, None, tally)
-    insert(connection, rows, marks, tally)
+    end(connection, order, None, row_counts)
+    insert(connection, rows, marks, row_counts)
 
 
 def spill(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]]) -> None:
@@ -274,8 +274,8 @@ def read_lanes(connection: sqlite3.Connection, wanted: Sequence[tuple[int, int]]
     return [_heads(connection, *each) for each in wanted]
 
 
-def _heads(connection: sqlite3.Connection, lane: int, most: int) -> list[LaneHead]:
-    heads: list[LaneHead] = connection.execute(_FIRST, (lane, most)).fetchall()
+def _heads(connection: sqlite3.Connection, lane: int, limit: int) -> list[LaneHead]:
+    heads: list[LaneHead] = connection.execute(_FIRST, (lane, limit)).fetchall()
     for priority, share, order, record in heads:
         if type(record) is not bytes:
             raise malformed(f"its request {order} is no data")

@@ -340,8 +340,8 @@ async def open_outfit(
             blocking=blocking,
             now_utc=now_utc,
             stats=stats,
-            unkept=settings.retry_http_codes if settings.retry_enabled else (),
-            dress=_dress(settings, jars, now_utc),
+            ignored_statuses=settings.retry_http_codes if settings.retry_enabled else (),
+            prepare=_dress(settings, jars, now_utc),
         ) as opened,
     ):
         yield Outfit(settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare)

@@ -2,7 +2,7 @@
 
 Beside the files lies what is known of each URL: which file it gave, when, and by which validators the server knows it.
 
-A large file on its way to its shelf: written beside it as it comes, moved to its place when it is whole.
+A large file on its way to its store: written beside it as it comes, moved to its place when it is whole.
 
 Theory of operation: two tasks know a part. One reads the body from the wire and writes it; the other one, the
 pipeline's, waits for the response, puts the file where it belongs and closes the part, which it also does when it is
@@ -33,24 +33,24 @@ from trawl.http import FileResponse, Response
 
 __all__ = [
     "CLOSE_GRACE",
-    "FolderShelf",
-    "Known",
-    "Part",
-    "Shelf",
-    "StoreShelf",
+    "FileRecord",
+    "FileStore",
+    "LocalFileStore",
+    "PartialFile",
+    "RemoteFileStore",
     "md5_of",
-    "open_part",
-    "open_shelf",
+    "open_file_store",
+    "open_partial_file",
     "sha1_of",
 ]
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of a URL.
 
     Attributes:
         url: The URL.
-        path: The file, below the shelf.
+        path: The file, below the store.
         checksum: The MD5 of what was downloaded, in hexadecimal.
         fetched_at: When the server was last asked, in seconds since 1970 (UTC).
         etag: Its ``ETag`` (RFC 9110, 8.8.3), or "".
@@ -65,14 +65,14 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_modified: str = ""
 
 
-class Shelf(Protocol):
+class FileStore(Protocol):
     """Keeps files by their paths, and what is known of URLs."""
 
-    def known(self, url: str) -> Known | None:
+    def find(self, url: str) -> FileRecord | None:
         """What is known of a URL whose file is still there, and not empty; None if nothing."""
         ...
 
-    def know(self, known: Known) -> None:
+    def remember(self, known: FileRecord) -> None:
         """Keep what is known of a URL."""
         ...
 
@@ -80,12 +80,12 @@ class Shelf(Protocol):
         """Keep a file, whole or not at all; in a folder it is on the disk then, where a power cut leaves it.
 
         Raises:
-            ValueError: The path leads out of the shelf.
+            ValueError: The path leads out of the store.
             OSError: It can't be written.
         """
         ...
 
-    def begin(self) -> tuple[BinaryIO, Path]:
+    def open_temporary(self) -> tuple[BinaryIO, Path]:
         """A new temporary file on this machine, to be adopted when it is whole, or removed.
 
         Raises:
@@ -93,24 +93,24 @@ class Shelf(Protocol):
         """
         ...
 
-    def adopt(self, path: str, temporary: Path) -> Path:
-        """Keep a file that :meth:`begin` made, whole or not at all; where it can be read, if not there any more.
+    def put_file(self, path: str, temporary: Path) -> Path:
+        """Keep a file that :meth:`open_temporary` made, whole or not at all. Returns where it can be read.
 
         Raises:
-            ValueError: The path leads out of the shelf.
+            ValueError: The path leads out of the store.
             OSError: It can't be kept; the temporary file is still there.
         """
         ...
 
 
-class FolderShelf:
+class LocalFileStore:
     """A folder."""
 
     def __init__(self, folder: Path) -> None:
         """Files in ``folder``, which is made with the first one."""
         self._folder = folder
 
-    def known(self, url: str) -> Known | None:
+    def find(self, url: str) -> FileRecord | None:
         """What is known of a URL whose file is still there."""
         try:
             known = _decoded((self._folder / _note(url)).read_bytes(), url)
@@ -119,12 +119,12 @@ class FolderShelf:
         if known is None:
             return None
         try:
-            status = (self._folder / checked(known.path)).stat()
+            status = (self._folder / check_path(known.path)).stat()
         except OSError:
             return None
         return known if stat.S_ISREG(status.st_mode) and status.st_size else None
 
-    def know(self, known: Known) -> None:
+    def remember(self, known: FileRecord) -> None:
         """Keep what is known of a URL; a power cut may forget it, and the file is fetched again then."""
         self._write(_note(known.url), msgspec.json.encode(known), is_synced=False)
 
@@ -133,7 +133,7 @@ class FolderShelf:
         self._write(path, content, is_synced=True)
 
     def _write(self, path: str, content: bytes, *, is_synced: bool) -> None:
-        place = self._folder / checked(path)
+        place = self._folder / check_path(path)
         make_folder(place.parent)
         file, beside = _temporary(place.parent)
         try:
@@ -150,14 +150,14 @@ class FolderShelf:
         if is_synced:
             sync_folder(place.parent)
 
-    def begin(self) -> tuple[BinaryIO, Path]:
+    def open_temporary(self) -> tuple[BinaryIO, Path]:
         """A temporary file in the folder itself: moving it to its place is one step then, and copies nothing."""
         make_folder(self._folder)
         return _temporary(self._folder)
 
-    def adopt(self, path: str, temporary: Path) -> Path:
+    def put_file(self, path: str, temporary: Path) -> Path:
         """Move the file to its place; it is on the disk then."""
-        place = self._folder / checked(path)
+        place = self._folder / check_path(path)
         make_folder(place.parent)
         os.chmod(temporary, 0o644)  # a temporary file is its owner's alone
         sync_content(temporary)
@@ -186,7 +186,7 @@ class FolderShelf:
         temporary.unlink()
 
 
-class StoreShelf:
+class RemoteFileStore:
     """A store that fsspec knows."""
 
     def __init__(self, files: Any, root: str) -> None:
@@ -194,7 +194,7 @@ class StoreShelf:
         self._files = files
         self._root = root.rstrip("/")
 
-    def known(self, url: str) -> Known | None:
+    def find(self, url: str) -> FileRecord | None:
         """What is known of a URL whose file is still there."""
         try:
             known = _decoded(self._files.cat_file(f"{self._root}/{_note(url)}"), url)
@@ -203,30 +203,30 @@ class StoreShelf:
         if known is None:
             return None
         try:
-            return None if self._files.size(f"{self._root}/{checked(known.path)}") == 0 else known
+            return None if self._files.size(f"{self._root}/{check_path(known.path)}") == 0 else known
         except OSError:
             return None
 
-    def know(self, known: Known) -> None:
+    def remember(self, known: FileRecord) -> None:
         """Keep what is known of a URL."""
         self.put(_note(known.url), msgspec.json.encode(known))
 
     def put(self, path: str, content: bytes) -> None:
         """Put an object."""
-        self._files.pipe_file(f"{self._root}/{checked(path)}", content)
+        self._files.pipe_file(f"{self._root}/{check_path(path)}", content)
 
-    def begin(self) -> tuple[BinaryIO, Path]:
+    def open_temporary(self) -> tuple[BinaryIO, Path]:
         """A temporary file where the system has its own."""
         return _temporary(None)
 
-    def adopt(self, path: str, temporary: Path) -> Path:
+    def put_file(self, path: str, temporary: Path) -> Path:
         """Put the file as an object, piece by piece; it stays where it was."""
-        self._files.put_file(str(temporary), f"{self._root}/{checked(path)}")
+        self._files.put_file(str(temporary), f"{self._root}/{check_path(path)}")
         return temporary
 
 
-def open_shelf(uri: str, options: dict[str, Any], setting: str) -> Shelf:
-    """The shelf at a path or URL.
+def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStore:
+    """The store at a path or URL.
 
     Args:
         uri: A folder, ``file://...``, or the URL of a store.
@@ -239,13 +239,13 @@ def open_shelf(uri: str, options: dict[str, Any], setting: str) -> Shelf:
     """
     scheme, colon, rest = uri.partition("://")
     if not colon:
-        return FolderShelf(_folder(Path(uri), setting))
+        return LocalFileStore(_folder(Path(uri), setting))
     if scheme.lower() == "file":
-        return FolderShelf(_folder(Path(rest), setting))
+        return LocalFileStore(_folder(Path(rest), setting))
     try:
         from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
-        return StoreShelf(*url_to_fs(uri, **options))
+        return RemoteFileStore(*url_to_fs(uri, **options))
     except ImportError as error:
         extra = "s3" if scheme.lower() == "s3" else "fsspec"
         raise SettingsError(f"{setting}: {uri} needs the extra {extra}: trawl-crawler[{extra}]", setting) from error
@@ -263,8 +263,8 @@ def _folder(path: Path, setting: str) -> Path:
     return path
 
 
-def checked(path: str) -> str:
-    """A path below a shelf.
+def check_path(path: str) -> str:
+    """A path below a store.
 
     Raises:
         ValueError: It leads out of it, or is none.
@@ -284,10 +284,10 @@ def _note(url: str) -> str:
     return f".urls/{hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()}.json"
 
 
-def _decoded(content: bytes, url: str) -> Known | None:
+def _decoded(content: bytes, url: str) -> FileRecord | None:
     try:
-        known = msgspec.json.decode(content, type=Known)
-        checked(known.path)
+        known = msgspec.json.decode(content, type=FileRecord)
+        check_path(known.path)
     except (msgspec.DecodeError, ValueError):
         return None
     return known if known.url == url else None
@@ -297,12 +297,12 @@ CLOSE_GRACE = 5.0
 """Seconds that removing a temporary file may wait for the disk."""
 
 
-class Part:
-    """The sink of one request, whose file is a temporary one of a shelf until it is kept."""
+class PartialFile:
+    """The sink of one request, whose file is a temporary one of a store until it is kept."""
 
-    def __init__(self, shelf: Shelf, blocking: Blocking) -> None:
+    def __init__(self, store: FileStore, blocking: Blocking) -> None:
         """A part of which nothing has come; no file is made before something does."""
-        self._shelf = shelf
+        self._store = store
         self._blocking = blocking
         self._lock = trio.Lock()
         self._file: BinaryIO | None = None
@@ -353,10 +353,10 @@ class Part:
             await self._blocking.run(self._remove)
 
     async def keep(self, path: str) -> None:
-        """Put the file on the shelf; it can be read until the part is closed. Always a checkpoint.
+        """Put the file on the store; it can be read until the part is closed. Always a checkpoint.
 
         Raises:
-            ValueError: There is none, or the path leads out of the shelf.
+            ValueError: There is none, or the path leads out of the store.
             OSError: It can't be put there.
         """
         async with self._lock:
@@ -386,7 +386,7 @@ class Part:
     def _write(self, pieces: Sequence[bytes]) -> None:
         if self._is_new:
             self._remove()
-            self._file, self._temporary = self._shelf.begin()
+            self._file, self._temporary = self._store.open_temporary()
             self._readable = self._temporary
             self._sha1, self._md5 = (hashlib.new(name, usedforsecurity=False) for name in ("sha1", "md5"))
             self._is_new = False
@@ -403,7 +403,7 @@ class Part:
             raise ValueError("the body is there no more: its file was moved or removed")
         self._file.close()
         self._file = None
-        self._readable = self._shelf.adopt(path, self._temporary)
+        self._readable = self._store.put_file(path, self._temporary)
         if self._readable != self._temporary:
             self._temporary = None
 
@@ -419,9 +419,9 @@ class Part:
 
 
 @asynccontextmanager
-async def open_part(shelf: Shelf, blocking: Blocking) -> AsyncGenerator[Part, None]:
+async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenerator[PartialFile, None]:
     """A part of ``shelf``. Leaving removes what was not kept."""
-    part = Part(shelf, blocking)
+    part = PartialFile(store, blocking)
     try:
         yield part
     finally:
@@ -440,6 +440,6 @@ def md5_of(response: Response) -> str:
     return hashlib.md5(response.body, usedforsecurity=False).hexdigest() if part is None else part.md5
 
 
-def _part_of(response: Response) -> Part | None:
+def _part_of(response: Response) -> PartialFile | None:
     sink = response.sink if isinstance(response, FileResponse) else None
-    return sink if isinstance(sink, Part) else None
+    return sink if isinstance(sink, PartialFile) else None

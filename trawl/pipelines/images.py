@@ -16,12 +16,12 @@ import trio
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
-from trawl.pipelines.file_store import checked
+from trawl.pipelines.file_store import check_path
 from trawl.pipelines.media import FileError, MediaCrawl, MediaInfo, MediaPipeline, name_of
 
 __all__ = ["ImagesPipeline"]
 
-MOST_DECODED = 2
+MAX_DECODED = 2
 """Images that are decoded at once: each may take 12 bytes for each of its pixels."""
 
 _MAY_BE_ABSENT = frozenset({"AVIF", "WEBP", "JPEG2000"})
@@ -51,7 +51,7 @@ class ImagesPipeline(MediaPipeline):
         self.thumbs: dict[str, tuple[int, int]] = dict(crawl.settings["IMAGES_THUMBS"])
         for name in self.thumbs:
             try:
-                checked(f"thumbs/{name}")
+                check_path(f"thumbs/{name}")
             except ValueError:
                 raise SettingsError(f"IMAGES_THUMBS: {name!r} is no name of a folder", "IMAGES_THUMBS") from None
         self.min_width: int = crawl.settings["IMAGES_MIN_WIDTH"]
@@ -63,7 +63,7 @@ class ImagesPipeline(MediaPipeline):
             if name not in Image.OPEN and name not in _MAY_BE_ABSENT:
                 raise SettingsError(f"IMAGES_FORMATS: Pillow can't read {name!r}", "IMAGES_FORMATS")
         self.formats = [name for name in self.formats if name in Image.OPEN]
-        self._decoders = trio.CapacityLimiter(MOST_DECODED)
+        self._decoders = trio.CapacityLimiter(MAX_DECODED)
 
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
@@ -84,7 +84,7 @@ class ImagesPipeline(MediaPipeline):
         return f"thumbs/{thumb_id}/{name_of(request, response)}.jpg"
 
     async def keep(self, request: Request, response: Response, item: Any) -> str:
-        """Write the image and its thumbnails to the shelf; the image's path. A checkpoint.
+        """Write the image and its thumbnails to the store; the image's path. A checkpoint.
 
         Raises:
             FileError: It is no image, too small, or too large.
@@ -101,8 +101,8 @@ class ImagesPipeline(MediaPipeline):
         for name, place in thumbs.items():
             small = image.copy()
             small.thumbnail(self.thumbs[name], self._image.Resampling.LANCZOS)
-            self.shelf.put(place, _written(small))
-        self.shelf.put(path, content)
+            self.store.put(place, _written(small))
+        self.store.put(path, content)
 
     def _made(self, body: bytes) -> tuple[Any, bytes]:
         """The image, and the bytes to keep."""

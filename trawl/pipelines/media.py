@@ -1,9 +1,9 @@
 """What files and images have in common: an item's URLs fetched through the crawl's own throttle, and kept.
 
 Each is a direct fetch, so it waits for its scopes' turn like a page, obeys robots.txt, is tried again and is bounded by
-``DOWNLOAD_MAXSIZE``. One that is large goes to a temporary file of its shelf while it comes, and is moved to its place
+``DOWNLOAD_MAXSIZE``. One that is large goes to a temporary file of its store while it comes, and is moved to its place
 when it is whole; a small one is in memory until it is written. A URL is fetched once a crawl, whichever items name it;
-one that is on its shelf is not fetched again before it expires, and then asked for with ``If-None-Match`` and
+one that is on its store is not fetched again before it expires, and then asked for with ``If-None-Match`` and
 ``If-Modified-Since`` (RFC 9110, 13.1).
 """
 
@@ -27,14 +27,22 @@ from trawl.errors import NotConfigured, TrawlError
 from trawl.http import FileResponse, Request, Response, body_bytes, fingerprint
 from trawl.items import item_fields
 from trawl.observe import Stats
-from trawl.pipelines.file_store import Known, Part, Shelf, md5_of, open_part, open_shelf, sha1_of
+from trawl.pipelines.file_store import (
+    FileRecord,
+    FileStore,
+    PartialFile,
+    md5_of,
+    open_file_store,
+    open_partial_file,
+    sha1_of,
+)
 
 __all__ = ["FileError", "MediaCrawl", "MediaInfo", "MediaPipeline", "Result", "name_of"]
 
-MOST_KNOWN = 10_000
-"""URLs of one crawl whose results are remembered; others are looked up on the shelf again."""
+MAX_KNOWN = 10_000
+"""URLs of one crawl whose results are remembered; others are looked up on the store again."""
 
-MOST_AT_ONCE = 100
+MAX_AT_ONCE = 100
 """Files of one item that are under way: an item may name a hundred thousand."""
 
 DAY = 86_400.0
@@ -115,7 +123,7 @@ class MediaPipeline(ABC):
         if not store:
             raise NotConfigured(f"{self.kind}_STORE names no store")
         self.info: MediaInfo = MediaInfo(crawl, crawl.spider)
-        self.shelf: Shelf = open_shelf(store, settings["MEDIA_STORE_OPTIONS"], f"{self.kind}_STORE")
+        self.store: FileStore = open_file_store(store, settings["MEDIA_STORE_OPTIONS"], f"{self.kind}_STORE")
         self.urls_field: str = settings[f"{self.kind}_URLS_FIELD"]
         self.result_field: str = settings[f"{self.kind}_RESULT_FIELD"]
         self.expires: float = settings[f"{self.kind}_EXPIRES"] * DAY
@@ -156,16 +164,16 @@ class MediaPipeline(ABC):
         """Where a file is kept, below the store; best named by its content, so that the same is kept once."""
 
     async def keep(self, request: Request, response: Response, item: Any) -> str:
-        """Write what came to the shelf; its path. A checkpoint.
+        """Write what came to the store; its path. A checkpoint.
 
         Raises:
             FileError: It is not wanted.
         """
         path = self.file_path(request, response=response, info=self.info, item=item)
-        if isinstance(response, FileResponse) and isinstance(response.sink, Part):
+        if isinstance(response, FileResponse) and isinstance(response.sink, PartialFile):
             await response.sink.keep(path)
         else:
-            await self.info.crawl.blocking.run(self.shelf.put, path, response.body)
+            await self.info.crawl.blocking.run(self.store.put, path, response.body)
         return path
 
     def item_completed(self, results: Sequence[Result], item: Any, info: MediaInfo) -> Any:
@@ -196,7 +204,7 @@ class MediaPipeline(ABC):
                 results[place] = await self._result(requests[place], item)
 
         async with trio.open_nursery() as nursery:
-            for _ in requests[:MOST_AT_ONCE]:
+            for _ in requests[:MAX_AT_ONCE]:
                 nursery.start_soon(fill)
         completed = self.item_completed(results, item, self.info)
         return await completed if inspect.isawaitable(completed) else completed
@@ -213,7 +221,7 @@ class MediaPipeline(ABC):
             result = self._results[key] = await self._had(request, item)
         finally:
             self._under_way.pop(key).set()
-        if len(self._results) > MOST_KNOWN:
+        if len(self._results) > MAX_KNOWN:
             self._results.popitem(last=False)
         return result
 
@@ -236,21 +244,21 @@ class MediaPipeline(ABC):
         """The file of a URL, fetched if need be."""
         crawl = self.info.crawl
         url = request.url
-        known = await crawl.blocking.run(self.shelf.known, url) if request.method == "GET" else None
+        known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
         now = crawl.now_utc().timestamp()
         if known is not None and now - known.fetched_at < self.expires:
             return _told(known, "uptodate")
-        async with open_part(self.shelf, crawl.blocking) as part:
+        async with open_partial_file(self.store, crawl.blocking) as part:
             response = await crawl.fetch(self._asked(request, known, part))
             if known is not None and response.status == 304:
-                await crawl.blocking.run(self.shelf.know, msgspec.structs.replace(known, fetched_at=now))
+                await crawl.blocking.run(self.store.remember, msgspec.structs.replace(known, fetched_at=now))
                 return _told(known, "uptodate")
             if response.status != 200:
                 raise FileError(f"status {response.status}")
             if not body_bytes(response):
                 raise FileError("it is empty")
             path = await self.keep(request, response, item)
-            known = Known(
+            known = FileRecord(
                 url=url,
                 path=path,
                 checksum=md5_of(response),
@@ -258,10 +266,10 @@ class MediaPipeline(ABC):
                 etag=response.headers.get("ETag", ""),
                 last_modified=response.headers.get("Last-Modified", ""),
             )
-        await crawl.blocking.run(self.shelf.know, known)
+        await crawl.blocking.run(self.store.remember, known)
         return _told(known, "cached" if "cached" in response.flags else "downloaded")
 
-    def _asked(self, request: Request, known: Known | None, part: Part) -> Request:
+    def _asked(self, request: Request, known: FileRecord | None, part: PartialFile) -> Request:
         asked = request.replace(dont_filter=True)
         asked.sink = part
         if not self.allows_redirects:
@@ -280,5 +288,5 @@ def name_of(request: Request, response: Response | None) -> str:
     return sha1_of(response)
 
 
-def _told(known: Known, status: str) -> dict[str, str]:
+def _told(known: FileRecord, status: str) -> dict[str, str]:
     return {"url": known.url, "path": known.path, "checksum": known.checksum, "status": status}

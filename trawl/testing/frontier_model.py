@@ -110,13 +110,13 @@ class FrontierMachine(RuleBasedStateMachine):
         """Push records without fingerprints."""
         self._push([self._record(None, host, priority, share) for host, priority, share in wanted])
 
-    @rule(target=leases, host=st.integers(0, 2), most=st.integers(1, 5))
-    def lease(self, host: int, most: int) -> Any:
+    @rule(target=leases, host=st.integers(0, 2), limit=st.integers(1, 5))
+    def lease(self, host: int, limit: int) -> Any:
         """Lease from a lane: what comes is its best, in order, and as many as there are."""
         lane = _lane(HOSTS[host])
         there = len(self._model.pending.get(lane, ()))
-        leased = self._run(self._frontier.lease_many, lane, most)
-        assert len(leased) == min(most, there)
+        leased = self._run(self._frontier.lease_many, lane, limit)
+        assert len(leased) == min(limit, there)
         for record in leased:
             self._model.take(record)
             self._leased[record.request.url] = record

@@ -10,64 +10,64 @@ import fsspec  # type: ignore[import-untyped]
 import pytest
 
 from trawl.errors import SettingsError
-from trawl.pipelines.file_store import Known, Shelf, checked, open_shelf
+from trawl.pipelines.file_store import FileRecord, FileStore, check_path, open_file_store
 
-KNOWN = Known(url="http://a.example/x", path="full/x.pdf", checksum="c", fetched_at=1.0, etag='"v"')
+KNOWN = FileRecord(url="http://a.example/x", path="full/x.pdf", checksum="c", fetched_at=1.0, etag='"v"')
 
 
 @pytest.fixture(params=["folder", "store"])
-def shelf(request: Any, tmp_path: Path) -> Iterator[Shelf]:
+def store(request: Any, tmp_path: Path) -> Iterator[FileStore]:
     uri = str(tmp_path / "shelf") if request.param == "folder" else "memory://shelf/files"
-    yield open_shelf(uri, {}, "FILES_STORE")
+    yield open_file_store(uri, {}, "FILES_STORE")
     fsspec.filesystem("memory").store.clear()
 
 
-def test_what_is_known_of_a_url_comes_back_while_its_file_is_there(shelf: Shelf) -> None:
-    assert shelf.known(KNOWN.url) is None
-    shelf.know(KNOWN)
-    assert shelf.known(KNOWN.url) is None
-    shelf.put(KNOWN.path, b"content")
-    assert shelf.known(KNOWN.url) == KNOWN
-    assert shelf.known("http://a.example/y") is None
+def test_what_is_known_of_a_url_comes_back_while_its_file_is_there(store: FileStore) -> None:
+    assert store.find(KNOWN.url) is None
+    store.remember(KNOWN)
+    assert store.find(KNOWN.url) is None
+    store.put(KNOWN.path, b"content")
+    assert store.find(KNOWN.url) == KNOWN
+    assert store.find("http://a.example/y") is None
 
 
-def test_nothing_is_known_of_a_file_that_is_empty(shelf: Shelf) -> None:
-    shelf.know(KNOWN)
-    shelf.put(KNOWN.path, b"")  # as a power cut may leave it
-    assert shelf.known(KNOWN.url) is None
+def test_nothing_is_known_of_a_file_that_is_empty(store: FileStore) -> None:
+    store.remember(KNOWN)
+    store.put(KNOWN.path, b"")  # as a power cut may leave it
+    assert store.find(KNOWN.url) is None
 
 
 def test_what_can_not_be_read_is_not_known(tmp_path: Path) -> None:
-    shelf = open_shelf(str(tmp_path), {}, "FILES_STORE")
-    shelf.know(KNOWN)
+    store = open_file_store(str(tmp_path), {}, "FILES_STORE")
+    store.remember(KNOWN)
     [note] = (tmp_path / ".urls").iterdir()
     for content in (b"{", b"{}", note.read_bytes().replace(b"full/x.pdf", b"../../x")):
         note.write_bytes(content)
-        assert shelf.known(KNOWN.url) is None
+        assert store.find(KNOWN.url) is None
 
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "a/../../b", "C:/x", "..\\x", "a\0b"])
-def test_nothing_is_kept_outside(shelf: Shelf, path: str) -> None:
+def test_nothing_is_kept_outside(store: FileStore, path: str) -> None:
     with pytest.raises(ValueError, match="is no path below the store of files"):
-        shelf.put(path, b"x")
+        store.put(path, b"x")
 
 
 def test_a_path_is_cleaned() -> None:
-    assert checked("./a//b\\c") == "a/b/c"
+    assert check_path("./a//b\\c") == "a/b/c"
 
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = open_shelf(f"file://{tmp_path}", {}, "FILES_STORE")
+    store = open_file_store(f"file://{tmp_path}", {}, "FILES_STORE")
 
     def refuse(*_: object) -> None:
         raise OSError("no")
 
     monkeypatch.setattr("os.replace", refuse)
     with pytest.raises(OSError, match="no"):
-        shelf.put("a", b"x")
+        store.put("a", b"x")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_that_nobody_knows_is_told() -> None:
     with pytest.raises(SettingsError, match="FILES_STORE: nowhere://x"):
-        open_shelf("nowhere://x", {}, "FILES_STORE")
+        open_file_store("nowhere://x", {}, "FILES_STORE")

@@ -14,9 +14,9 @@ from typing import Protocol
 
 import attrs
 
-__all__ = ["Counts", "ItemOrigin", "Losses", "listed", "reason_of"]
+__all__ = ["Counts", "ItemErrors", "ItemOrigin", "listed", "reason_of"]
 
-MAX_TOLD = 10
+MAX_LOGGED = 10
 """Refused items of one feed that are logged; further ones are only counted."""
 
 MAX_LISTED = 20
@@ -52,7 +52,7 @@ class ItemOrigin:
         return f"{kind} from {self.page or 'start()'}"
 
 
-class Losses:
+class ItemErrors:
     """Counts and tells of refused items.
 
     Args:
@@ -70,9 +70,9 @@ class Losses:
         else:
             counts.inc("feed_item_errors")
         told = self._told[uri] = self._told.get(uri, 0) + 1
-        if told <= MAX_TOLD:
+        if told <= MAX_LOGGED:
             logger.error("feed %s: %s is left out: %s", uri, origin, reason_of(error))
-        if told == MAX_TOLD:
+        if told == MAX_LOGGED:
             logger.error("feed %s: further items that it can't take are only counted, as feed_item_errors", uri)
 
     def refused_late(self, uri: str, refusals: Iterable[tuple[ItemOrigin, Exception]]) -> None:
@@ -81,9 +81,9 @@ class Losses:
             self.refused(uri, origin, error)
             origin.feeds -= 1
             if not origin.feeds:
-                self.counted_back()
+                self.count_lost()
 
-    def counted_back(self) -> None:
+    def count_lost(self) -> None:
         """Count an item as lost that was counted as scraped before."""
         self._inc("item_scraped_count", -1)
         self._inc("item_lost_count")

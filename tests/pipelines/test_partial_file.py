@@ -22,30 +22,37 @@ from trawl.errors import BodyNotWritten
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.observe import Stats
 from trawl.pipelines import FilesPipeline
-from trawl.pipelines.file_store import FolderShelf, Part, Shelf, open_part, open_shelf, sha1_of
+from trawl.pipelines.file_store import (
+    FileStore,
+    LocalFileStore,
+    PartialFile,
+    open_file_store,
+    open_partial_file,
+    sha1_of,
+)
 
 BODY = b"0123456789" * 40_000
 
 
 @pytest.fixture(params=["folder", "store"])
-def shelf(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shelf]:
-    """A shelf whose temporary files are in ``tmp_path``."""
+def store(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileStore]:
+    """A store whose temporary files are in ``tmp_path``."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    yield open_shelf(str(tmp_path) if request.param == "folder" else "memory://shelf", {}, "FILES_STORE")
+    yield open_file_store(str(tmp_path) if request.param == "folder" else "memory://shelf", {}, "FILES_STORE")
     memory = fsspec.filesystem("memory")
     memory.store.clear()
     memory.pseudo_dirs[:] = [""]
 
 
-def kept(shelf: Shelf, path: str, folder: Path) -> bytes:
-    if isinstance(shelf, FolderShelf):
+def kept(store: FileStore, path: str, folder: Path) -> bytes:
+    if isinstance(store, LocalFileStore):
         return (folder / path).read_bytes()
     content: bytes = fsspec.filesystem("memory").cat_file(f"/shelf/{path}")
     return content
 
 
-async def test_what_is_kept_is_whole_and_known_by_its_content(shelf: Shelf, tmp_path: Path) -> None:
-    async with open_part(shelf, InlineBlocking()) as part:
+async def test_what_is_kept_is_whole_and_known_by_its_content(store: FileStore, tmp_path: Path) -> None:
+    async with open_partial_file(store, InlineBlocking()) as part:
         part.begin()
         await part.write([b"ab", b"c"])
         await part.write([b"d"])
@@ -56,12 +63,12 @@ async def test_what_is_kept_is_whole_and_known_by_its_content(shelf: Shelf, tmp_
         assert response.body == b"abcd"
         assert sha1_of(response) == hashlib.sha1(b"abcd").hexdigest()
         assert part.md5 == hashlib.md5(b"abcd").hexdigest()
-        assert kept(shelf, "x/y.bin", tmp_path) == b"abcd"
-    assert left_in(tmp_path) == (["x/y.bin"] if isinstance(shelf, FolderShelf) else [])
+        assert kept(store, "x/y.bin", tmp_path) == b"abcd"
+    assert left_in(tmp_path) == (["x/y.bin"] if isinstance(store, LocalFileStore) else [])
 
 
-async def test_what_is_not_kept_is_removed(shelf: Shelf, tmp_path: Path) -> None:
-    async with open_part(shelf, InlineBlocking()) as part:
+async def test_what_is_not_kept_is_removed(store: FileStore, tmp_path: Path) -> None:
+    async with open_partial_file(store, InlineBlocking()) as part:
         part.begin()
         await part.write([b"a"])
         with pytest.raises(ValueError, match="is no path below the store"):
@@ -74,8 +81,8 @@ async def test_what_is_not_kept_is_removed(shelf: Shelf, tmp_path: Path) -> None
         await part.keep("x")
 
 
-async def test_a_body_that_begins_anew_forgets_the_one_before(shelf: Shelf, tmp_path: Path) -> None:
-    async with open_part(shelf, InlineBlocking()) as part:
+async def test_a_body_that_begins_anew_forgets_the_one_before(store: FileStore, tmp_path: Path) -> None:
+    async with open_partial_file(store, InlineBlocking()) as part:
         for content in (b"long and wrong", b"right"):
             part.begin()
             await part.write([content])
@@ -86,11 +93,11 @@ async def test_a_body_that_begins_anew_forgets_the_one_before(shelf: Shelf, tmp_
         part.begin()
         await part.write([b"again"])
         await part.keep("x")
-    assert kept(shelf, "x", tmp_path) == b"again"
+    assert kept(store, "x", tmp_path) == b"again"
 
 
-async def test_no_file_is_made_before_something_is_written(shelf: Shelf, tmp_path: Path) -> None:
-    async with open_part(shelf, InlineBlocking()) as part:
+async def test_no_file_is_made_before_something_is_written(store: FileStore, tmp_path: Path) -> None:
+    async with open_partial_file(store, InlineBlocking()) as part:
         part.begin()
         assert left_in(tmp_path) == []
 
@@ -104,7 +111,7 @@ async def test_a_file_goes_to_a_folder_on_another_disk_too(tmp_path: Path, monke
         replace(source, target)
 
     monkeypatch.setattr("os.replace", across)
-    async with open_part(FolderShelf(tmp_path), InlineBlocking()) as part:
+    async with open_partial_file(LocalFileStore(tmp_path), InlineBlocking()) as part:
         part.begin()
         await part.write([b"abc"])
         await part.keep("mounted/x")
@@ -113,13 +120,13 @@ async def test_a_file_goes_to_a_folder_on_another_disk_too(tmp_path: Path, monke
 
 
 async def test_a_disk_that_fills_up_is_an_error_that_is_not_tried_again(tmp_path: Path) -> None:
-    class Full(FolderShelf):
-        def begin(self) -> Any:
-            file, path = super().begin()
+    class Full(LocalFileStore):
+        def open_temporary(self) -> Any:
+            file, path = super().open_temporary()
             file.close()
             return open("/dev/full", "wb"), path
 
-    async with open_part(Full(tmp_path), InlineBlocking()) as part:
+    async with open_partial_file(Full(tmp_path), InlineBlocking()) as part:
         part.begin()
         with pytest.raises(BodyNotWritten, match="its body can't be written: ") as caught:
             await part.write([BODY])
@@ -127,7 +134,7 @@ async def test_a_disk_that_fills_up_is_an_error_that_is_not_tried_again(tmp_path
     assert left_in(tmp_path) == []
 
 
-async def test_closing_waits_for_a_write_and_nothing_begins_after_it(shelf: Shelf, tmp_path: Path) -> None:
+async def test_closing_waits_for_a_write_and_nothing_begins_after_it(store: FileStore, tmp_path: Path) -> None:
     begun, may_end = trio.Event(), trio.Event()
 
     class Slow(InlineBlocking):
@@ -138,7 +145,7 @@ async def test_closing_waits_for_a_write_and_nothing_begins_after_it(shelf: Shel
             return await super().run(function, *args)
 
     slow: Any = Slow()
-    part = Part(shelf, slow)
+    part = PartialFile(store, slow)
     part.begin()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(part.write, [b"abc"])

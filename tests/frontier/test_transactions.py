@@ -12,7 +12,7 @@ import trio
 
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import JobError
-from trawl.frontier.commits import Commits
+from trawl.frontier.transactions import Transactions
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -57,7 +57,7 @@ def rows(connection: sqlite3.Connection) -> list[int]:
 @pytest.mark.parametrize("blocking", [InlineBlocking, ThreadBlocking])
 async def test_tasks_that_come_at_once_share_a_transaction(blocking: type[InlineBlocking | ThreadBlocking]) -> None:
     with database() as connection:
-        commits = Commits(connection, blocking(), "dir", beside)
+        transactions = Transactions(connection, blocking(), "dir", beside)
         given: list[int] = []
         applied: list[int] = []
 
@@ -67,12 +67,12 @@ async def test_tasks_that_come_at_once_share_a_transaction(blocking: type[Inline
 
         async def one(x: int) -> None:
             given.append(x)
-            assert await commits.do(insert(x), hear) == -x
+            assert await transactions.execute(insert(x), hear) == -x
 
         async with trio.open_nursery() as nursery:
             for x in range(100):
                 nursery.start_soon(one, x)
-        assert commits.transactions == 1
+        assert transactions.committed == 1
         assert applied == given  # memory hears of them in the order in which they came
         assert rows(connection) == list(range(100))
 
@@ -80,11 +80,11 @@ async def test_tasks_that_come_at_once_share_a_transaction(blocking: type[Inline
 async def test_who_comes_while_one_is_written_goes_with_the_next_and_the_order_holds() -> None:
     with database() as connection:
         blocking = HeldBlocking()
-        commits = Commits(connection, blocking, "dir", beside)
+        transactions = Transactions(connection, blocking, "dir", beside)
         applied: list[int] = []
 
         async def one(x: int) -> None:
-            await commits.do(insert(x), applied.append)
+            await transactions.execute(insert(x), applied.append)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one, 0)
@@ -94,18 +94,18 @@ async def test_who_comes_while_one_is_written_goes_with_the_next_and_the_order_h
                 await trio.testing.wait_all_tasks_blocked()
             assert (blocking.runs, applied) == (1, [])
             blocking.gate.set()
-        assert commits.transactions == 2
+        assert transactions.committed == 2
         assert applied == list(range(10))
 
 
 async def test_a_step_that_was_handed_in_is_carried_out_though_its_task_is_cancelled() -> None:
     with database() as connection:
         blocking = HeldBlocking()
-        commits = Commits(connection, blocking, "dir", beside)
+        transactions = Transactions(connection, blocking, "dir", beside)
         done: list[int] = []
 
         async def one(x: int) -> None:
-            await commits.do(insert(x), done.append)
+            await transactions.execute(insert(x), done.append)
             done.append(-x)
 
         with trio.CancelScope() as scope:
@@ -125,13 +125,13 @@ async def test_a_step_that_was_handed_in_is_carried_out_though_its_task_is_cance
 async def test_after_a_failure_nothing_is_written_and_everybody_is_told_why() -> None:
     with database() as connection:
         blocking = HeldBlocking()
-        commits = Commits(connection, blocking, "dir", beside)
+        transactions = Transactions(connection, blocking, "dir", beside)
         applied: list[int] = []
         errors: list[str] = []
 
         async def one(x: int) -> None:
             try:
-                await commits.do(insert(x), applied.append)
+                await transactions.execute(insert(x), applied.append)
             except JobError as error:
                 errors.append(str(error))
 
@@ -154,12 +154,12 @@ async def test_a_mistake_in_a_step_is_raised_to_its_task_and_ends_the_writing() 
         raise ZeroDivisionError
 
     with database() as connection:
-        commits = Commits(connection, InlineBlocking(), "dir", beside)
+        transactions = Transactions(connection, InlineBlocking(), "dir", beside)
         with pytest.raises(ZeroDivisionError):
-            await commits.do(mistake, lambda _: None)
+            await transactions.execute(mistake, lambda _: None)
         assert not connection.in_transaction
         with pytest.raises(JobError, match=r"internal error: ZeroDivisionError"):
-            await commits.do(insert(1), lambda _: None)
+            await transactions.execute(insert(1), lambda _: None)
 
 
 async def test_what_is_written_beside_is_asked_for_when_the_batch_is_closed_and_only_if_it_writes() -> None:
@@ -171,8 +171,8 @@ async def test_what_is_written_beside_is_asked_for_when_the_batch_is_closed_and_
             asked.append(len(applied))
             return lambda connection: None
 
-        commits = Commits(connection, InlineBlocking(), "dir", ask)
-        await commits.do(insert(1), applied.append)
-        await commits.do(lambda connection: 0, applied.append, is_writing=False)
-        await commits.do(insert(2), applied.append)
+        transactions = Transactions(connection, InlineBlocking(), "dir", ask)
+        await transactions.execute(insert(1), applied.append)
+        await transactions.execute(lambda connection: 0, applied.append, is_writing=False)
+        await transactions.execute(insert(2), applied.append)
         assert asked == [0, 2]

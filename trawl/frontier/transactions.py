@@ -26,7 +26,7 @@ from trawl.blocking import Blocking
 from trawl.errors import JobError
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
 
-__all__ = ["Commits"]
+__all__ = ["Transactions"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -68,7 +68,7 @@ def _not_now(_: object) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.FAILED
 
 
-class Commits:
+class Transactions:
     """The transactions of one database.
 
     Args:
@@ -78,7 +78,7 @@ class Commits:
         beside: Called in Trio's thread just before a transaction that writes; what it gives is run in it, last.
 
     Attributes:
-        transactions: How many have been committed.
+        committed: How many have been committed.
         failure: The error after which nothing is written any more.
     """
 
@@ -95,10 +95,10 @@ class Commits:
         self._beside = beside
         self._open: _Batch | None = None
         self._running: _Batch | None = None
-        self.transactions: int = 0
+        self.committed: int = 0
         self.failure: JobError | None = None
 
-    async def do(
+    async def execute(
         self,
         run: Callable[[sqlite3.Connection], T],
         applied: Callable[[T], U],
@@ -187,7 +187,7 @@ class Commits:
         except BaseException:
             _roll_back(connection)
             raise
-        self.transactions += 1
+        self.committed += 1
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trawl.feeds.to_json import to_ascii_json, to_json, to_plain
+from trawl.feeds.to_json import to_ascii_json, to_builtins, to_json
 from trawl.items import Field, Item
 
 
@@ -97,7 +97,7 @@ KINDS: list[tuple[object, object]] = [
 
 @pytest.mark.parametrize(("value", "expected"), KINDS, ids=lambda value: type(value).__name__)
 def test_every_kind_of_value_has_one_form_however_it_is_written(value: object, expected: object) -> None:
-    assert to_plain({"v": value}) == {"v": expected}
+    assert to_builtins({"v": value}) == {"v": expected}
     assert json.loads(to_json({"v": value})) == {"v": expected}
     assert json.loads(to_json({"v": [value]})) == {"v": [expected]}
     assert json.loads(to_ascii_json({"v": value})) == {"v": expected}

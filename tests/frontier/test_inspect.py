@@ -15,7 +15,7 @@ from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
-from trawl.frontier.inspect import Failure, export_pending, failures, look_at, requeue_failed
+from trawl.frontier.inspect import Failure, export_pending, failures, inspect_job, requeue_failed
 from trawl.frontier.job import Job, open_job
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request
@@ -53,7 +53,7 @@ async def test_a_report_tells_what_the_last_transaction_left_while_the_job_is_wo
     await frontier.acknowledge(second, failure="it is broken")
     job.keep("mine", b"kept")
     await job.commit()
-    report = look_at(tmp_path)
+    report = inspect_job(tmp_path)
     assert report.is_running
     assert (report.pending, report.leased, report.failed, report.seen, report.items) == (5, 1, 1, 7, 2)
     assert report.scopes == [("a.example", 3), ("b.example", 2), ("proxy", 2)]
@@ -62,7 +62,7 @@ async def test_a_report_tells_what_the_last_transaction_left_while_the_job_is_wo
     assert report.kept["mine"] == b"kept"
     assert failures(tmp_path, 9) == [Failure("http://a.example/1", "it is broken", NOON)]
     job.abandon()
-    report = look_at(tmp_path)
+    report = inspect_job(tmp_path)
     assert (report.is_running, report.leased) == (False, 1)
 
 
@@ -88,7 +88,7 @@ async def test_what_failed_is_queued_again_in_its_old_place_as_if_it_had_never_b
     assert request.cb_kwargs == {"t": (1,)}
     assert request.meta.keys() == {"mine", "throttling_admitted_at"}
     assert request.meta["throttling_admitted_at"] == NOON.timestamp()  # a host that was given up is asked again (B20)
-    assert look_at(tmp_path).failed == 0
+    assert inspect_job(tmp_path).failed == 0
     await job.aclose()
 
 
@@ -111,7 +111,7 @@ async def test_a_request_that_failed_in_an_earlier_process_never_stands_in_the_w
         (lease,) = await frontier.lease_many((("a.example",), "http://a.example"), 1)
         await frontier.acknowledge(lease, failure="timed out")
         await job.aclose()
-    assert look_at(tmp_path).failed == 3
+    assert inspect_job(tmp_path).failed == 3
 
 
 async def test_what_is_pending_comes_out_as_lines_of_json(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -135,7 +135,7 @@ async def test_what_is_pending_comes_out_as_lines_of_json(tmp_path: Path, autoju
     await job.aclose()
 
 
-@pytest.mark.parametrize("look", [look_at, lambda path: list(export_pending(path)), lambda path: failures(path, 1)])
+@pytest.mark.parametrize("look", [inspect_job, lambda path: list(export_pending(path)), lambda path: failures(path, 1)])
 def test_where_there_is_no_job_nothing_is_made(tmp_path: Path, look: Any) -> None:
     with pytest.raises(UsageError, match=f"^job {tmp_path}: there is no job in this directory"):
         look(tmp_path)
@@ -147,13 +147,13 @@ def test_where_there_is_no_job_nothing_is_made(tmp_path: Path, look: Any) -> Non
 def test_a_damaged_job_is_an_error_to_who_looks(tmp_path: Path) -> None:
     (tmp_path / "job.db").write_bytes(b"garbage" * 1000)
     with pytest.raises(JobError, match=f"^job {tmp_path}: it is damaged"):
-        look_at(tmp_path)
+        inspect_job(tmp_path)
 
 
 async def test_a_record_that_is_none_is_an_error_to_who_looks(tmp_path: Path) -> None:
     job, frontier = await opened(tmp_path)
     await frontier.push_many([record("1")])
-    job.also(lambda connection: connection.execute("UPDATE request SET record = x'c1'"))
+    job.run_in_next(lambda connection: connection.execute("UPDATE request SET record = x'c1'"))
     await job.aclose()
     with pytest.raises(JobError, match=f"^job {tmp_path}: it is damaged \\(what is stored in it can't be read"):
         list(export_pending(tmp_path))
