@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import attrs
 
-from trawl.testing.drawing import document, group, line, number, text
+from trawl.testing.svg import document, group, line, number, text
 
 __all__ = ["Series", "chart"]
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.servers.limited import CASES, HTTP, SERVER, WINDOWS, Run, crawl_all, write_page
 from tests.servers.nginx import running
-from trawl.testing.drawing import Scale, document, group, line, marks, number, rectangle, text
+from trawl.testing.svg import Scale, axis_marks, document, group, line, number, rectangle, text
 
 WIDTH, PANEL, LEFT, RIGHT, TOP, BOTTOM = 900.0, 240.0, 60.0, 880.0, 44.0, 54.0
 BIN = 2.0
@@ -44,10 +44,10 @@ def panel(run: Run, top: float) -> str:
         return floor - (floor - ceiling) * min(rate, highest) / highest
 
     shapes = [text(LEFT, top + 18, TITLES[run.case.name], fill=INK, font_weight="bold", font_size=13)]
-    for rate, label in marks(0.0, highest, 5):
+    for rate, label in axis_marks(0.0, highest, 5):
         shapes += [line(LEFT, y(rate), RIGHT, y(rate), stroke=GRID)]
         shapes += [text(LEFT - 6, y(rate) + 4, label, fill=QUIET, text_anchor="end")]
-    for at, label in marks(0.0, run.took, 12):
+    for at, label in axis_marks(0.0, run.took, 12):
         shapes += [text(scale.x(at), floor + 34, label, fill=QUIET, text_anchor="middle")]
     shapes += [text(RIGHT, floor + 48, "seconds", fill=QUIET, text_anchor="end")]
     shapes += [text(LEFT, top + 36, "pages/s", fill=QUIET, text_anchor="end")]
@@ -57,7 +57,7 @@ def panel(run: Run, top: float) -> str:
     shapes += [text(LEFT + 6, allowed - 5, "allowed", fill=INK)]
     at_429 = [scale.x(at) for at in run.refused]
     shapes += [line(x, floor + 4, x, floor + 16, stroke=REFUSED, stroke_width=2) for x in at_429]
-    words = f"{run.case.pages:,} pages, {len(run.refused)} answers 429 (red marks), {len(run.lost)} pages lost"
+    words = f"{run.case.pages:,} pages, {len(run.refused)} answers 429 (red axis_marks), {len(run.lost)} pages lost"
     shapes += [text(RIGHT, top + 36, words, fill=QUIET, text_anchor="end")]
     return group(shapes)
 

@@ -253,9 +253,9 @@ async def of_nothing() -> None:
     ("entry", "said"),
     [
         ("no.such.thing", "can't be imported"),
-        (object(), "is no watcher"),
-        (giving, "giving is no watcher"),
-        (of_nothing, "of_nothing is no watcher"),
+        (object(), "is not a watcher"),
+        (giving, "giving is not a watcher"),
+        (of_nothing, "of_nothing is not a watcher"),
         ("none", "no installed package"),
     ],
 )

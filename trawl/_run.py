@@ -30,7 +30,7 @@ from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import normalize_url
-from trawl.middleware import MiddlewareSettings, Outfit, open_outfit
+from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
 from trawl.observe import Stats, nothing_sent
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
@@ -289,7 +289,7 @@ async def crawl_with(
     guard = _guard(settings, instance, is_real=transport is None)
     dressing = _dressing(settings, instance, blocking, wall, stats)
     stored, archiving = _stored(settings, instance, blocking, wall, stats), _archiving(settings, blocking, wall)
-    async with stored as (feeds, durable), dressing as outfit, archiving as archived:
+    async with stored as (feeds, durable), dressing as middleware_stack, archiving as archived:
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
         plan = Plan(
             spider=instance,
@@ -299,9 +299,9 @@ async def crawl_with(
             scheduler=settings.of(SchedulerSettings),
             throttling=throttling,
             robots=settings.of(RobotsSettings),
-            user_agent=outfit.settings.user_agent,
-            transport=outfit.wire(wire),
-            outfit=outfit,
+            user_agent=middleware_stack.settings.user_agent,
+            transport=middleware_stack.wire(wire),
+            middleware_stack=middleware_stack,
             blocking=blocking,
             frontier=durable.frontier if durable else frontier or await _frontier(settings),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
@@ -328,9 +328,9 @@ async def _frontier(settings: Settings) -> Frontier:
 
 def _dressing(
     settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
-) -> AbstractAsyncContextManager[Outfit]:
+) -> AbstractAsyncContextManager[MiddlewareStack]:
     """The middleware, cookies, sessions and cache of a crawl."""
-    return open_outfit(
+    return open_middleware_stack(
         settings.of(MiddlewareSettings),
         settings.of(CacheSettings),
         spider=spider,

@@ -20,7 +20,7 @@ because it might win over a rule that is left out.
 
 Which group of a robots.txt is ours: names, not substrings.
 
-Answers to requests for robots.txt, kept so that a later run need not ask for them again before they expire.
+RobotsCache to requests for robots.txt, kept so that a later run need not ask for them again before they expire.
 
 What is kept is the answer itself, not the rules made of it: another release, or other settings, may read it otherwise.
 It is bounded: a long file is not kept, and of many the oldest are dropped. What is not kept is asked for again.
@@ -40,7 +40,7 @@ import msgspec
 from msgspec import Meta, Struct
 from protego import Protego
 
-__all__ = ["MAX_PARSED_BYTES", "Answers", "KeptAnswer", "RobotsFile", "RobotsSettings", "product_token"]
+__all__ = ["MAX_PARSED_BYTES", "CachedRobots", "RobotsCache", "RobotsFile", "RobotsSettings", "product_token"]
 
 _TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, 2.2.1
 
@@ -60,16 +60,16 @@ def product_token(user_agent: str) -> str:
     return token[0].lower() if token is not None else ""
 
 
-MOST_BODY_BYTES = 100_000
+MAX_BODY_BYTES = 100_000
 """The longest file that is kept."""
 
-MOST_BYTES = 8_000_000
+MAX_BYTES = 8_000_000
 """What is kept of all files together."""
 
 _OVERHEAD = 200  # bytes that an answer takes besides its body
 
 
-class KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
+class CachedRobots(msgspec.Struct, frozen=True, array_like=True):
     """One whole answer.
 
     Attributes:
@@ -83,43 +83,43 @@ class KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
     expires_at: float
 
 
-class Answers:
+class RobotsCache:
     """The answers of one crawl's origins."""
 
     __slots__ = ("_by_origin", "_bytes")
 
     def __init__(self) -> None:
-        self._by_origin: dict[str, KeptAnswer] = {}
+        self._by_origin: dict[str, CachedRobots] = {}
         self._bytes = 0
 
-    def keep(self, origin: str, status: int, body: bytes, expires_at: float) -> None:
+    def store(self, origin: str, status: int, body: bytes, expires_at: float) -> None:
         """Keep an origin's answer in place of an earlier one."""
         self._drop(origin)
         body = body if 200 <= status < 300 else b""
-        if len(body) > MOST_BODY_BYTES:
+        if len(body) > MAX_BODY_BYTES:
             return
-        self._by_origin[origin] = KeptAnswer(status, body, expires_at)
+        self._by_origin[origin] = CachedRobots(status, body, expires_at)
         self._bytes += len(body) + _OVERHEAD
-        while self._bytes > MOST_BYTES:
+        while self._bytes > MAX_BYTES:
             self._drop(next(iter(self._by_origin)))
 
-    def fresh(self, origin: str, now: float) -> KeptAnswer | None:
+    def get(self, origin: str, now: float) -> CachedRobots | None:
         """An origin's answer, unless it has expired or there is none."""
         answer = self._by_origin.get(origin)
         return answer if answer is not None and answer.expires_at > now else None
 
-    def state(self, now: float, ahead: float) -> dict[str, KeptAnswer]:
+    def to_state(self, now: float, ahead: float) -> dict[str, CachedRobots]:
         """All that are fresh, to be stored; the run clock is ``ahead`` seconds behind the clock that is stored."""
         return {
-            origin: KeptAnswer(answer.status, answer.body, answer.expires_at + ahead)
+            origin: CachedRobots(answer.status, answer.body, answer.expires_at + ahead)
             for origin, answer in self._by_origin.items()
             if answer.expires_at > now
         }
 
-    def take_up(self, state: dict[str, KeptAnswer], ahead: float, latest: float) -> None:
+    def restore(self, state: dict[str, CachedRobots], ahead: float, latest: float) -> None:
         """Go on from what was stored; an answer that expires after ``latest`` is of a clock that was set back."""
         for origin, answer in state.items():
-            self.keep(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
+            self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
 
     def _drop(self, origin: str) -> None:
         answer = self._by_origin.pop(origin, None)
@@ -165,10 +165,10 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 MAX_PARSED_BYTES = 512_000
 """What is asked for and read of a file: RFC 9309, 2.5 wants at least 500 KiB. The rest is ignored."""
 
-MOST_RULES = 10_000
+MAX_RULES = 10_000
 """Rules of one group; what has more disallows everything."""
 
-MOST_PATTERNS = 500
+MAX_PATTERNS = 500
 """Rules of one group with ``*`` or ``$``, each of which is held against every URL.
 
 Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more. No ``Allow`` does.
@@ -305,12 +305,12 @@ class _Rules:
         if self._is_closed:
             return ""
         path, allows = rule[2].partition("#")[0].strip(), rule[1].lower() == "allow"
-        if len(self._seen) >= MOST_RULES:
+        if len(self._seen) >= MAX_RULES:
             self._is_closed = self.is_cut = True
             return "disallow: /"
         if "*" in path or "$" in path:
             self._patterns += 1
-            if self._patterns > MOST_PATTERNS:
+            if self._patterns > MAX_PATTERNS:
                 self.is_cut = True
                 path = "" if allows else re.split(r"[*$]", path, maxsplit=1)[0] or "/"
                 line = f"disallow: {path}" if path else ""

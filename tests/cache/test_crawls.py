@@ -21,7 +21,7 @@ from trawl.frontier import MemoryFrontier
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
-from trawl.testing.wire import WALL_START_UTC
+from trawl.testing.transport import WALL_START_UTC
 
 
 def test_what_was_answered_once_is_answered_again_without_a_send_or_a_second_of_delay(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from trawl.frontier import Frontier, MemoryFrontier
 from trawl.frontier.job import open_job
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.sqlite import open_frontier
-from trawl.testing.frontiers import FrontierContract, Opener
+from trawl.testing.frontier_contract import FrontierContract, Opener
 
 
 @asynccontextmanager

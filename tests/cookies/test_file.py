@@ -31,9 +31,9 @@ COOKIES = st.builds(
 def test_json_has_every_jar_as_it_was(kept: list[tuple[str | int | None, Cookie]]) -> None:
     jars, again = Jars(), Jars()
     for name, cookie in kept:
-        jars.keep(cookie, name)
+        jars.add(cookie, name)
     for read, cookie in from_json(to_json(jars, NOW)):
-        again.keep(cookie, read)
+        again.add(cookie, read)
     assert {name: set(jar) for name, jar in again.items()} == {name: set(jar) for name, jar in jars.items()}
 
 
@@ -44,15 +44,15 @@ def test_a_cookies_txt_is_read_as_it_was_written(cookies: list[Cookie]) -> None:
 
 def test_what_has_expired_is_not_written() -> None:
     jars = Jars()
-    jars.keep(Cookie("old", "1", "a.example", expires_utc=NOW))
-    jars.keep(Cookie("new", "1", "a.example"))
+    jars.add(Cookie("old", "1", "a.example", expires_utc=NOW))
+    jars.add(Cookie("new", "1", "a.example"))
     assert [cookie.name for _, cookie in from_json(to_json(jars, NOW))] == ["new"]
     assert b"old" not in to_netscape(jars.jar(), NOW)
 
 
 def test_a_jar_under_a_name_that_json_has_not_is_left_out() -> None:
     jars = Jars()
-    jars.keep(Cookie("a", "1", "a.example"), ("a", "tuple"))
+    jars.add(Cookie("a", "1", "a.example"), ("a", "tuple"))
     assert list(from_json(to_json(jars, NOW))) == []
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from trawl.cookies import Cookie, Jar, Jars, Place
-from trawl.cookies.jars import MOST, MOST_A_DOMAIN, PublicSuffixes
+from trawl.cookies import Cookie, Jar, Jars, RequestTarget
+from trawl.cookies.jars import MAX_COOKIES, MAX_PER_DOMAIN, PublicSuffixList
 from trawl.http import Request, Response
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
@@ -155,7 +155,7 @@ def test_a_cookie_that_would_be_something_else_is_refused(given: dict[str, str])
 
 
 def test_jars_that_keep_nothing_send_what_is_brought_along() -> None:
-    jars = jars_after("a=1", is_kept=False)
+    jars = jars_after("a=1", is_enabled=False)
     assert header(jars) is None
     assert header(jars, cookies={"b": "2"}) == "b=2"
     assert header(jars) is None
@@ -163,19 +163,19 @@ def test_jars_that_keep_nothing_send_what_is_brought_along() -> None:
 
 def test_a_site_fills_no_more_than_its_share_of_a_jar() -> None:
     jar = Jar()
-    for number in range(MOST_A_DOMAIN + 5):
+    for number in range(MAX_PER_DOMAIN + 5):
         jar.store(Cookie(f"n{number}", "v", "a.example"), NOW)
-    assert len(jar) == MOST_A_DOMAIN
-    assert "n0" not in {cookie.name for cookie in jar.matching(Place.of("https://a.example/"), NOW)}
+    assert len(jar) == MAX_PER_DOMAIN
+    assert "n0" not in {cookie.name for cookie in jar.matching(RequestTarget.from_url("https://a.example/"), NOW)}
 
 
 def test_a_crawl_of_the_whole_web_keeps_a_bounded_jar() -> None:
     jar = Jar()
-    for number in range(MOST + 5):
+    for number in range(MAX_COOKIES + 5):
         jar.store(Cookie("a", "v", f"h{number}.example"), NOW)
-    assert len(jar) == MOST
-    assert jar.matching(Place.of("https://h0.example/"), NOW) == []
-    assert len(jar.matching(Place.of(f"https://h{MOST}.example/"), NOW)) == 1
+    assert len(jar) == MAX_COOKIES
+    assert jar.matching(RequestTarget.from_url("https://h0.example/"), NOW) == []
+    assert len(jar.matching(RequestTarget.from_url(f"https://h{MAX_COOKIES}.example/"), NOW)) == 1
 
 
 @pytest.mark.parametrize(
@@ -190,4 +190,4 @@ def test_a_crawl_of_the_whole_web_keeps_a_bounded_jar() -> None:
     ],
 )
 def test_the_public_suffix_list_is_read_from_the_package(domain: str, is_public: bool) -> None:
-    assert PublicSuffixes()(domain) is is_public
+    assert PublicSuffixList()(domain) is is_public

@@ -38,7 +38,7 @@ from trawl.cli import main
 from trawl.cli import shell as asking
 from trawl.testing import Simulation, running, simulate
 from trawl.testing.clock import VirtualClock, seeded_scheduling
-from trawl.testing.wire import WALL_START_UTC
+from trawl.testing.transport import WALL_START_UTC
 from trawl.transport import TransportSettings
 
 __all__ = ["Commands"]

@@ -23,7 +23,7 @@ from trawl.crawler import CrawlerProcess
 from trawl.events import ItemScraped, RequestDropped
 from trawl.items import Field, Item
 from trawl.testing import SimulatedWeb, load_web, simulate
-from trawl.testing.frontiers import FrontierContract
+from trawl.testing.frontier_contract import FrontierContract
 
 BLOCK = re.compile(r"::\n\n((?: {4}.*\n|\n)+)")
 Names = dict[str, Any]
@@ -136,9 +136,9 @@ RUN: Mapping[str, Callable[[str], None]] = {
     "trawl.engine.hooks": hooked,
     "trawl.events.EventStream": watched,
     "trawl.items.Item": declared,
-    "trawl.testing.frontiers": kept,
+    "trawl.testing.frontier_contract": kept,
     "trawl.testing.plugin": tried,
-    "trawl.testing.webfile": described,
+    "trawl.testing.web_file": described,
 }
 
 

@@ -298,5 +298,5 @@ class Plain:
 
 @pytest.mark.parametrize("entry", [plain, silent, alone, Plain])
 def test_a_function_of_another_kind_than_a_hook_is_refused_before_a_page_is_lost(entry: Any) -> None:
-    with pytest.raises(SettingsError, match=f"^SPIDER_MIDDLEWARES: {entry.__name__} is no hook: an async generator"):
+    with pytest.raises(SettingsError, match=f"^SPIDER_MIDDLEWARES: {entry.__name__} is not a hook: an async generator"):
         crawled({entry: 1})

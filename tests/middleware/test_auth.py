@@ -12,7 +12,7 @@ import trawl
 from tests.middleware.web import Web
 from trawl.errors import SettingsError, UsageError
 from trawl.http import Request, Response
-from trawl.middleware.auth import auth, basic, credentials_of
+from trawl.middleware.auth import auth, basic, load_credentials
 from trawl.middleware.settings import AuthConfig
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
@@ -26,7 +26,7 @@ def encoded(text: str) -> str:
 async def sent(config: dict[str, AuthConfig], url: str, spider: object = NOBODY, **headers: str) -> str | None:
     web = Web(Response(url))
     request = Request(url, headers=headers)
-    outcome = await web.through([auth(credentials_of(config, spider))], request)
+    outcome = await web.through([auth(load_credentials(config, spider))], request)
     assert outcome.response is not None
     assert outcome.response.request is request
     assert request.headers.get("Authorization") == headers.get("Authorization")  # what is kept does not have it
@@ -81,7 +81,7 @@ async def test_scrapys_attributes_are_for_their_domain() -> None:
 @pytest.mark.parametrize("domain", [None, "", "https://a.example/path", "a.example/x"])
 def test_scrapys_attributes_without_a_domain_are_refused(domain: object) -> None:
     with pytest.raises(UsageError, match="http_auth_domain"):
-        credentials_of({}, SimpleNamespace(http_user="u", http_auth_domain=domain))
+        load_credentials({}, SimpleNamespace(http_user="u", http_auth_domain=domain))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_scrapys_attributes_without_a_domain_are_refused(domain: object) -> None
 )
 def test_an_entry_that_means_nothing_is_refused(key: str, value: Any, sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence):
-        credentials_of({key: value}, NOBODY)
+        load_credentials({key: value}, NOBODY)
 
 
 def test_a_redirect_to_another_origin_takes_no_credentials_along_c10() -> None:

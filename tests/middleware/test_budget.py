@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.middleware.retry import MOST_HOSTS, Budget, Budgets
+from trawl.middleware.retry import RetryBudget, RetryBudgets
 
 
 @given(st.floats(0, 2), st.integers(0, 20), st.lists(st.booleans(), max_size=400))
 def test_retries_never_pass_the_reserve_and_the_share_of_what_was_tried(
     share: float, reserve: int, retries: list[bool]
 ) -> None:
-    budget = Budget(share, reserve)
+    budget = RetryBudget(share, reserve)
     tried = spent = 0
     for is_retry in retries:
         if is_retry:
@@ -24,14 +24,14 @@ def test_retries_never_pass_the_reserve_and_the_share_of_what_was_tried(
 
 
 def test_a_long_calm_does_not_pay_for_a_storm() -> None:
-    budget = Budget(0.1, 5)
+    budget = RetryBudget(0.1, 5)
     for _ in range(100_000):
         budget.tried()
     assert sum(budget.spend() for _ in range(1000)) == 15
 
 
 def test_a_tenth_is_one_retry_in_ten_tries() -> None:
-    budget = Budget(0.1, 0)
+    budget = RetryBudget(0.1, 0)
     for _ in range(10):
         assert not budget.spend()
         budget.tried()
@@ -39,14 +39,6 @@ def test_a_tenth_is_one_retry_in_ten_tries() -> None:
 
 
 def test_a_host_has_a_budget_of_its_own_if_wanted() -> None:
-    apart, together = Budgets(0.0, 1, is_per_host=True), Budgets(0.0, 1)
-    assert [apart.of("a").spend(), apart.of("b").spend(), apart.of("a").spend()] == [True, True, False]
-    assert [together.of("a").spend(), together.of("b").spend()] == [True, False]
-
-
-def test_budgets_of_hosts_are_bounded() -> None:
-    budgets = Budgets(0.0, 1, is_per_host=True)
-    first = budgets.of("first")
-    for n in range(MOST_HOSTS):
-        budgets.of(str(n))
-    assert budgets.of("first") is not first
+    apart, together = RetryBudgets(0.0, 1, is_per_host=True), RetryBudgets(0.0, 1)
+    assert [apart.for_host(host).spend() for host in "aba"] == [True, True, False]
+    assert [together.for_host(host).spend() for host in "ab"] == [True, False]

@@ -14,7 +14,7 @@ from tests.middleware.web import Web, now_utc
 from trawl.cookies import Jars
 from trawl.errors import NotConfigured, SettingsError
 from trawl.http import Fetch, Outcome, Request, Response
-from trawl.middleware import BUILT_IN, Kit, MiddlewareSettings, compose, layers
+from trawl.middleware import BUILT_IN, MiddlewareContext, MiddlewareSettings, compose, layers
 from trawl.testing import SimulatedWeb, simulate
 
 URL = "http://a.example/"
@@ -48,13 +48,13 @@ class Named:
         return send
 
 
-def kit(wanted: dict[Any, float | None] | None = None, **settings: Any) -> Kit:
+def context(wanted: dict[Any, float | None] | None = None, **settings: Any) -> MiddlewareContext:
     values = MiddlewareSettings(downloader_middlewares=wanted or {}, **settings)
-    return Kit(settings=values, rng=random.Random(0), now_utc=now_utc, jars=Jars())
+    return MiddlewareContext(settings=values, rng=random.Random(0), now_utc=now_utc, jars=Jars())
 
 
 def names(wanted: dict[Any, float | None] | None = None, **settings: Any) -> list[str]:
-    return [layer.name for layer in layers(kit(wanted, **settings))]
+    return [layer.name for layer in layers(context(wanted, **settings))]
 
 
 def test_the_list_is_in_scrapys_order() -> None:
@@ -84,7 +84,7 @@ def test_a_built_in_one_is_taken_out_or_moved_by_any_of_its_names(name: str) -> 
 
 async def sent(wanted: dict[Any, float | None]) -> dict[str, str]:
     web = Web(Response(URL))
-    await web.through([layer.middleware for layer in layers(kit(wanted, user_agent="me"))], Request(URL))
+    await web.through([layer.middleware for layer in layers(context(wanted, user_agent="me"))], Request(URL))
     return web.fields[0]
 
 
@@ -149,7 +149,7 @@ def of_two(fetch: Any, more: Any) -> Any:
 
 @pytest.mark.parametrize("entry", [at_once, of_two])
 def test_a_function_of_another_kind_is_refused(entry: Any) -> None:
-    with pytest.raises(SettingsError, match=f"^DOWNLOADER_MIDDLEWARES: {entry.__name__} is no middleware: a function"):
+    with pytest.raises(SettingsError, match=f"^DOWNLOADER_MIDDLEWARES: {entry.__name__} is not middleware: a function"):
         names({entry: 1})
 
 

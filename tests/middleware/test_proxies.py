@@ -15,14 +15,14 @@ from trio.testing import MockClock
 import trawl
 from trawl.errors import ConnectFailed, DownloadError, ProxyFailed, SettingsError
 from trawl.http import Outcome, Replace, Request, Response
-from trawl.middleware import Rest, Rotation, proxies
-from trawl.middleware.proxies import rotation_of
+from trawl.middleware import ProxyCooldown, ProxyPool, proxies
+from trawl.middleware.proxies import make_proxy_pool
 from trawl.observe import Stats
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.transport.proxy import EnvironmentProxies
 
 A, B, C = (f"http://{name}.example:8080" for name in "abc")
-REST = Rest(base=10.0, cap=60.0)
+REST = ProxyCooldown(base=10.0, cap=60.0)
 NONE = EnvironmentProxies()
 
 
@@ -30,46 +30,46 @@ NONE = EnvironmentProxies()
 
 
 def test_proxies_take_turns() -> None:
-    rotation = Rotation([A, B, C], REST)
-    assert [rotation.choose(0.0) for _ in range(7)] == [A, B, C, A, B, C, A]
+    pool = ProxyPool([A, B, C], REST)
+    assert [pool.choose(0.0) for _ in range(7)] == [A, B, C, A, B, C, A]
 
 
 def test_one_that_fails_rests_twice_as_long_each_time_up_to_the_cap() -> None:
-    rotation, now, pauses = Rotation([A], REST), 0.0, []
+    pool, now, pauses = ProxyPool([A], REST), 0.0, []
     for _ in range(5):
-        pause = rotation.failed(A, now + 1, now + 2)
+        pause = pool.failed(A, now + 1, now + 2)
         assert pause is not None
         pauses.append(pause)
         now += 2 + pause
-        assert rotation.choose(now - 0.1) == now
-        assert rotation.choose(now) == A
+        assert pool.choose(now - 0.1) == now
+        assert pool.choose(now) == A
     assert pauses == [10.0, 20.0, 40.0, 60.0, 60.0]
 
 
 def test_a_success_ends_the_row_unless_it_was_begun_before_the_failure() -> None:
-    rotation = Rotation([A], REST)
-    assert rotation.failed(A, 1.0, 2.0) == 10.0
-    rotation.succeeded(A, 0.5)
-    assert rotation.failed(A, 12.0, 13.0) == 20.0
-    rotation.succeeded(A, 33.0)
-    assert rotation.failed(A, 34.0, 35.0) == 10.0
+    pool = ProxyPool([A], REST)
+    assert pool.failed(A, 1.0, 2.0) == 10.0
+    pool.succeeded(A, 0.5)
+    assert pool.failed(A, 12.0, 13.0) == 20.0
+    pool.succeeded(A, 33.0)
+    assert pool.failed(A, 34.0, 35.0) == 10.0
 
 
 def test_what_fails_together_is_one_incident() -> None:
-    rotation = Rotation([A, B], REST)
-    assert [rotation.failed(A, began, 10.0) for began in (0.0, 1.0, 9.0, 10.0)] == [10.0, None, None, None]
-    assert rotation.resting(10.0) == ["http://a.example:8080"]
-    assert [rotation.choose(11.0) for _ in range(2)] == [B, B]
-    assert rotation.resting(20.0) == []
+    pool = ProxyPool([A, B], REST)
+    assert [pool.failed(A, began, 10.0) for began in (0.0, 1.0, 9.0, 10.0)] == [10.0, None, None, None]
+    assert pool.resting(10.0) == ["http://a.example:8080"]
+    assert [pool.choose(11.0) for _ in range(2)] == [B, B]
+    assert pool.resting(20.0) == []
 
 
 def test_if_all_rest_the_first_that_comes_back_is_told() -> None:
-    rotation = Rotation([A, B], REST)
-    rotation.failed(A, 1.0, 2.0)
-    rotation.failed(B, 1.0, 5.0)
-    assert rotation.choose(6.0) == 12.0
-    assert [rotation.choose(12.0), rotation.choose(12.0)] == [A, A]
-    assert {rotation.choose(15.0), rotation.choose(15.0)} == {A, B}
+    pool = ProxyPool([A, B], REST)
+    pool.failed(A, 1.0, 2.0)
+    pool.failed(B, 1.0, 5.0)
+    assert pool.choose(6.0) == 12.0
+    assert [pool.choose(12.0), pool.choose(12.0)] == [A, A]
+    assert {pool.choose(15.0), pool.choose(15.0)} == {A, B}
 
 
 @given(
@@ -80,33 +80,33 @@ def test_a_proxy_is_never_lost_and_never_chosen_while_it_rests(
     steps: list[tuple[str, float, float]], many: int
 ) -> None:
     urls = [f"http://p{number}:1" for number in range(many)]
-    rotation, now = Rotation(urls, REST), 100.0
+    pool, now = ProxyPool(urls, REST), 100.0
     for turn, (step, passed, ago) in enumerate(steps):
         now += passed
         url = urls[turn % many]
         if step == "failed":
-            pause = rotation.failed(url, now - ago, now)
+            pause = pool.failed(url, now - ago, now)
             assert pause is None or 10.0 <= pause <= 60.0
         elif step == "succeeded":
-            rotation.succeeded(url, now - ago)
-        chosen = rotation.choose(now)
+            pool.succeeded(url, now - ago)
+        chosen = pool.choose(now)
         if isinstance(chosen, float):
             assert now < chosen <= now + 60.0
-            assert len(rotation.resting(now)) == many
+            assert len(pool.resting(now)) == many
         else:
-            assert rotation.name(chosen) not in rotation.resting(now)
+            assert pool.name(chosen) not in pool.resting(now)
     now += 60.0
-    assert {rotation.choose(now) for _ in range(many)} == set(urls)
+    assert {pool.choose(now) for _ in range(many)} == set(urls)
 
 
 def test_the_growth_ends_before_a_number_does() -> None:
-    assert Rest(base=1.0, cap=float("inf")).after(10_000) == 2.0**64
+    assert ProxyCooldown(base=1.0, cap=float("inf")).after(10_000) == 2.0**64
 
 
 def test_what_is_no_proxy_is_an_error_of_the_setting() -> None:
-    assert rotation_of((), REST) is None
+    assert make_proxy_pool((), REST) is None
     with pytest.raises(SettingsError, match="ROTATING_PROXY_LIST: a proxy's scheme"):
-        rotation_of((A, "ftp://me:secret@b.example"), REST)
+        make_proxy_pool((A, "ftp://me:secret@b.example"), REST)
 
 
 # The middleware.
@@ -119,7 +119,7 @@ def fine(request: Request) -> Response:
 
 
 def sending(
-    rotation: Rotation | None = None,
+    pool: ProxyPool | None = None,
     environment: EnvironmentProxies = NONE,
     answer: Answer = fine,
     **options: Any,
@@ -133,11 +133,11 @@ def sending(
         found = answer(request)
         return Outcome(request, error=found) if isinstance(found, DownloadError) else Outcome(request, response=found)
 
-    return proxies(rotation, environment, **options)(wire), used
+    return proxies(pool, environment, **options)(wire), used
 
 
 async def test_a_requests_own_proxy_goes_before_all_others_none_included(autojump_clock: MockClock) -> None:
-    send, used = sending(Rotation([A], REST), EnvironmentProxies({"all": C}))
+    send, used = sending(ProxyPool([A], REST), EnvironmentProxies({"all": C}))
     for meta in ({"proxy": B}, {"proxy": None}, {"proxy": ""}, {}):
         await send(Request("http://x.example/", meta=meta))
     assert used == [B, None, "", A]
@@ -162,7 +162,7 @@ async def test_a_redirect_to_another_scheme_gets_the_proxy_of_that_scheme(autoju
 
 
 async def test_a_request_that_is_sent_again_gets_another_proxy(autojump_clock: MockClock) -> None:
-    send, used = sending(Rotation([A, B], REST))
+    send, used = sending(ProxyPool([A, B], REST))
     request = Request("http://x.example/")
     await send(request)
     await send(request.replace())
@@ -180,7 +180,7 @@ async def test_a_proxy_that_fails_rests_and_people_are_told_without_its_password
         return fine(request)
 
     stats = Stats()
-    send, used = sending(Rotation([secret, B], REST), answer=answer, stats=stats)
+    send, used = sending(ProxyPool([secret, B], REST), answer=answer, stats=stats)
     await trio.sleep(1)
     with caplog.at_level(logging.WARNING):
         for _ in range(4):
@@ -206,17 +206,17 @@ async def test_a_proxy_that_fails_rests_and_people_are_told_without_its_password
     ],
 )
 async def test_a_proxy_rests_for_what_is_its_own_fault(autojump_clock: MockClock, answer: Answer, rests: bool) -> None:
-    rotation = Rotation([A], REST)
-    send, _ = sending(rotation, answer=answer)
+    pool = ProxyPool([A], REST)
+    send, _ = sending(pool, answer=answer)
     await trio.sleep(1)
     await send(Request("http://x.example/"))
-    assert bool(rotation.resting(trio.current_time())) is rests
+    assert bool(pool.resting(trio.current_time())) is rests
 
 
 async def test_where_all_rest_a_request_waits_without_being_sent(autojump_clock: MockClock) -> None:
-    rotation = Rotation([A], REST)
-    rotation.failed(A, 1.0, 2.0)
-    send, used = sending(rotation)
+    pool = ProxyPool([A], REST)
+    pool.failed(A, 1.0, 2.0)
+    send, used = sending(pool)
     await trio.sleep(5)
     request = Request("http://x.example/")
     outcome = await send(request)

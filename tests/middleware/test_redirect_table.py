@@ -9,7 +9,7 @@ import pytest
 
 from trawl.http import Request
 from trawl.middleware import redirected
-from trawl.middleware.redirect import OF_THE_BODY
+from trawl.middleware.redirect import BODY_HEADERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "redirects.md"
 
@@ -111,15 +111,15 @@ def test_another_scheme_port_or_host_is_another_origin_c10(target: str) -> None:
 def test_the_method_of_the_target_is_what_the_table_says(row: list[str]) -> None:
     for before, after in zip(METHODS[0][1:], row[1:], strict=True):
         request = Request("https://a.example/", method=before, body=b"" if before in {"GET", "HEAD"} else b"x")
-        for name in OF_THE_BODY:
+        for name in BODY_HEADERS:
             request.headers[name] = "y"
         target = redirected(request, SAME, int(row[0]))
         assert target.method == after
         is_changed = before != after
         assert target.body == (b"" if is_changed else request.body)
-        assert [name for name in OF_THE_BODY if name in target.headers] == ([] if is_changed else list(OF_THE_BODY))
+        assert [name for name in BODY_HEADERS if name in target.headers] == ([] if is_changed else list(BODY_HEADERS))
 
 
 def test_the_page_names_the_fields_that_go_with_the_body() -> None:
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
-    assert [name for name in OF_THE_BODY if f"`{name}`" not in text] == []
+    assert [name for name in BODY_HEADERS if f"`{name}`" not in text] == []

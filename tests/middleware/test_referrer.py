@@ -9,7 +9,7 @@ import pytest
 import trawl
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
-from trawl.middleware.referrer import POLICIES, Referrer, policy_of
+from trawl.middleware.referrer import POLICIES, Referrer, load_referrer_policy
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
 PAGE = "https://a.example/p?q=1"
@@ -32,7 +32,7 @@ ORIGIN = "https://a.example/"
     ],
 )
 def test_the_policies(name: str, same: str | None, other: str | None, plain: str | None) -> None:
-    policy = policy_of(name)
+    policy = load_referrer_policy(name)
     assert [policy(PAGE, target) for target in (SAME, OTHER, PLAIN)] == [same, other, plain]
 
 
@@ -42,7 +42,7 @@ def test_every_policy_is_in_the_table() -> None:
 
 def referred(response: Response, target: str = OTHER, policy: str = "unsafe-url", **options: Any) -> str | None:
     request = Request(target, **options)
-    Referrer(policy_of(policy)).refer(request, response)
+    Referrer(load_referrer_policy(policy)).refer(request, response)
     return request.headers.get("Referer")
 
 
@@ -73,13 +73,13 @@ def test_a_request_may_say_it_itself() -> None:
     ],
 )
 def test_scrapys_classes_stand_for_their_policies(path: str, name: str) -> None:
-    assert policy_of(path) is POLICIES[name]
+    assert load_referrer_policy(path) is POLICIES[name]
 
 
 @pytest.mark.parametrize("value", ["no-such-policy", "no.such.thing", "scrapy.spidermiddlewares.referer.XPolicy", 5])
 def test_a_policy_that_there_is_not_is_refused(value: object) -> None:
     with pytest.raises(SettingsError, match="REFERRER_POLICY"):
-        policy_of(value)
+        load_referrer_policy(value)
 
 
 class Links(trawl.Spider):
@@ -116,7 +116,7 @@ def test_a_crawl_tells_pages_where_it_found_them() -> None:
 
 
 def test_links_of_a_page_hold_one_field_until_one_of_them_is_changed() -> None:
-    referrer, page = Referrer(policy_of("unsafe-url")), Response(PAGE)
+    referrer, page = Referrer(load_referrer_policy("unsafe-url")), Response(PAGE)
     first, second, own = Request(SAME), Request(SAME), Request(SAME, headers={"Accept": "x"})
     for request in (first, second, own):
         referrer.refer(request, page)

@@ -112,11 +112,11 @@ def test_a_session_dresses_its_requests_where_they_say_nothing_themselves() -> N
     sessions = Sessions({}, Jars())
     sessions.get("anna", proxy="http://proxy.example:8080", headers={"User-Agent": "anna", "X-A": "1"})
     request = Request(HOST, headers={"User-Agent": "mine"}, meta={"session": "anna"})
-    sessions.dress(request)
+    sessions.apply(request)
     assert request.meta["proxy"] == "http://proxy.example:8080"
     assert dict(request.headers) == {"User-Agent": "mine", "X-A": "1"}
     other = Request(HOST, meta={"session": "nobody", "proxy": "mine"})
-    sessions.dress(other)
+    sessions.apply(other)
     assert other.meta == {"session": "nobody", "proxy": "mine"}
 
 

@@ -8,15 +8,17 @@ import pytest
 from tests.middleware.web import Web, now_utc
 from trawl.cookies import Jars
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
-from trawl.middleware import Kit, MiddlewareSettings, compose, layers
+from trawl.middleware import MiddlewareContext, MiddlewareSettings, compose, layers
 
 URL = "https://a.example/"
 
 
 def stack(**settings: Any) -> list[Middleware]:
     given = MiddlewareSettings(**settings)
-    kit = Kit(settings=given, rng=random.Random(0), now_utc=now_utc, jars=Jars(is_kept=given.cookies_enabled))
-    return [layer.middleware for layer in layers(kit)]
+    context = MiddlewareContext(
+        settings=given, rng=random.Random(0), now_utc=now_utc, jars=Jars(is_enabled=given.cookies_enabled)
+    )
+    return [layer.middleware for layer in layers(context)]
 
 
 async def test_the_first_middleware_is_the_outermost() -> None:

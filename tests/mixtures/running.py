@@ -20,7 +20,7 @@ from trawl.http import Fetch, Outcome, Replace, Request
 from trawl.settings import Layer, load
 from trawl.testing import Send
 from trawl.testing.clock import VirtualClock, seeded_scheduling
-from trawl.testing.recording import Recording
+from trawl.testing.recorder import Recorder
 
 __all__ = ["Look", "Trace", "run_mixture"]
 
@@ -187,7 +187,7 @@ async def _one_run(
     }
     values = load(Layer("test", settings))
     transport = web.transport(seed=f"{mixture.seed}:{start}", begun_at=begun_at)
-    recording = Recording(transport.ledger, begun_at)
+    recording = Recorder(transport.ledger, begun_at)
     killer = Killer(kill or 0, live, copy)
 
     async def change(crawl: Any) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.security.steps import TRIES, is_short
-from trawl.robots import MAX_PARSED_BYTES, MOST_PATTERNS, MOST_RULES, RobotsFile, RobotsSettings
+from trawl.robots import MAX_PARSED_BYTES, MAX_PATTERNS, MAX_RULES, RobotsFile, RobotsSettings
 
 AGENT = "trawl/1.0 (+https://pypi.org/project/trawl-crawler/)"
 BASE = "https://a.example"
@@ -188,14 +188,14 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def test_a_file_of_more_rules_than_are_matched_never_allows_what_the_whole_forbids() -> None:
-    some = "".join(f"Allow: /open/{number}\n" for number in range(MOST_RULES))
+    some = "".join(f"Allow: /open/{number}\n" for number in range(MAX_RULES))
     robots = read(f"User-agent: *\n{some}Disallow: /open/7/private\nAllow: /late\n")
     assert not robots.allows(f"{BASE}/open/7/private")
     assert not robots.allows(f"{BASE}/late")
 
 
 def test_of_more_patterns_than_are_matched_the_rest_forbids_more_and_allows_nothing() -> None:
-    some = "".join(f"Disallow: /a{number}*z\n" for number in range(MOST_PATTERNS))
+    some = "".join(f"Disallow: /a{number}*z\n" for number in range(MAX_PATTERNS))
     robots = read(f"User-agent: *\n{some}Disallow: /late/*.pdf$\nDisallow: /plain\nAllow: /late/*.txt\n")
     assert not robots.allows(f"{BASE}/a7/z")
     assert robots.allows(f"{BASE}/a7/y")
@@ -213,7 +213,7 @@ def test_of_more_patterns_than_are_matched_the_rest_forbids_more_and_allows_noth
         ("Allow: /*/b", "Disallow: /a/*secret", "/a/b/secret"),
     ],
 )
-@pytest.mark.parametrize("patterns", [0, MOST_PATTERNS])
+@pytest.mark.parametrize("patterns", [0, MAX_PATTERNS])
 def test_what_a_late_pattern_forbids_is_forbidden_by_what_stands_for_it(
     early: str, late: str, path: str, patterns: int
 ) -> None:
@@ -222,7 +222,7 @@ def test_what_a_late_pattern_forbids_is_forbidden_by_what_stands_for_it(
 
 
 def test_a_rule_said_ten_thousand_times_is_one_rule() -> None:
-    robots = read("User-agent: *\n" + "Disallow: /x\n" * (MOST_RULES + 1) + "Allow: /x/y\n")
+    robots = read("User-agent: *\n" + "Disallow: /x\n" * (MAX_RULES + 1) + "Allow: /x/y\n")
     assert robots.allows(f"{BASE}/other")
     assert robots.allows(f"{BASE}/x/y")
     assert not robots.allows(f"{BASE}/x")

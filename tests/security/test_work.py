@@ -22,7 +22,7 @@ from tests.net.badserver import Connection, clock, serving, zeros
 from tests.security.steps import TRIES, Steps, is_short
 from trawl import CSVFeedSpider, FeedSpider, SitemapSpider, XMLFeedSpider
 from trawl.cookies import Cookie, Jars
-from trawl.cookies.jars import MOST, MOST_A_DOMAIN
+from trawl.cookies.jars import MAX_COOKIES, MAX_PER_DOMAIN
 from trawl.errors import DownloadTimeout
 from trawl.http import FormRequest, Headers, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
@@ -293,9 +293,9 @@ def test_a_page_is_read_in_time_by_its_length(read: Callable[[Response], object]
 
 def test_many_cookies_over_http_are_kept_in_time_where_the_jar_is_full() -> None:
     jars, now = Jars(), datetime(2024, 1, 1, tzinfo=UTC)
-    for number in range(MOST):
+    for number in range(MAX_COOKIES):
         jars.jar().store(Cookie("a", "v", f"h{number}.example", is_secure=True), now)
-    response = Response(f"{HOST}/", headers=[("Set-Cookie", f"n{number}=v") for number in range(MOST_A_DOMAIN)])
+    response = Response(f"{HOST}/", headers=[("Set-Cookie", f"n{number}=v") for number in range(MAX_PER_DOMAIN)])
     for _ in range(TRIES):
         begun = time.thread_time()
         jars.store(Request(f"{HOST}/"), response, lambda: now)

@@ -23,9 +23,9 @@ from trawl.http import Outcome, Request, host_scope
 from trawl.settings import Layer, load
 from trawl.testing.clock import seeded_scheduling
 from trawl.testing.guard import guarded
-from trawl.testing.sends import Row
+from trawl.testing.sends import SendRecord
+from trawl.testing.transport import WALL_START_UTC, SimulatedTransport
 from trawl.testing.watchdog import Watchdog
-from trawl.testing.wire import WALL_START_UTC, SimulatedTransport
 from trawl.transport import OnSent, Transport, TransportSettings
 
 __all__ = ["Report", "soak"]
@@ -68,10 +68,10 @@ class Report:
         )
 
 
-class Nothing(list[Row]):
-    """A ledger's rows that keeps none: a million sends would be half a gigabyte."""
+class Nothing(list[SendRecord]):
+    """A send_log's rows that keeps none: a million sends would be half a gigabyte."""
 
-    def append(self, row: Row) -> None:
+    def append(self, row: SendRecord) -> None:
         """Forget it."""
 
 
@@ -85,7 +85,7 @@ class Watched:
 
     def __init__(self, inner: SimulatedTransport, world: World) -> None:
         self.inner = inner
-        self.inner.ledger.rows = Nothing()
+        self.inner.send_log.rows = Nothing()
         self.world = world
         self.sends = 0
         self.responses = 0

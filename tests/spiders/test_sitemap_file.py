@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from trawl.spiders.sitemap_spider import Sitemap, latest_of, sitemaps_in_robots
+from trawl.spiders.sitemap_spider import Sitemap, parse_lastmod, sitemaps_in_robots
 
 URLSET = b"""<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:xhtml="http://www.w3.org/1999/xhtml"
@@ -20,7 +20,7 @@ URLSET = b"""<?xml version="1.0" encoding="UTF-8"?>
 
 
 def read(body: bytes, *, entries: int = 1000, is_text: bool = False) -> Sitemap:
-    return Sitemap(body, most_bytes=1 << 20, most_entries=entries, is_text=is_text)
+    return Sitemap(body, max_bytes=1 << 20, max_entries=entries, is_text=is_text)
 
 
 def test_the_entries_of_a_file_of_pages() -> None:
@@ -85,4 +85,4 @@ def test_the_sitemaps_that_a_robots_txt_names() -> None:
     ],
 )
 def test_a_date_may_mean_its_last_instant(written: str | date, latest: datetime | None) -> None:
-    assert latest_of(written) == latest
+    assert parse_lastmod(written) == latest

@@ -36,7 +36,7 @@ RDF = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns
 
 
 def entries(body: bytes) -> list[FeedEntry]:
-    return list(WebFeed(body, URL, most_bytes=1 << 20))
+    return list(WebFeed(body, URL, max_bytes=1 << 20))
 
 
 def test_rss() -> None:
@@ -82,7 +82,7 @@ def test_rss_1() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html><body/></html>", b"<urlset/>", b"{}"])
 def test_what_is_no_feed(body: bytes) -> None:
-    feed = WebFeed(body, URL, most_bytes=1 << 20)
+    feed = WebFeed(body, URL, max_bytes=1 << 20)
     assert (feed.is_feed, list(feed)) == (False, [])
 
 

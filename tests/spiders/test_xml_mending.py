@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.spiders.xml_stream import mended
+from trawl.spiders.xml_stream import repair_ampersands
 
 
 def mend(text: bytes, size: int = 1000) -> bytes:
-    return b"".join(mended(text[at : at + size] for at in range(0, len(text), size)))
+    return b"".join(repair_ampersands(text[at : at + size] for at in range(0, len(text), size)))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.testing import Send, Stretch
-from trawl.testing.drawing import BARS, SHADES, Scale, draw, lanes_of, marks, step_of
-from trawl.testing.recording import merged
+from trawl.testing.recorder import merge_stretches
+from trawl.testing.svg import BARS, SHADES, Scale, axis_marks, axis_step, draw, make_tracks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -105,12 +105,12 @@ def test_many_scopes_and_slots_stay_one_picture() -> None:
     words = [each.text for each in shapes(draw(sends), "text")]
     assert "and 11 more scopes" in words
     assert sum(word is not None and word.startswith("slot") for word in words) < 70
-    lanes, left_out = lanes_of(sends)
+    lanes, left_out = make_tracks(sends)
     assert (lanes[0].scope, lanes[0].rows, len(lanes), left_out) == ("a.example", 100, 40, 11)
 
 
 def test_sends_without_a_slot_share_a_lane_of_rows_that_are_free() -> None:
-    lanes, _ = lanes_of([a_send(0, 2, 0), a_send(1, 3, 0), a_send(2, 4, 0)])
+    lanes, _ = make_tracks([a_send(0, 2, 0), a_send(1, 3, 0), a_send(2, 4, 0)])
     assert [(lane.label, [row for row, _ in lane.bars]) for lane in lanes] == [("(no scope)", [0, 1, 0])]
 
 
@@ -128,15 +128,15 @@ def test_no_sends_are_a_picture_too() -> None:
 def test_stretches_of_one_kind_that_overlap_are_one() -> None:
     first, second, apart = Stretch("a", 0, 2), Stretch("a", 1, 3), Stretch("a", 4, 5)
     slots = [Stretch("a", 0, 2, "delay_per_slot", slot=slot) for slot in (1, 2)]
-    assert list(merged([apart, second, first, *slots])) == [*slots, Stretch("a", 0, 3), apart]
+    assert list(merge_stretches([apart, second, first, *slots])) == [*slots, Stretch("a", 0, 3), apart]
 
 
 @given(start=st.floats(0, 1e5), span=st.floats(1e-3, 1e6), most=st.integers(2, 20))
 def test_the_marks_of_the_axis_are_round_evenly_spaced_and_not_too_many(start: float, span: float, most: int) -> None:
     end = start + span
-    step = step_of(span, most)
+    step = axis_step(span, most)
     assert f"{step:e}"[0] in "125"
-    found = marks(start, end, most)
+    found = axis_marks(start, end, most)
     assert len(found) <= most + 1
     assert all(start - step * 1e-6 <= at <= end + step * 1e-6 for at, _ in found)
     assert len({label for _, label in found}) == len(found)

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.testing import RateLimit
-from trawl.testing.limits import Bucket
+from trawl.testing.limits import TokenBucket
 
 NOW_UTC = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 def test_a_bucket_is_full_at_the_start_and_refuses_what_comes_after_the_burst() -> None:
-    bucket = Bucket(RateLimit(rate=5, burst=5))
+    bucket = TokenBucket(RateLimit(rate=5, burst=5))
     assert [bucket.take(0.0) for _ in range(7)] == [True] * 5 + [False] * 2
 
 
 def test_refused_requests_take_nothing() -> None:
-    bucket = Bucket(RateLimit(rate=1, burst=1))
+    bucket = TokenBucket(RateLimit(rate=1, burst=1))
     assert bucket.take(0.0)
     assert not any(bucket.take(0.0 + step / 10) for step in range(1, 10))
     assert bucket.take(1.0)
@@ -30,7 +30,7 @@ def test_refused_requests_take_nothing() -> None:
 
 @pytest.mark.parametrize("rate", [0.3, 1, 3, 5, 7, 50, 200])
 def test_sends_at_exactly_the_rate_are_never_refused(rate: float) -> None:
-    bucket = Bucket(RateLimit(rate=rate, burst=1))
+    bucket = TokenBucket(RateLimit(rate=rate, burst=1))
     assert all(bucket.take(count / rate) for count in range(2000))
 
 
@@ -40,7 +40,7 @@ def test_sends_at_exactly_the_rate_are_never_refused(rate: float) -> None:
     gaps=st.lists(st.floats(0, 2), min_size=1, max_size=60),
 )
 def test_no_stretch_of_time_lets_more_through_than_burst_and_rate(rate: float, burst: int, gaps: list[float]) -> None:
-    bucket = Bucket(RateLimit(rate=rate, burst=burst))
+    bucket = TokenBucket(RateLimit(rate=rate, burst=burst))
     now, taken = 0.0, []
     for gap in gaps:
         now += gap
@@ -53,7 +53,7 @@ def test_no_stretch_of_time_lets_more_through_than_burst_and_rate(rate: float, b
 
 @given(rate=st.floats(0.1, 100), takes=st.integers(1, 10))
 def test_a_request_after_the_wait_is_let_through(rate: float, takes: int) -> None:
-    bucket = Bucket(RateLimit(rate=rate, burst=3))
+    bucket = TokenBucket(RateLimit(rate=rate, burst=3))
     for _ in range(takes):
         bucket.take(0.0)
     wait = bucket.wait(0.0)
@@ -62,7 +62,7 @@ def test_a_request_after_the_wait_is_let_through(rate: float, takes: int) -> Non
 
 
 def test_a_rate_changes_on_the_way() -> None:
-    bucket = Bucket(RateLimit(rate=1, burst=1, changes=[(20, 0.5), (10, 2)]))
+    bucket = TokenBucket(RateLimit(rate=1, burst=1, changes=[(20, 0.5), (10, 2)]))
     taken = [count / 10 for count in range(300) if bucket.take(count / 10)]
     gaps = {round(later - earlier, 9) for earlier, later in pairwise(taken) if earlier >= 10.5 and later <= 20}
     assert gaps == {0.5}
@@ -70,7 +70,7 @@ def test_a_rate_changes_on_the_way() -> None:
 
 
 def test_a_rate_of_nothing_never_fills() -> None:
-    bucket = Bucket(RateLimit(rate=0, burst=1, retry_after=True))
+    bucket = TokenBucket(RateLimit(rate=0, burst=1, retry_after=True))
     assert bucket.take(0.0)
     assert bucket.wait(1e6) == math.inf
     assert not bucket.take(1e6)
@@ -88,7 +88,7 @@ def test_a_rate_of_nothing_never_fills() -> None:
     ],
 )
 def test_d01_d02_a_refusal_says_when_to_come_back(given: float | str | bool, sent: str) -> None:
-    bucket = Bucket(RateLimit(rate=0.4, burst=1, retry_after=given))
+    bucket = TokenBucket(RateLimit(rate=0.4, burst=1, retry_after=given))
     bucket.take(0.0)
     assert bucket.fields(0.0, NOW_UTC, is_refusal=True) == {"Retry-After": sent}
     assert bucket.fields(0.0, NOW_UTC, is_refusal=False) == {}
@@ -109,14 +109,14 @@ def test_d01_d02_a_refusal_says_when_to_come_back(given: float | str | bool, sen
     ],
 )
 def test_d14_every_dialect_is_spoken(dialect: str, fields: dict[str, str]) -> None:
-    bucket = Bucket(RateLimit(rate=2, burst=10, headers=dialect))
+    bucket = TokenBucket(RateLimit(rate=2, burst=10, headers=dialect))
     bucket.take(0.0)
     bucket.take(0.0)
     assert bucket.fields(0.0, NOW_UTC, is_refusal=False) == fields
 
 
 def test_headers_given_as_they_are_come_with_refusals_only() -> None:
-    bucket = Bucket(RateLimit(rate=1, headers={"X-Why": "too many"}))
+    bucket = TokenBucket(RateLimit(rate=1, headers={"X-Why": "too many"}))
     assert bucket.fields(0.0, NOW_UTC, is_refusal=False) == {}
     assert bucket.fields(0.0, NOW_UTC, is_refusal=True) == {"X-Why": "too many"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trawl.testing import Send
-from trawl.testing.sends import shown, timeline
+from trawl.testing.sends import rounded, timeline
 
 FIRST = Send(time=0.0, finished=0.1, url="http://a.example/", host="a.example", scopes={"a.example": 1.0})
 SECOND = Send(
@@ -42,5 +42,5 @@ def test_a_long_run_is_cut_and_an_empty_one_said_to_be() -> None:
 
 
 def test_binary_fractions_add_nothing_to_a_time() -> None:
-    assert shown(0.1 + 0.2) == 0.3
-    assert str(shown(-1e-17)) == "0.0"
+    assert rounded(0.1 + 0.2) == 0.3
+    assert str(rounded(-1e-17)) == "0.0"

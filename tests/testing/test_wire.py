@@ -235,7 +235,7 @@ async def test_what_can_not_be_fetched_is_an_outcome(
     outcome = await client.get(url)
     assert type(outcome.error) is kind
     assert client.sent == []
-    assert client.transport.ledger.rows == []
+    assert client.transport.send_log.rows == []
 
 
 @pytest.mark.parametrize("failure", [ConnectFailed, TLSFailed("expired"), lambda request: ConnectFailed])
@@ -283,7 +283,7 @@ async def test_the_clients_limits_hold_as_on_the_real_wire(
     outcome = await client.get("http://a.example/")
     assert (outcome.error and type(outcome.error)) == kind
     assert outcome.ended_at == ended_at
-    send = client.transport.ledger.sends(0.0, trio.current_time())[0]
+    send = client.transport.send_log.sends(0.0, trio.current_time())[0]
     assert (send.time, send.finished, send.error) == (0.0, ended_at, kind and kind.__name__)
 
 
@@ -367,7 +367,7 @@ async def test_cancelling_ends_a_send_where_it_is(autojump_clock: MockClock) -> 
     client = Client(web)
     with trio.move_on_after(3):
         await client.get("http://a.example/")
-    send = client.transport.ledger.sends(0.0, trio.current_time())[0]
+    send = client.transport.send_log.sends(0.0, trio.current_time())[0]
     assert (send.time, send.finished, send.status, send.error) == (0.0, 3.0, None, None)
 
 
@@ -391,7 +391,7 @@ async def test_every_send_is_noted_in_order(autojump_clock: MockClock) -> None:
     await run_together(lambda: client.get("http://a.example/1"), lambda: client.get("https://A.example:8443/2"))
     begun_at = client.transport.begun_at
     assert begun_at == 7
-    sends = client.transport.ledger.sends(begun_at, trio.current_time())
+    sends = client.transport.send_log.sends(begun_at, trio.current_time())
     noted = {(send.url, send.host, send.time, send.finished, send.status) for send in sends}
     assert noted == {
         ("http://a.example/1", "a.example", 0.0, 2.0, 200),

@@ -15,7 +15,7 @@ from tests.transport.http11.memory import Servers, transport_to
 from tests.transport.test_http2 import fine
 from trawl.http import Outcome, Request
 from trawl.testing import SimulatedWeb
-from trawl.testing.wire import SimulatedTransport
+from trawl.testing.transport import SimulatedTransport
 from trawl.transport import ChosenTransport, Http11Transport, HttpxTransport, Transport, TransportSettings
 
 __all__ = ["clock"]
@@ -124,7 +124,7 @@ async def test_a_simulated_wire_notes_no_send_and_keeps_the_connection(autojump_
     web.add_host("a.example", latency=0.5, connect=2.0)
     wire = SimulatedTransport(web)
     await held(wire, Request("http://a.example/1"))
-    assert (trio.current_time(), wire.ledger.rows) == (2.0, [])
+    assert (trio.current_time(), wire.send_log.rows) == (2.0, [])
     await sent(wire, Request("http://a.example/2"))
     assert trio.current_time() == 2.5
-    assert [row.url for row in wire.ledger.rows] == ["http://a.example/2"]
+    assert [row.url for row in wire.send_log.rows] == ["http://a.example/2"]

@@ -18,7 +18,7 @@ from tests.transport.sinks import NotingSink
 from trawl.errors import BodyNotWritten, BodyTooLarge, DownloadTimeout, ReadTimeout, ResponseBroken
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.testing import SimulatedWeb
-from trawl.testing.wire import SimulatedTransport
+from trawl.testing.transport import SimulatedTransport
 from trawl.transport import Http11Transport, HttpxTransport, Transport, TransportSettings
 from trawl.transport.body_sink import MEMORY_BYTES
 

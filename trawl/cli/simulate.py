@@ -167,8 +167,8 @@ def simulate_command(
 def _simulated(
     target: str, web_file: str, groups: Sequence[Sequence[str]], arguments: Sequence[str], seed: int
 ) -> list[Simulation]:
-    from trawl.testing.running import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
-    from trawl.testing.webfile import load_web  # noqa: PLC0415
+    from trawl.testing.run import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
+    from trawl.testing.web_file import load_web  # noqa: PLC0415
 
     web = load_web(web_file)
     spider = load_spider(target)

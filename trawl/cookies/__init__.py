@@ -1,19 +1,19 @@
 """Cookies (RFC 6265): read, kept by session, sent where they belong. Pure: wall time is handed in."""
 
-from trawl.cookies.cookie import Cookie, Place, parse_set_cookie
+from trawl.cookies.cookie import Cookie, RequestTarget, parse_set_cookie
 from trawl.cookies.file import from_json, from_netscape, is_netscape, to_json, to_netscape
-from trawl.cookies.jars import Jar, Jars, NowUtc, name_of
+from trawl.cookies.jars import Jar, Jars, NowUtc, jar_name
 
 __all__ = [
     "Cookie",
     "Jar",
     "Jars",
     "NowUtc",
-    "Place",
+    "RequestTarget",
     "from_json",
     "from_netscape",
     "is_netscape",
-    "name_of",
+    "jar_name",
     "parse_set_cookie",
     "to_json",
     "to_netscape",

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 import attrs
 
-__all__ = ["Cookie", "Place", "domain_matches", "parse_cookie_date", "parse_set_cookie", "path_matches"]
+__all__ = ["Cookie", "RequestTarget", "domain_matches", "parse_cookie_date", "parse_set_cookie", "path_matches"]
 
 _TOKENS = re.compile(r"[^\x09\x20-\x2f\x3b-\x40\x5b-\x60\x7b-\x7e]+")
 
@@ -52,10 +52,10 @@ def _full_year(year: int) -> int:
     return year + 1900 if year < 100 else year
 
 
-MOST_BYTES = 4096
+MAX_BYTES = 4096
 """Name and value together; a longer cookie is not kept (6265bis, 5.6)."""
 
-MOST_SECONDS = 400 * 24 * 3600
+MAX_SECONDS = 400 * 24 * 3600
 """The longest that a cookie is kept, whatever it says (6265bis, 5.5)."""
 
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
@@ -64,7 +64,7 @@ _MAX_AGE = re.compile(r"-?[0-9]+")
 
 
 @attrs.frozen
-class Place:
+class RequestTarget:
     """Where a request goes, as cookies see it.
 
     Attributes:
@@ -78,8 +78,8 @@ class Place:
     is_secure: bool
 
     @classmethod
-    def of(cls, url: str) -> Place:
-        """The place of a URL in normal form."""
+    def from_url(cls, url: str) -> RequestTarget:
+        """The target of a URL in normal form."""
         scheme, _, rest = url.partition("://")
         authority, _, path = rest.partition("/")
         host = authority.rpartition("@")[2]
@@ -128,13 +128,13 @@ class Cookie:
         """As the ``Cookie`` field has it."""
         return f"{self.name}={self.value}" if self.name else self.value
 
-    def is_sent_to(self, place: Place) -> bool:
-        """Whether the path and the scheme of ``place`` fit (RFC 6265, 5.4); its host is the jar's concern."""
-        if self.is_secure and not place.is_secure:
+    def is_sent_to(self, target: RequestTarget) -> bool:
+        """Whether the path and the scheme of ``target`` fit (RFC 6265, 5.4); its host is the jar's concern."""
+        if self.is_secure and not target.is_secure:
             return False
-        return path_matches(place.path, self.path)
+        return path_matches(target.path, self.path)
 
-    def goes_before(self, secure: Cookie) -> bool:
+    def shadows(self, secure: Cookie) -> bool:
         """Whether this one, which came over plain http, would take the place of a secure one, or go before it.
 
         So it is not to be kept (6265bis, 5.7, 11): nobody on the way may write over what was set over https.
@@ -157,37 +157,37 @@ def domain_matches(host: str, domain: str) -> bool:
 
 
 def parse_set_cookie(
-    text: str, place: Place, now_utc: datetime, is_public_suffix: Callable[[str], bool]
+    text: str, target: RequestTarget, now_utc: datetime, is_public_suffix: Callable[[str], bool]
 ) -> Cookie | None:
-    """The cookie that a ``Set-Cookie`` field from ``place`` sets; None if it may not.
+    """The cookie that a ``Set-Cookie`` field from ``target`` sets; None if it may not.
 
     Args:
         text: The field's value.
-        place: Where the response came from.
+        target: Where the response came from.
         now_utc: What ``Max-Age`` counts from.
         is_public_suffix: Whether many parties register names below a domain (``co.uk``): nobody sets cookies for it.
     """
     pair, *parts = text.split(";")
     name, equals, value = pair.partition("=")
     name, value = (name.strip(" \t"), value.strip(" \t")) if equals else ("", name.strip(" \t"))
-    if not (name or value) or _CONTROL.search(text) or len(name) + len(value) > MOST_BYTES:
+    if not (name or value) or _CONTROL.search(text) or len(name) + len(value) > MAX_BYTES:
         return None
     attributes = _attributes(parts)
     is_secure = "secure" in attributes
-    domain = _domain(attributes.get("domain", ""), place, is_public_suffix)
-    if domain is None or (is_secure and not place.is_secure):
+    domain = _domain(attributes.get("domain", ""), target, is_public_suffix)
+    if domain is None or (is_secure and not target.is_secure):
         return None
     path = attributes.get("path", "")
     cookie = Cookie(
         name,
         value,
-        domain or place.host,
-        path if path.startswith("/") else place.default_path,
+        domain or target.host,
+        path if path.startswith("/") else target.default_path,
         is_host_only=not domain,
         is_secure=is_secure,
         expires_utc=_expiry(attributes, now_utc),
     )
-    return cookie if _keeps_its_prefix(cookie, attributes) else None
+    return cookie if _meets_prefix(cookie, attributes) else None
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
@@ -196,28 +196,28 @@ def _attributes(parts: list[str]) -> dict[str, str]:
     return {name.strip(" \t").lower(): value.strip(" \t") for name, _, value in split}
 
 
-def _domain(written: str, place: Place, is_public_suffix: Callable[[str], bool]) -> str | None:
+def _domain(written: str, target: RequestTarget, is_public_suffix: Callable[[str], bool]) -> str | None:
     """The domain that a cookie is for: "" means this host only, None that it is refused (RFC 6265, 5.3, 5 and 6)."""
     domain = written.removeprefix(".").lower()
     if not domain:
         return ""
-    if place.is_address or is_public_suffix(domain):
-        return "" if domain == place.host else None
-    return domain if domain_matches(place.host, domain) else None
+    if target.is_address or is_public_suffix(domain):
+        return "" if domain == target.host else None
+    return domain if domain_matches(target.host, domain) else None
 
 
 def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
     """When the cookie ends; ``Max-Age`` goes before ``Expires`` (RFC 6265, 5.3, 3)."""
-    latest = now_utc + timedelta(seconds=MOST_SECONDS)
+    latest = now_utc + timedelta(seconds=MAX_SECONDS)
     max_age = attributes.get("max-age", "")
     if _MAX_AGE.fullmatch(max_age):
         seconds = int(max_age[:15])
-        return now_utc if seconds <= 0 else min(latest, now_utc + timedelta(seconds=min(seconds, MOST_SECONDS)))
+        return now_utc if seconds <= 0 else min(latest, now_utc + timedelta(seconds=min(seconds, MAX_SECONDS)))
     moment = parse_cookie_date(attributes["expires"]) if "expires" in attributes else None
     return None if moment is None else min(moment, latest)
 
 
-def _keeps_its_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
+def _meets_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
     """Whether a cookie whose name promises something is that (6265bis, 4.1.3 and 5.7, 20 to 22).
 
     One without a name promises what its value begins with: on the wire nobody can tell the two apart.

@@ -16,18 +16,18 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from trawl.cookies.cookie import Cookie, Place, domain_matches, parse_set_cookie
+from trawl.cookies.cookie import Cookie, RequestTarget, domain_matches, parse_set_cookie
 from trawl.http import Request, Response
 
 if TYPE_CHECKING:
     from tldextract import TLDExtract
 
-__all__ = ["Jar", "Jars", "NowUtc", "PublicSuffixes", "name_of"]
+__all__ = ["Jar", "Jars", "NowUtc", "PublicSuffixList", "jar_name"]
 
-MOST_A_DOMAIN = 180
+MAX_PER_DOMAIN = 180
 """Cookies kept for one domain; browsers keep as many."""
 
-MOST = 20_000
+MAX_COOKIES = 20_000
 """Cookies kept in a jar; beyond it the domain that got its first cookie earliest is forgotten."""
 
 
@@ -52,12 +52,12 @@ class Jar:
             kept.pop(key, None)
         else:
             kept[key] = cookie
-            if len(kept) > MOST_A_DOMAIN:
+            if len(kept) > MAX_PER_DOMAIN:
                 _make_room(kept, now_utc)
         self._count += len(kept)
         if not kept:
             del self._domains[cookie.domain]
-        while self._count > MOST:
+        while self._count > MAX_COOKIES:
             self._count -= len(self._domains.pop(next(iter(self._domains))))
 
     def secure_near(self, domain: str, now_utc: datetime) -> list[Cookie]:
@@ -78,13 +78,13 @@ class Jar:
         self._domains.clear()
         self._count = 0
 
-    def matching(self, place: Place, now_utc: datetime) -> list[Cookie]:
-        """The cookies to send to ``place``: longer paths first, then older ones (RFC 6265, 5.4, 2)."""
+    def matching(self, target: RequestTarget, now_utc: datetime) -> list[Cookie]:
+        """The cookies to send to ``target``: longer paths first, then older ones (RFC 6265, 5.4, 2)."""
         found: list[Cookie] = []
-        domain, is_own = place.host, True
+        domain, is_own = target.host, True
         while domain:
             for cookie in self._domains.get(domain, {}).values():
-                if (is_own or not cookie.is_host_only) and cookie.is_sent_to(place) and not cookie.is_expired(now_utc):
+                if (is_own or not cookie.is_host_only) and cookie.is_sent_to(target) and not cookie.is_expired(now_utc):
                     found.append(cookie)
             domain, is_own = domain.partition(".")[2], False
         found.sort(key=lambda cookie: -len(cookie.path))
@@ -95,11 +95,11 @@ def _make_room(kept: dict[tuple[str, str], Cookie], now_utc: datetime) -> None:
     """Drop what has expired, else the oldest."""
     for key in [key for key, cookie in kept.items() if cookie.is_expired(now_utc)]:
         del kept[key]
-    while len(kept) > MOST_A_DOMAIN:
+    while len(kept) > MAX_PER_DOMAIN:
         del kept[next(iter(kept))]
 
 
-class PublicSuffixes:
+class PublicSuffixList:
     """Asks the list, which is read when first asked; the network is never touched."""
 
     __slots__ = ("_extract",)
@@ -134,15 +134,15 @@ class Jars:
 
     Args:
         is_public_suffix: Whether nobody may set cookies for a domain; None: by the Public Suffix List.
-        is_kept: Whether what sites set is kept at all; if not, requests send what they bring along and no more.
+        is_enabled: Whether what sites set is kept at all; if not, requests send what they bring along and no more.
     """
 
-    __slots__ = ("_is_kept", "_is_public_suffix", "_jars")
+    __slots__ = ("_is_enabled", "_is_public_suffix", "_jars")
 
-    def __init__(self, is_public_suffix: Callable[[str], bool] | None = None, *, is_kept: bool = True) -> None:
+    def __init__(self, is_public_suffix: Callable[[str], bool] | None = None, *, is_enabled: bool = True) -> None:
         self._jars: dict[Hashable, Jar] = {}
-        self._is_public_suffix = is_public_suffix or PublicSuffixes()
-        self._is_kept = is_kept
+        self._is_public_suffix = is_public_suffix or PublicSuffixList()
+        self._is_enabled = is_enabled
 
     def header(self, request: Request, now_utc: NowUtc) -> str | None:
         """What ``request`` is to say in its ``Cookie`` field; None: what it says already is all.
@@ -155,17 +155,17 @@ class Jars:
         own = request.cookies
         if not own and not self._jars:
             return None
-        is_merged = self._is_kept and not request.meta_get("dont_merge_cookies")
-        jar = self._jars.get(name_of(request)) if is_merged else None
+        is_merged = self._is_enabled and not request.meta_get("dont_merge_cookies")
+        jar = self._jars.get(jar_name(request)) if is_merged else None
         if not own and not jar:
             return None
-        place, now = Place.of(request.url), now_utc()
+        target, now = RequestTarget.from_url(request.url), now_utc()
         if own:
-            brought = list(_brought(own, place))
+            brought = list(_request_cookies(own, target))
             jar = self._jar(request) if is_merged else Jar()
             for cookie in brought:
                 jar.store(cookie, now)
-        found = jar.matching(place, now) if jar else []
+        found = jar.matching(target, now) if jar else []
         written = request.headers.get("Cookie", "")
         names = {pair.partition("=")[0].strip() for pair in written.split(";")} if written else set()
         pairs = [cookie.pair for cookie in found if cookie.name not in names]
@@ -174,18 +174,18 @@ class Jars:
     def store(self, request: Request, response: Response, now_utc: NowUtc) -> None:
         """Keep what ``response`` sets, where it may (RFC 6265, 5.3)."""
         fields = response.headers.getlist("Set-Cookie")
-        if not fields or not self._is_kept or request.meta_get("dont_merge_cookies"):
+        if not fields or not self._is_enabled or request.meta_get("dont_merge_cookies"):
             return
-        place, now, jar = Place.of(request.url), now_utc(), self._jar(request)
+        target, now, jar = RequestTarget.from_url(request.url), now_utc(), self._jar(request)
         secure: dict[str, list[Cookie]] = {}  # looked up once a domain: a jar may have thousands
-        for field in fields[:MOST_A_DOMAIN]:
-            cookie = parse_set_cookie(field, place, now, self._is_public_suffix)
+        for field in fields[:MAX_PER_DOMAIN]:
+            cookie = parse_set_cookie(field, target, now, self._is_public_suffix)
             if cookie is None:
                 continue
-            if not place.is_secure:
+            if not target.is_secure:
                 if cookie.domain not in secure:
                     secure[cookie.domain] = jar.secure_near(cookie.domain, now)
-                if any(cookie.goes_before(known) for known in secure[cookie.domain]):
+                if any(cookie.shadows(known) for known in secure[cookie.domain]):
                     continue
             jar.store(cookie, now)
 
@@ -193,7 +193,7 @@ class Jars:
         """The jar of this name, made if it is not there; None is that of requests that name none."""
         return self._jars.setdefault(name, Jar())
 
-    def keep(self, cookie: Cookie, name: Hashable = None) -> None:
+    def add(self, cookie: Cookie, name: Hashable = None) -> None:
         """Put a cookie that no site has set, of a file say, into the jar of this name."""
         self.jar(name).store(cookie, _LONG_AGO)
 
@@ -202,16 +202,18 @@ class Jars:
         return iter(self._jars.items())
 
     def _jar(self, request: Request) -> Jar:
-        return self.jar(name_of(request))
+        return self.jar(jar_name(request))
 
 
-def name_of(request: Request) -> Hashable:
+def jar_name(request: Request) -> Hashable:
     """The name of a request's jar: meta ``cookiejar``, else its ``session``, else None."""
     name: Hashable = request.meta_get("cookiejar")
     return request.meta_get("session") if name is None else name
 
 
-def _brought(cookies: Mapping[str, object] | Iterable[Mapping[str, object]], place: Place) -> Iterable[Cookie]:
+def _request_cookies(
+    cookies: Mapping[str, object] | Iterable[Mapping[str, object]], target: RequestTarget
+) -> Iterable[Cookie]:
     """The cookies given with a request: names and values, or one mapping a cookie."""
     if isinstance(cookies, Mapping):
         cookies = [{"name": name, "value": value} for name, value in cookies.items()]
@@ -226,7 +228,7 @@ def _brought(cookies: Mapping[str, object] | Iterable[Mapping[str, object]], pla
         yield Cookie(
             name,
             value,
-            domain or place.host,
+            domain or target.host,
             path if path.startswith("/") else "/",
             is_host_only=not domain,
             is_secure=bool(given.get("secure")),

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from trawl.middleware.loading import instance, named
+from trawl.middleware.factory import entry_name, make_instance
 from trawl.moving import why_absent
 
 __all__ = ["own_extensions"]
@@ -36,7 +36,7 @@ def own_extensions(setting: Mapping[Any, float | None], crawl: object) -> list[o
             continue
         if isinstance(entry, str) and entry.startswith(_SCRAPYS):
             why = why_absent(entry.removeprefix(_SCRAPYS))
-            logger.warning("%s: %s has no effect: %s", SETTING, named(entry), why)
-        elif (found := instance(entry, SETTING, crawl)) is not None:
+            logger.warning("%s: %s has no effect: %s", SETTING, entry_name(entry), why)
+        elif (found := make_instance(entry, SETTING, crawl)) is not None:
             made.append(found)
     return made

@@ -43,7 +43,7 @@ import attrs
 from trawl.engine.callbacks import Callback, call
 from trawl.errors import SettingsError, UsageError
 from trawl.http import Response
-from trawl.middleware.loading import fits, instance, named
+from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.middleware.scrapy_style import with_spider
 from trawl.moving import in_place_of
 from trawl.spiders import ItemCheck, Spider
@@ -156,7 +156,7 @@ class Hooks:
                 why = in_place_of(entry) or "trawl does that itself"
                 logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
                 continue
-            found = instance(entry, SETTING, crawl)
+            found = make_instance(entry, SETTING, crawl)
             if found is None:
                 continue
             made.append(found)
@@ -290,10 +290,10 @@ async def _outputs(made: Callable[[], object]) -> AsyncGenerator[Any, None]:
 def _hook(found: Any, entry: object, spider: object) -> Hook:
     if any(callable(getattr(found, name, None)) for name in _METHODS):
         return scrapy_hook(found, spider)
-    if not callable(found) or not fits(found, 2) or _is_of_another_kind(found):
+    if not callable(found) or not accepts_arguments(found, 2) or _is_of_another_kind(found):
         raise SettingsError(
-            f"{SETTING}: {named(entry)} is no hook: an async generator function of a response and its outputs, or a"
-            " class with process_spider_output, process_spider_exception, process_spider_input or process_start",
+            f"{SETTING}: {entry_name(entry)} is not a hook: an async generator function of a response and its outputs,"
+            " or a class with process_spider_output, process_spider_exception, process_spider_input or process_start",
             SETTING,
         )
     hook: Hook = found

@@ -42,7 +42,7 @@ from trawl.feeds import Feeds, FeedsSettings, open_outbox
 from trawl.frontier import Frontier, JobStore, Section, damage_error
 from trawl.frontier.sections import JOB_INFO, START_ITEMS, STATISTICS, JobInfo
 from trawl.observe import Stats
-from trawl.robots import Answers, KeptAnswer, RobotsSettings
+from trawl.robots import CachedRobots, RobotsCache, RobotsSettings
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
@@ -133,7 +133,7 @@ THROTTLE: Section[ThrottleState] = Section("throttle", ThrottleState)
 
 PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 
-ROBOTS: Section[dict[str, KeptAnswer]] = Section("robots", dict[str, KeptAnswer])
+ROBOTS: Section[dict[str, CachedRobots]] = Section("robots", dict[str, CachedRobots])
 
 AHEAD: Section[Ahead] = Section("ahead", Ahead)
 
@@ -170,7 +170,7 @@ class JobState:
         self._job = job
         self._stats = stats
         self._throttle = throttle
-        self._answers = Answers()
+        self._answers = RobotsCache()
         self._longest = robots.robotstxt_max_age
         self._jars = jars
         self._wall = wall
@@ -206,11 +206,11 @@ class JobState:
             self._throttle.restore(state or ThrottleState(at=self._wall.to_epoch(now)), now, ahead)
         self._throttle.spend_by(self._allowances)
         self._throttle.pages.take_up(PAGES.read(job) or {})
-        self._answers.take_up(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
+        self._answers.restore(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
         for name, cookies in COOKIES.read(job) or ():
             for cookie in cookies:
                 if self._jars is not None:
-                    self._jars.keep(cookie, name)
+                    self._jars.add(cookie, name)
         job.before_commit(self.save)
 
     @property
@@ -316,7 +316,7 @@ class JobState:
         else:
             self._allowances.state_stored()
             self._keep_ahead()
-        robots, cookies = self._answers.state(now, self._ahead), _cookies(self._jars)
+        robots, cookies = self._answers.to_state(now, self._ahead), _cookies(self._jars)
         for name, blob in ((ROBOTS.name, ROBOTS.encode(robots)), (COOKIES.name, COOKIES.encode(cookies))):
             if blob != self._job.kept.get(name):
                 self._job.keep(name, blob)

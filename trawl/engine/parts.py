@@ -33,7 +33,7 @@ from trawl.engine.worker import StatusRule, Worker
 from trawl.errors import UsageError
 from trawl.events import Events, ScopeBackedOff
 from trawl.frontier import Frontier
-from trawl.middleware import Outfit, compose
+from trawl.middleware import MiddlewareStack, compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
 from trawl.scheduler import AdmissionRules, Chooser, Grant, Heads, SchedulerSettings
@@ -60,7 +60,7 @@ class Plan:
         robots: Whether and how robots.txt is obeyed.
         user_agent: Whose group in robots.txt is ours, where the settings name none.
         transport: The wire.
-        outfit: The middleware, cookies, sessions and cache.
+        middleware_stack: The middleware, cookies, sessions and cache.
         frontier: Where pending requests are kept.
         pipelines: Makes the item pipelines for the crawl.
         sinks: Where finished items go.
@@ -85,7 +85,7 @@ class Plan:
     robots: RobotsSettings
     user_agent: str
     transport: Transport
-    outfit: Outfit
+    middleware_stack: MiddlewareStack
     frontier: Frontier
     pipelines: Callable[[Crawl], Processor]
     sinks: Sequence[ItemSink]
@@ -218,7 +218,7 @@ def _job_state(plan: Plan, core: _Core) -> JobState | None:
         throttle=core.throttle,
         gates=core.gates,
         robots=plan.robots,
-        jars=plan.outfit.jars,
+        jars=plan.middleware_stack.jars,
         wall=plan.wall,
     )
 
@@ -245,7 +245,7 @@ def _core(plan: Plan) -> _Core:
         stats=stats,
         state=state,
         is_durable=plan.durable is not None,
-        prepare=plan.outfit.prepare,
+        prepare=plan.middleware_stack.prepare,
         events=plan.events,
     )
     gates.bind(chooser, admission)
@@ -253,15 +253,15 @@ def _core(plan: Plan) -> _Core:
     leases = Leases(admission=admission, frontier=plan.frontier, heads=heads, stats=stats, state=state)
     limits = CrawlLimits(plan.engine, state=state, chooser=chooser, moved=moved)
     cached = None
-    if plan.outfit.cache is not None:
-        cached = CacheLookup(plan.outfit.cache, grant_of=page_grant, limits=limits, state=state)
+    if plan.middleware_stack.cache is not None:
+        cached = CacheLookup(plan.middleware_stack.cache, grant_of=page_grant, limits=limits, state=state)
         heads.aside = admission.cache_lookup = cached
     direct = DirectFetches(admission=admission, chooser=chooser, state=state, most=plan.engine.direct_fetches_limit)
     crawl = _crawl(plan, state, chooser, throttle, direct)
     plan.spider.bind(crawl)
     throttle.make_managers(crawl)
     checks = item_check(plan.spider, plan.settings, stats)
-    hooks = Hooks.build(plan.outfit.settings.spider_middlewares, crawl, last=checks)
+    hooks = Hooks.build(plan.middleware_stack.settings.spider_middlewares, crawl, last=checks)
     shields = Shields()
     return _Core(
         crawl, state, shields, places, throttle, gates, chooser, heads, admission, leases, limits, cached, direct, hooks
@@ -278,7 +278,7 @@ def _crawl(plan: Plan, state: State, chooser: Chooser, throttle: Throttle, direc
         wall=plan.wall,
         seed=plan.seed,
         blocking=plan.blocking,
-        sessions=plan.outfit.sessions,
+        sessions=plan.middleware_stack.sessions,
         events=plan.events,
         chooser=chooser,
         frontier=plan.frontier,
@@ -330,7 +330,7 @@ def _worker(plan: Plan, core: _Core, outlet: ItemWriter | JobItemWriter) -> Work
         recorder=plan.recorder,
     )
     return Worker(
-        fetch=compose(plan.outfit.middleware(core.crawl), fetcher.send),
+        fetch=compose(plan.middleware_stack.middleware(core.crawl), fetcher.send),
         fetcher=fetcher,
         leases=core.leases,
         outlet=outlet,

@@ -30,7 +30,7 @@ from trawl.engine.state import State, Turn
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, SoftBlocked
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
-from trawl.robots import MAX_PARSED_BYTES, Answers, RobotsFile, RobotsSettings
+from trawl.robots import MAX_PARSED_BYTES, RobotsCache, RobotsFile, RobotsSettings
 from trawl.scheduler import Chooser, Grant
 from trawl.throttling import Throttle
 
@@ -50,7 +50,7 @@ A_MOMENT = 1e-3
 LONGEST_PAUSE = 300.0
 """Seconds between two requests for a robots.txt that can't be had, at the most."""
 
-MOST_ORIGINS = 10_000
+MAX_ORIGINS = 10_000
 """Origins whose rules are kept though nothing of them is pending; of more, those that expire first are forgotten."""
 
 VERDICT_AGE = 60.0
@@ -126,8 +126,8 @@ class RobotsGates:
         self._stats = stats
         self._state = state
         self._origins: dict[str, _Origin] = {}
-        self._most = MOST_ORIGINS
-        self._answers: Answers | None = None
+        self._most = MAX_ORIGINS
+        self._answers: RobotsCache | None = None
         self._unasked: dict[str, float] = {}
 
     def bind(self, chooser: Chooser, admission: Admission) -> None:
@@ -135,7 +135,7 @@ class RobotsGates:
         self._chooser = chooser
         self._admission = admission
 
-    def keep_in(self, answers: Answers) -> None:
+    def keep_in(self, answers: RobotsCache) -> None:
         """Keep answers there, and take from there what an earlier run has heard: for a job."""
         self._answers = answers
 
@@ -176,7 +176,7 @@ class RobotsGates:
         ]
         for _, origin in sorted(idle)[: self._most // 2 or 1]:
             del self._origins[origin]
-        self._most = max(MOST_ORIGINS, 2 * len(self._origins))  # most are needed: do not look again for each new one
+        self._most = max(MAX_ORIGINS, 2 * len(self._origins))  # most are needed: do not look again for each new one
 
     def unasked(self) -> list[tuple[str, float]]:
         """The origins whose robots.txt is to be asked for, each once, with the pause before that in seconds."""
@@ -243,9 +243,9 @@ class RobotsGates:
         known = self._origins.get(grant.origin)
         return None if known is None else known.failure
 
-    def _recalled(self, origin: str, answers: Answers) -> bool:
+    def _recalled(self, origin: str, answers: RobotsCache) -> bool:
         """Whether the answer that an earlier run has heard still holds; then its rules do."""
-        answer = answers.fresh(origin, trio.current_time())
+        answer = answers.get(origin, trio.current_time())
         if answer is None:
             return False
         known = self._origins[origin]
@@ -278,7 +278,7 @@ class RobotsGates:
             return
         self._obey(origin, known, rules, now + rules.expires_after)
         if self._answers is not None and response is not None:
-            self._answers.keep(origin, response.status, response.body, known.expires_at)
+            self._answers.store(origin, response.status, response.body, known.expires_at)
         self._open(origin)
 
     def _failed(self, origin: str, known: _Origin, outcome: Outcome, pause: float) -> None:

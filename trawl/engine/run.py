@@ -41,7 +41,7 @@ from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.parts import Parts, Plan, assemble
 from trawl.engine.settings import EngineSettings
 from trawl.errors import FeedError, SettingsError
-from trawl.middleware.loading import fits, instance, named
+from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.plugins import load_plugin
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
@@ -139,20 +139,20 @@ def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watc
         SettingsError: An entry leads to nothing, can't be made, or is no watcher.
     """
     wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
-    return [partial(_watched, watcher, named(entry)) for _, entry in wanted if (watcher := _own(entry, crawl))]
+    return [partial(_watched, watcher, entry_name(entry)) for _, entry in wanted if (watcher := _own(entry, crawl))]
 
 
 def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
     is_name = isinstance(entry, str) and "." not in entry
-    found = instance(load_plugin("trawl.watchers", entry) if is_name else entry, SETTING, crawl)
+    found = make_instance(load_plugin("trawl.watchers", entry) if is_name else entry, SETTING, crawl)
     if found is None:  # it says that it is not configured
         return None
     watcher: Any = getattr(found, "watch", found)
     is_generator = inspect.isgeneratorfunction(watcher) or inspect.isasyncgenfunction(watcher)
-    if not callable(watcher) or is_generator or not fits(watcher, 1):
+    if not callable(watcher) or is_generator or not accepts_arguments(watcher, 1):
         raise SettingsError(
-            f"{SETTING}: {named(entry)} is no watcher: an async function of the running crawl, or a class with an async"
-            " method `watch`",
+            f"{SETTING}: {entry_name(entry)} is not a watcher: an async function of the running crawl, or a class with"
+            " an async method `watch`",
             SETTING,
         )
     return watcher  # type: ignore[no-any-return]

@@ -2,43 +2,53 @@
 
 from trawl.middleware.auth import auth
 from trawl.middleware.cookies import cookies
-from trawl.middleware.loading import Surroundings, function
-from trawl.middleware.proxies import Rest, Rotation, proxies
+from trawl.middleware.factory import Surroundings, load_function
+from trawl.middleware.proxies import ProxyCooldown, ProxyPool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect, redirected
-from trawl.middleware.referrer import POLICIES, Referrer, policy_of
-from trawl.middleware.retry import Budget, Budgets, get_retry_request, retry
+from trawl.middleware.referrer import POLICIES, Referrer, load_referrer_policy
+from trawl.middleware.retry import RetryBudget, RetryBudgets, get_retry_request, retry
 from trawl.middleware.session import Session, Sessions
 from trawl.middleware.settings import MiddlewareSettings
-from trawl.middleware.soft_block import SoftBlocks
-from trawl.middleware.stack import BUILT_IN, BuiltIn, Kit, Layer, Outfit, compose, default_headers, layers, open_outfit
+from trawl.middleware.soft_block import SoftBlockTransport
+from trawl.middleware.stack import (
+    BUILT_IN,
+    BuiltInMiddleware,
+    MiddlewareContext,
+    MiddlewareStack,
+    PlacedMiddleware,
+    compose,
+    default_headers,
+    layers,
+    open_middleware_stack,
+)
 
 __all__ = [
     "BUILT_IN",
     "POLICIES",
-    "Budget",
-    "Budgets",
-    "BuiltIn",
-    "Kit",
-    "Layer",
+    "RetryBudget",
+    "RetryBudgets",
+    "BuiltInMiddleware",
+    "MiddlewareContext",
+    "PlacedMiddleware",
     "MiddlewareSettings",
-    "Outfit",
+    "MiddlewareStack",
     "Referrer",
-    "Rest",
-    "Rotation",
+    "ProxyCooldown",
+    "ProxyPool",
     "Session",
     "Sessions",
-    "SoftBlocks",
+    "SoftBlockTransport",
     "Surroundings",
     "auth",
     "compose",
     "cookies",
     "default_headers",
-    "function",
+    "load_function",
     "get_retry_request",
     "layers",
     "meta_refresh",
-    "open_outfit",
-    "policy_of",
+    "open_middleware_stack",
+    "load_referrer_policy",
     "proxies",
     "redirect",
     "redirected",

@@ -13,7 +13,7 @@ from trawl.errors import SettingsError, UsageError
 from trawl.http import Fetch, Middleware, Outcome, Request, host_of, normalize_url, origin_of, scheme_of
 from trawl.middleware.settings import AuthConfig
 
-__all__ = ["auth", "basic", "credentials_of"]
+__all__ = ["auth", "basic", "load_credentials"]
 
 Credentials = Mapping[str, str]
 """An origin, or a domain that stands for itself and all below it, to what ``Authorization`` says there."""
@@ -24,7 +24,7 @@ def basic(user: str, password: str) -> str:
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 
-def credentials_of(config: Mapping[str, AuthConfig], spider: object) -> Credentials:
+def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Credentials:
     """What ``HTTP_AUTH`` and the spider's ``http_user``, ``http_pass`` and ``http_auth_domain`` give.
 
     Raises:

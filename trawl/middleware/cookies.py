@@ -20,7 +20,7 @@ from trawl.durable import replace_file, sync_file
 from trawl.errors import UsageError
 from trawl.http import Fetch, Middleware, Outcome, Request
 
-__all__ = ["cookies", "kept_in_file"]
+__all__ = ["cookies", "open_cookie_file"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -29,7 +29,7 @@ WRITE_GRACE = 10.0
 
 
 @asynccontextmanager
-async def kept_in_file(
+async def open_cookie_file(
     path: str, jars: Jars, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[None, None]:
     """``jars``, with what the file has, and at the end written to it; nothing where ``path`` is empty.
@@ -68,10 +68,10 @@ def _read(path: str, jars: Jars) -> None:
     try:
         if is_netscape(path):
             for cookie in from_netscape(text):
-                jars.keep(cookie)
+                jars.add(cookie)
         else:
             for name, cookie in from_json(text):
-                jars.keep(cookie, name)
+                jars.add(cookie, name)
     except ValueError as error:
         raise UsageError(f"COOKIES_FILE: {path!r} can't be read: {error}") from error
 

@@ -1,6 +1,6 @@
 """Which proxy a request goes through: its own, one of a list that takes turns, or the environment's.
 
-Theory of operation: the list's policy, :class:`Rotation`, is a pure object that is told the time. Proxies that are well
+Theory of operation: the list's policy, :class:`ProxyPool`, is a pure object that is told the time. Working proxies
 take turns. One that fails rests, twice as long after each further failure, and is asked again when it has rested. What
 fails at about the same time is one incident: a proxy with fifty requests under way is not put away for years. A failure
 counts only where it is the proxy's own (it was not reached, or refused us): if a host is down, that is so through every
@@ -8,7 +8,7 @@ proxy. Where all of them rest, a request waits for the first that will have rest
 
 What a proxy fails says nothing of the page and nothing of the site. So the request goes through another proxy, without
 a delay, and none of its retries is used; and a refusal of a banned proxy is an error already at the wire
-(:class:`Bans`), before the throttle could take it for the site's own.
+(:class:`ProxyBanTransport`), before the throttle could take it for the site's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trawl.observe import Stats
 from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies, Proxy
 
-__all__ = ["Bans", "Rest", "Rotation", "proxies", "rotation_of"]
+__all__ = ["ProxyBanTransport", "ProxyCooldown", "ProxyPool", "make_proxy_pool", "proxies"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -43,7 +43,7 @@ PROXY_AUTHENTICATION_REQUIRED = 407
 
 
 @attrs.frozen
-class Rest:
+class ProxyCooldown:
     """How long a proxy that fails is left alone.
 
     Attributes:
@@ -60,7 +60,7 @@ class Rest:
 
 
 @attrs.define(eq=False)
-class _Health:
+class _ProxyState:
     """One proxy. Mutable.
 
     Attributes:
@@ -78,7 +78,7 @@ class _Health:
     until: float = 0.0
 
 
-class Rotation:
+class ProxyPool:
     """Proxies that take turns. Pure and mutable; all instants are of one clock, which never goes back.
 
     Args:
@@ -91,11 +91,11 @@ class Rotation:
 
     __slots__ = ("_all", "_ready", "_rest", "_resting", "_rests")
 
-    def __init__(self, urls: Iterable[str], rest: Rest) -> None:
+    def __init__(self, urls: Iterable[str], rest: ProxyCooldown) -> None:
         self._rest = rest
-        self._all: dict[str, _Health] = {url: _Health(url, str(Proxy.of(url))) for url in urls}
-        self._ready: deque[_Health] = deque(self._all.values())
-        self._resting: list[tuple[float, int, _Health]] = []
+        self._all: dict[str, _ProxyState] = {url: _ProxyState(url, str(Proxy.of(url))) for url in urls}
+        self._ready: deque[_ProxyState] = deque(self._all.values())
+        self._resting: list[tuple[float, int, _ProxyState]] = []
         self._rests = 0
 
     def choose(self, now: float) -> str | float:
@@ -141,7 +141,7 @@ class Rotation:
             self._push(health)
         return pause
 
-    def _push(self, health: _Health) -> None:
+    def _push(self, health: _ProxyState) -> None:
         self._rests += 1  # of equals the first goes first
         heapq.heappush(self._resting, (health.until, self._rests, health))
 
@@ -158,7 +158,7 @@ class Rotation:
 
 
 def proxies(
-    rotation: Rotation | None,
+    pool: ProxyPool | None,
     environment: EnvironmentProxies,
     *,
     page_tries: int = 5,
@@ -169,7 +169,7 @@ def proxies(
     A request whose meta has ``proxy``, be it None, is left as it is.
 
     Args:
-        rotation: The list; None: there is none, and the environment counts.
+        pool: The list; None: there is none, and the environment counts.
         environment: The proxies of the environment.
         page_tries: Through how many others a request goes that a proxy of the list has failed; meta
             ``max_proxies_to_try`` goes before it. Never more than there are others.
@@ -181,8 +181,8 @@ def proxies(
             meta = request.meta
             if "proxy" in meta and not meta.get(CHOSEN):
                 return await fetch(request)
-            if rotation is not None:
-                return await _rotated(rotation, request, fetch, page_tries, stats)
+            if pool is not None:
+                return await _rotated(pool, request, fetch, page_tries, stats)
             proxy = environment.proxy_for(request.url)
             if proxy is not None:
                 meta["proxy"], meta[CHOSEN] = proxy, True
@@ -195,11 +195,11 @@ def proxies(
     return around
 
 
-async def _rotated(rotation: Rotation, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None) -> Outcome:
+async def _rotated(pool: ProxyPool, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None) -> Outcome:
     """Send ``request`` through the proxy whose turn it is, or have it wait for one."""
     began = trio.current_time()
     kept = request.meta["proxy"] if request.meta.get(CHOSEN) == UNSENT else ""
-    chosen = kept if rotation.is_ready(kept, began) else rotation.choose(began)
+    chosen = kept if pool.is_ready(kept, began) else pool.choose(began)
     if not isinstance(chosen, str):
         await trio.lowlevel.checkpoint()
         return Outcome(request, started_at=began, ended_at=began, then=Replace(request, chosen - began, "proxy_wait"))
@@ -210,14 +210,14 @@ async def _rotated(rotation: Rotation, request: Request, fetch: Fetch, page_trie
         request.meta[CHOSEN] = UNSENT
     if not (isinstance(error, ProxyFailed) and error.is_of_proxy):
         if outcome.response is not None and not outcome.is_cached:
-            rotation.succeeded(chosen, began)
+            pool.succeeded(chosen, began)
         return outcome
-    pause = rotation.failed(chosen, began, trio.current_time())
+    pause = pool.failed(chosen, began, trio.current_time())
     if stats is not None:
         stats.inc("proxy_failed_count")
     if pause is not None:
-        logger.warning("the proxy %s rests for %g s: %s", rotation.name(chosen), pause, error.cause)
-    return _through_another(request, outcome, error, min(page_tries, len(rotation) - 1))
+        logger.warning("the proxy %s rests for %g s: %s", pool.name(chosen), pause, error.cause)
+    return _through_another(request, outcome, error, min(page_tries, len(pool) - 1))
 
 
 def _through_another(request: Request, outcome: Outcome, error: ProxyFailed, most: int) -> Outcome:
@@ -234,7 +234,7 @@ def _through_another(request: Request, outcome: Outcome, error: ProxyFailed, mos
     return outcome
 
 
-class Bans:
+class ProxyBanTransport:
     """A transport on which the refusal of a banned proxy is the proxy's failure, not the site's answer.
 
     Args:
@@ -262,7 +262,7 @@ class Bans:
         await self._transport.aclose()
 
 
-def rotation_of(urls: Collection[str], rest: Rest) -> Rotation | None:
+def make_proxy_pool(urls: Collection[str], rest: ProxyCooldown) -> ProxyPool | None:
     """The list that ``ROTATING_PROXY_LIST`` is; None if it is empty.
 
     Raises:
@@ -271,6 +271,6 @@ def rotation_of(urls: Collection[str], rest: Rest) -> Rotation | None:
     if not urls:
         return None
     try:
-        return Rotation(urls, rest)
+        return ProxyPool(urls, rest)
     except ValueError as error:
         raise SettingsError(f"ROTATING_PROXY_LIST: {error}", "ROTATING_PROXY_LIST") from error

@@ -37,16 +37,16 @@ __all__ = ["meta_refresh", "redirect", "redirected"]
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 
-CREDENTIALS = ("Authorization", "Cookie", "Proxy-Authorization")
+CREDENTIAL_HEADERS = ("Authorization", "Cookie", "Proxy-Authorization")
 """Fields that never leave their origin."""
 
-OF_THE_ORIGIN = ("Host", "Origin")
+ORIGIN_HEADERS = ("Host", "Origin")
 """Fields that are true of one origin only."""
 
 SPENT_META = frozenset({"delay", BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED})
 """Meta keys that were for the redirected request only: its delay has passed, and it is what was refused."""
 
-OF_THE_BODY = (
+BODY_HEADERS = (
     "Content-Encoding",
     "Content-Language",
     "Content-Length",
@@ -137,7 +137,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     headers, method, body = Headers(request.headers), request.method, request.body
     if _becomes_get(method, status):
         method, body = "GET", b""
-        _drop(headers, OF_THE_BODY)
+        _drop(headers, BODY_HEADERS)
     meta = {key: value for key, value in request.meta.items() if key not in SPENT_META}
     target = request.replace(
         url=url,
@@ -154,7 +154,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     )
     if origin_of(url) == origin_of(request.url):
         return target
-    _drop(target.headers, CREDENTIALS + OF_THE_ORIGIN)
+    _drop(target.headers, CREDENTIAL_HEADERS + ORIGIN_HEADERS)
     _shorten_referer(target.headers, url)
     return target.replace(cookies=None) if request.cookies else target
 

@@ -14,7 +14,7 @@ from trawl.errors import SettingsError
 from trawl.http import Request, Response, SharedHeaders, origin_of, scheme_of
 from trawl.throttling.configuration import load_object
 
-__all__ = ["POLICIES", "Policy", "Referrer", "policy_of"]
+__all__ = ["POLICIES", "Policy", "Referrer", "load_referrer_policy"]
 
 Policy = Callable[[str, str], str | None]
 """The ``Referer`` of a request for the second URL from a page at the first one; None for none."""
@@ -87,7 +87,7 @@ _BY_ORIGIN = tuple(POLICIES.values())
 _SCRAPYS = "scrapy.spidermiddlewares.referer."
 
 
-def policy_of(value: object, path: str = "REFERRER_POLICY") -> Policy:
+def load_referrer_policy(value: object, path: str = "REFERRER_POLICY") -> Policy:
     """The policy that a setting or meta key names.
 
     Raises:
@@ -136,7 +136,7 @@ class Referrer:
     def refer(self, request: Request, response: Response) -> None:
         """Set the field of a request that was found on a page, unless it has one, or refuses it with None."""
         named = request.meta_get("referrer_policy")
-        policy = self._said_by(response) if named is None else policy_of(named, "meta referrer_policy")
+        policy = self._said_by(response) if named is None else load_referrer_policy(named, "meta referrer_policy")
         shared = self._field(policy, response.url, request.url)
         if shared is not None:
             request.share_headers(shared)

@@ -20,13 +20,13 @@ from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response, h
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.observe import Stats
 
-__all__ = ["Budget", "Budgets", "Predicate", "get_retry_request", "retry"]
+__all__ = ["Predicate", "RetryBudget", "RetryBudgets", "get_retry_request", "retry"]
 
-MOST_HOSTS = 10_000
+MAX_HOSTS = 10_000
 """Hosts whose budgets are kept; the one that was used first is forgotten, and begins anew with its reserve."""
 
 
-class Budget:
+class RetryBudget:
     """One account of retries.
 
     Args:
@@ -56,7 +56,7 @@ class Budget:
         return True
 
 
-class Budgets:
+class RetryBudgets:
     """The budgets of a crawl: one, or one for each host.
 
     Args:
@@ -71,16 +71,16 @@ class Budgets:
         self._share = share
         self._reserve = reserve
         self._is_per_host = is_per_host
-        self._budgets: dict[str, Budget] = {}
+        self._budgets: dict[str, RetryBudget] = {}
 
-    def of(self, host: str) -> Budget:
+    def for_host(self, host: str) -> RetryBudget:
         """The budget of a host."""
         key = host if self._is_per_host else ""
         budget = self._budgets.get(key)
         if budget is None:
-            if len(self._budgets) >= MOST_HOSTS:
+            if len(self._budgets) >= MAX_HOSTS:
                 del self._budgets[next(iter(self._budgets))]
-            budget = self._budgets[key] = Budget(self._share, self._reserve)
+            budget = self._budgets[key] = RetryBudget(self._share, self._reserve)
         return budget
 
 
@@ -118,7 +118,7 @@ def retry(
             outcome = await fetch(request)
             has_ended = outcome.response is not None or outcome.error is not None  # else it was held before the wire
             if budgets is not None and has_ended and not request.meta_get("retry_times"):
-                budgets.of(host_scope(request.url)).tried()
+                budgets.for_host(host_scope(request.url)).tried()
             if outcome.then is not None or request.meta_get("dont_retry"):
                 return outcome
             if outcome.is_hopeless:
@@ -172,17 +172,17 @@ def get_retry_request(
     )
 
 
-def _budgets(settings: MiddlewareSettings) -> Budgets | None:
+def _budgets(settings: MiddlewareSettings) -> RetryBudgets | None:
     if settings.retry_budget is None:
         return None
-    return Budgets(
+    return RetryBudgets(
         settings.retry_budget, settings.retry_budget_reserve, is_per_host=settings.retry_budget_per == "host"
     )
 
 
-def _pay(budgets: Budgets, request: Request, outcome: Outcome, stats: Stats | None) -> None:
+def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats | None) -> None:
     """Take the retry out of its budget, or make the failure final."""
-    if budgets.of(host_scope(request.url)).spend():
+    if budgets.for_host(host_scope(request.url)).spend():
         return
     outcome.then = None
     logger.info("%r: not tried again: the retry budget is spent", request)

@@ -18,13 +18,13 @@ from trawl.middleware.settings import SessionConfig
 from trawl.throttling.scope_amounts import SESSION
 from trawl.transport.proxy import Proxy
 
-__all__ = ["Session", "Sessions", "scope_of_session"]
+__all__ = ["Session", "Sessions", "session_scope"]
 
-DRESSED_BY = "_dressed_by_session"
+SESSION_APPLIED = "_dressed_by_session"
 """In the meta of a request that was given a proxy or fields by a session: its name. Another session takes them off."""
 
 
-def scope_of_session(name: str) -> str:
+def session_scope(name: str) -> str:
     """The id of a session's throttling scope."""
     return f"{SESSION}{name}"
 
@@ -78,7 +78,7 @@ class Session:
     @property
     def scope(self) -> str:
         """The id of its throttling scope."""
-        return scope_of_session(self.name)
+        return session_scope(self.name)
 
     @property
     def cookies(self) -> Jar:
@@ -88,20 +88,20 @@ class Session:
     def set_cookie(self, name: str, value: str, *, url: str) -> None:
         """Put a cookie that was got by other means, a browser say, for the host of ``url`` and all its paths."""
         cookie = Cookie(name, value, host_of(url).rstrip("."))
-        self._jars.keep(cookie, self.name)
+        self._jars.add(cookie, self.name)
 
-    def dress(self, request: Request) -> None:
+    def apply(self, request: Request) -> None:
         """Give a request of this session what the session has and the request does not."""
         if self.proxy is None and not self.headers:
             return
-        request.meta[DRESSED_BY] = self.name
+        request.meta[SESSION_APPLIED] = self.name
         if self.proxy is not None:
             request.meta.setdefault("proxy", self.proxy)
         request.headers.fill(self.headers)
 
-    def undress(self, request: Request) -> None:
+    def remove(self, request: Request) -> None:
         """Take off a request what it was given here, and still has: it is in another session now, or in none."""
-        del request.meta[DRESSED_BY]
+        del request.meta[SESSION_APPLIED]
         if self.proxy is not None and request.meta.get("proxy") == self.proxy:
             del request.meta["proxy"]
         for name in self.headers:
@@ -180,11 +180,11 @@ class Sessions:
             self._set_limits(session.scope, **throttling)
         return session
 
-    def dress(self, request: Request) -> None:
+    def apply(self, request: Request) -> None:
         """Give a request what its session has, if it is in one that is known, and nothing that another one has."""
-        name, before = request.meta_get("session"), request.meta_get(DRESSED_BY)
+        name, before = request.meta_get("session"), request.meta_get(SESSION_APPLIED)
         if before is not None and before != name and (former := self._sessions.get(before)) is not None:
-            former.undress(request)
+            former.remove(request)
         session = self._sessions.get(name)
         if session is not None:
-            session.dress(request)
+            session.apply(request)

@@ -15,7 +15,7 @@ from trawl.errors import SoftBlocked
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.transport import Transport
 
-__all__ = ["Detector", "SoftBlocks"]
+__all__ = ["Detector", "SoftBlockTransport"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -26,7 +26,7 @@ It is not called for a large file that went to disk: it would have to be read ba
 """
 
 
-class SoftBlocks:
+class SoftBlockTransport:
     """A transport whose refusals in disguise are errors.
 
     Args:

@@ -26,16 +26,16 @@ from trawl.cache import CacheSettings, open_cache
 from trawl.cookies import Jars, NowUtc
 from trawl.errors import SettingsError
 from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
-from trawl.middleware.auth import auth, credentials_of
-from trawl.middleware.cookies import cookies, kept_in_file
-from trawl.middleware.loading import Surroundings, function, made, named, ordered
-from trawl.middleware.proxies import Bans, Rest, proxies, rotation_of
+from trawl.middleware.auth import auth, load_credentials
+from trawl.middleware.cookies import cookies, open_cookie_file
+from trawl.middleware.factory import Surroundings, entry_name, load_function, make_middleware, split_setting
+from trawl.middleware.proxies import ProxyBanTransport, ProxyCooldown, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
-from trawl.middleware.referrer import Referrer, policy_of
+from trawl.middleware.referrer import Referrer, load_referrer_policy
 from trawl.middleware.retry import retry
 from trawl.middleware.session import Sessions
 from trawl.middleware.settings import MiddlewareSettings
-from trawl.middleware.soft_block import SoftBlocks
+from trawl.middleware.soft_block import SoftBlockTransport
 from trawl.observe import Stats
 from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILT_IN",
-    "BuiltIn",
-    "Kit",
-    "Layer",
-    "Outfit",
+    "BuiltInMiddleware",
+    "MiddlewareContext",
+    "MiddlewareStack",
+    "PlacedMiddleware",
     "compose",
+    "default_header_fields",
     "default_headers",
-    "headers_of",
     "layers",
-    "open_outfit",
+    "open_middleware_stack",
 ]
 
 
-def headers_of(settings: MiddlewareSettings) -> Headers:
+def default_header_fields(settings: MiddlewareSettings) -> Headers:
     """``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``; a ``User-Agent`` among the first goes before the second."""
     fields = {name: value for name, value in settings.default_request_headers.items() if value is not None}
     if "user-agent" not in {name.lower() for name in settings.default_request_headers} and settings.user_agent:
@@ -66,11 +66,11 @@ def headers_of(settings: MiddlewareSettings) -> Headers:
 
 
 def default_headers(settings: MiddlewareSettings) -> Middleware:
-    """Middleware that adds the fields of :func:`headers_of` where a request has no field of that name.
+    """Middleware that adds the fields of :func:`default_header_fields` where a request has no field of that name.
 
     A request refuses one by setting it to None.
     """
-    defaults = headers_of(settings)
+    defaults = default_header_fields(settings)
 
     def around(fetch: Fetch) -> Fetch:
         def send(request: Request) -> Awaitable[Outcome]:  # nothing to do afterwards: no coroutine of its own
@@ -86,7 +86,7 @@ logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 
 @attrs.frozen(kw_only=True)
-class Kit:
+class MiddlewareContext:
     """What the middleware of one crawl is made of.
 
     Attributes:
@@ -115,7 +115,7 @@ class Kit:
 
 
 @attrs.frozen
-class BuiltIn:
+class BuiltInMiddleware:
     """A middleware of trawl's own.
 
     Attributes:
@@ -127,12 +127,12 @@ class BuiltIn:
 
     name: str
     order: float
-    make: Callable[[Kit], Middleware | None]
+    make: Callable[[MiddlewareContext], Middleware | None]
     scrapys: str = ""
 
 
 @attrs.frozen
-class Layer:
+class PlacedMiddleware:
     """A middleware in its place.
 
     Attributes:
@@ -146,90 +146,97 @@ class Layer:
     middleware: Middleware
 
 
-def _headers(kit: Kit) -> Middleware | None:
-    settings = kit.settings
-    if "user_agent" in kit.removed:
+def _headers(context: MiddlewareContext) -> Middleware | None:
+    settings = context.settings
+    if "user_agent" in context.removed:
         settings = msgspec.structs.replace(settings, user_agent="")
     return default_headers(settings)
 
 
-def _user_agent(kit: Kit) -> Middleware | None:
+def _user_agent(context: MiddlewareContext) -> Middleware | None:
     """None where the default headers are there, whose middleware sets it too: one step a request is enough."""
-    if "default_headers" not in kit.removed:
+    if "default_headers" not in context.removed:
         return None
-    return default_headers(msgspec.structs.replace(kit.settings, default_request_headers={}))
+    return default_headers(msgspec.structs.replace(context.settings, default_request_headers={}))
 
 
-def _retry(kit: Kit) -> Middleware | None:
-    if not kit.settings.retry_enabled:
+def _retry(context: MiddlewareContext) -> Middleware | None:
+    if not context.settings.retry_enabled:
         return None
-    predicate = function(kit.settings.retry_predicate, "RETRY_PREDICATE")
-    return retry(kit.settings, kit.rng, predicate=predicate, stats=kit.stats)
+    predicate = load_function(context.settings.retry_predicate, "RETRY_PREDICATE")
+    return retry(context.settings, context.rng, predicate=predicate, stats=context.stats)
 
 
-def _meta_refresh(kit: Kit) -> Middleware | None:
-    is_on = kit.settings.redirect_enabled and kit.settings.metarefresh_enabled
-    return meta_refresh(kit.settings) if is_on else None
+def _meta_refresh(context: MiddlewareContext) -> Middleware | None:
+    is_on = context.settings.redirect_enabled and context.settings.metarefresh_enabled
+    return meta_refresh(context.settings) if is_on else None
 
 
-def _redirect(kit: Kit) -> Middleware | None:
-    return redirect(kit.settings, kit.now_utc, kit.handled_statuses) if kit.settings.redirect_enabled else None
+def _redirect(context: MiddlewareContext) -> Middleware | None:
+    return (
+        redirect(context.settings, context.now_utc, context.handled_statuses)
+        if context.settings.redirect_enabled
+        else None
+    )
 
 
-def _auth(kit: Kit) -> Middleware | None:
-    credentials = credentials_of(kit.settings.http_auth, kit.spider)
+def _auth(context: MiddlewareContext) -> Middleware | None:
+    credentials = load_credentials(context.settings.http_auth, context.spider)
     return auth(credentials) if credentials else None
 
 
-def _cookies(kit: Kit) -> Middleware | None:
-    return cookies(kit.jars, kit.now_utc, debug=kit.settings.cookies_debug)
+def _cookies(context: MiddlewareContext) -> Middleware | None:
+    return cookies(context.jars, context.now_utc, debug=context.settings.cookies_debug)
 
 
-def _proxies(kit: Kit) -> Middleware | None:
-    settings = kit.settings
-    rest = Rest(settings.rotating_proxy_backoff_base, settings.rotating_proxy_backoff_cap)
-    rotation = rotation_of(settings.rotating_proxy_list, rest)
+def _proxies(context: MiddlewareContext) -> Middleware | None:
+    settings = context.settings
+    rest = ProxyCooldown(settings.rotating_proxy_backoff_base, settings.rotating_proxy_backoff_cap)
+    pool = make_proxy_pool(settings.rotating_proxy_list, rest)
     environment = EnvironmentProxies.of(os.environ)
-    if not settings.httpproxy_enabled or (rotation is None and not environment.by_scheme):
+    if not settings.httpproxy_enabled or (pool is None and not environment.by_scheme):
         return None
-    return proxies(rotation, environment, page_tries=settings.rotating_proxy_page_retry_times, stats=kit.stats)
+    return proxies(pool, environment, page_tries=settings.rotating_proxy_page_retry_times, stats=context.stats)
 
 
-def _cache(kit: Kit) -> Middleware | None:
-    return kit.innermost
+def _cache(context: MiddlewareContext) -> Middleware | None:
+    return context.innermost
 
 
-BUILT_IN: tuple[BuiltIn, ...] = (
-    BuiltIn("default_headers", 400, _headers, "defaultheaders.DefaultHeadersMiddleware"),
-    BuiltIn("user_agent", 500, _user_agent, "useragent.UserAgentMiddleware"),
-    BuiltIn("retry", 550, _retry, "retry.RetryMiddleware"),
-    BuiltIn("meta_refresh", 580, _meta_refresh, "redirect.MetaRefreshMiddleware"),
+BUILT_IN: tuple[BuiltInMiddleware, ...] = (
+    BuiltInMiddleware("default_headers", 400, _headers, "defaultheaders.DefaultHeadersMiddleware"),
+    BuiltInMiddleware("user_agent", 500, _user_agent, "useragent.UserAgentMiddleware"),
+    BuiltInMiddleware("retry", 550, _retry, "retry.RetryMiddleware"),
+    BuiltInMiddleware("meta_refresh", 580, _meta_refresh, "redirect.MetaRefreshMiddleware"),
     # Outside the cookies, so that a redirect's own Set-Cookie is kept before its target is asked for.
-    BuiltIn("redirect", 600, _redirect, "redirect.RedirectMiddleware"),
+    BuiltInMiddleware("redirect", 600, _redirect, "redirect.RedirectMiddleware"),
     # Inside whatever makes a later request of this one, so that credentials are in none.
-    BuiltIn("auth", 650, _auth, "httpauth.HttpAuthMiddleware"),
-    BuiltIn("cookies", 700, _cookies, "cookies.CookiesMiddleware"),
-    BuiltIn("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
-    BuiltIn("cache", 900, _cache, "httpcache.HttpCacheMiddleware"),
+    BuiltInMiddleware("auth", 650, _auth, "httpauth.HttpAuthMiddleware"),
+    BuiltInMiddleware("cookies", 700, _cookies, "cookies.CookiesMiddleware"),
+    BuiltInMiddleware("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
+    BuiltInMiddleware("cache", 900, _cache, "httpcache.HttpCacheMiddleware"),
 )
 """Outermost first: a request passes them downwards, its outcome upwards."""
 
 
-def layers(kit: Kit) -> list[Layer]:
+def layers(context: MiddlewareContext) -> list[PlacedMiddleware]:
     """The middleware of a crawl in its places, outermost first; the user's own are among them.
 
     Raises:
         SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` leads to nothing, or to what is no middleware.
         UsageError: The spider's credentials are not complete.
     """
-    orders, own = ordered(kit.settings.downloader_middlewares, BUILT_IN)
-    kit = attrs.evolve(kit, removed=frozenset(name for name, order in orders.items() if order is None))
-    found = [Layer(name, order, made(entry, kit.crawl, kit.spider)) for name, entry, order in own]
+    orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN)
+    context = attrs.evolve(context, removed=frozenset(name for name, order in orders.items() if order is None))
+    found = [
+        PlacedMiddleware(name, order, make_middleware(entry, context.crawl, context.spider))
+        for name, entry, order in own
+    ]
     for each in BUILT_IN:
         order = orders.get(each.name, each.order)
-        middleware = None if order is None else each.make(kit)
+        middleware = None if order is None else each.make(context)
         if order is not None and middleware is not None:
-            found.append(Layer(each.name, order, middleware))
+            found.append(PlacedMiddleware(each.name, order, middleware))
     found.sort(key=lambda layer: layer.order)  # stable: of equals a user's is outside
     logger.debug("middleware, outermost first: %s", ", ".join(f"{layer.name} {layer.order:g}" for layer in found))
     return found
@@ -245,7 +252,7 @@ def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
         fetch = layer(fetch)
         if not callable(fetch):
             raise SettingsError(
-                f"DOWNLOADER_MIDDLEWARES: {named(layer)} must give an async function of a request, not {fetch!r}",
+                f"DOWNLOADER_MIDDLEWARES: {entry_name(layer)} must give an async function of a request, not {fetch!r}",
                 "DOWNLOADER_MIDDLEWARES",
             )
     return fetch
@@ -255,7 +262,7 @@ Prepare = Callable[[Request, Response | None], None]
 
 
 @attrs.frozen(kw_only=True)
-class Outfit:
+class MiddlewareStack:
     """The middleware of one crawl and what belongs to it.
 
     Attributes:
@@ -281,7 +288,7 @@ class Outfit:
             SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` is none.
             UsageError: The spider's credentials are not complete.
         """
-        kit = Kit(
+        context = MiddlewareContext(
             settings=self.settings,
             rng=crawl.random("middleware"),
             now_utc=crawl.now_utc,
@@ -292,7 +299,7 @@ class Outfit:
             crawl=crawl,
             innermost=None if self.cache is None else self.cache.middleware,
         )
-        return [layer.middleware for layer in layers(kit)]
+        return [layer.middleware for layer in layers(context)]
 
     def wire(self, transport: Transport) -> Transport:
         """The transport, with what judges its responses behind it: bans of proxies, and ``SOFT_BLOCK_DETECTOR``.
@@ -301,13 +308,13 @@ class Outfit:
             SettingsError: It names nothing that can be called.
         """
         if self.settings.rotating_proxy_list:
-            transport = Bans(transport, self.settings.rotating_proxy_ban_codes)
-        detector = function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR")
-        return transport if detector is None else SoftBlocks(transport, detector)
+            transport = ProxyBanTransport(transport, self.settings.rotating_proxy_ban_codes)
+        detector = load_function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR")
+        return transport if detector is None else SoftBlockTransport(transport, detector)
 
 
 @asynccontextmanager
-async def open_outfit(
+async def open_middleware_stack(
     settings: MiddlewareSettings,
     cache: CacheSettings,
     *,
@@ -315,7 +322,7 @@ async def open_outfit(
     stats: Stats,
     blocking: Blocking,
     now_utc: Callable[[], datetime],
-) -> AsyncGenerator[Outfit, None]:
+) -> AsyncGenerator[MiddlewareStack, None]:
     """What this floor gives one crawl; leaving writes the cookies and closes the cache.
 
     Args:
@@ -329,11 +336,11 @@ async def open_outfit(
     Raises:
         UsageError: The cookies' file, or the cache's, can't be used; or a setting names what there is not.
     """
-    jars = Jars(is_kept=settings.cookies_enabled)
+    jars = Jars(is_enabled=settings.cookies_enabled)
     sessions = Sessions(settings.sessions, jars)
     prepare = _prepare(settings, sessions)
     async with (
-        kept_in_file(settings.cookies_file, jars, blocking=blocking, now_utc=now_utc),
+        open_cookie_file(settings.cookies_file, jars, blocking=blocking, now_utc=now_utc),
         open_cache(
             cache,
             name=spider.name,
@@ -344,16 +351,18 @@ async def open_outfit(
             prepare=_dress(settings, jars, now_utc),
         ) as opened,
     ):
-        yield Outfit(settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare)
+        yield MiddlewareStack(
+            settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare
+        )
 
 
 def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
     """What is done to a request when it is let in: its session dresses it, and the page that had it is told."""
-    referrer = Referrer(policy_of(settings.referrer_policy)) if settings.referer_enabled else None
+    referrer = Referrer(load_referrer_policy(settings.referrer_policy)) if settings.referer_enabled else None
 
     def prepare(request: Request, source: Response | None) -> None:
         if request.has_meta:
-            sessions.dress(request)
+            sessions.apply(request)
         if source is not None and referrer is not None:
             referrer.refer(request, source)
 
@@ -362,7 +371,7 @@ def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
 
 def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datetime]) -> Callable[[Request], Request]:
     """A request as the built-in middleware would send it, for a cache that is asked before the middleware is."""
-    defaults = headers_of(settings)
+    defaults = default_header_fields(settings)
 
     def dress(request: Request) -> Request:
         dressed = request.replace()

@@ -17,7 +17,7 @@ import trio
 
 from trawl.errors import DropItem, SettingsError
 from trawl.items import InvalidItem
-from trawl.middleware.loading import instance, named
+from trawl.middleware.factory import entry_name, make_instance
 from trawl.pipelines.settings import PipelinesSettings
 
 __all__ = ["CLOSE_GRACE", "Pipelines"]
@@ -155,7 +155,7 @@ async def _call(method: Method | None, *arguments: object) -> None:
 
 
 def _stage(pipeline: object) -> _Stage:
-    name = named(pipeline)
+    name = entry_name(pipeline)
     process, opens, closes = (
         _with_spider(getattr(pipeline, method, None), taken, f"{name}.{method}")
         for method, taken in (("process_item", 2), ("open_spider", 1), ("close_spider", 1))
@@ -196,4 +196,4 @@ _OURS = {
 
 def _made(entry: object, crawl: object) -> object:
     """The pipeline of an entry; None for one that says that it is not configured."""
-    return instance(_OURS.get(entry, entry) if isinstance(entry, str) else entry, SETTING, crawl)
+    return make_instance(_OURS.get(entry, entry) if isinstance(entry, str) else entry, SETTING, crawl)

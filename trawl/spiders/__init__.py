@@ -5,7 +5,7 @@ from trawl.spiders.crawler import Crawler
 from trawl.spiders.feed_spider import Enclosure, FeedEntry, FeedSpider
 from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
 from trawl.spiders.results import ItemT, Output, Outputs
-from trawl.spiders.running import RunningCrawl, ThrottlingControl
+from trawl.spiders.running_crawl import RunningCrawl, ThrottlingControl
 from trawl.spiders.settings import SpidersSettings
 from trawl.spiders.sitemap_spider import SitemapSpider
 from trawl.spiders.spider import CustomSettings, Spider, make_spider

@@ -15,10 +15,10 @@ from trawl.errors import UsageError
 from trawl.http import Request, Response, kind_of
 from trawl.links import Link, LinkExtractor
 from trawl.spiders.crawler import Crawler
-from trawl.spiders.results import ItemT, each, each_later, is_later
+from trawl.spiders.results import ItemT, is_async, iterate, iterate_async
 from trawl.spiders.spider import Spider
 
-__all__ = ["BoundRule", "CrawlSpider", "Named", "Rule", "bound_rules"]
+__all__ = ["BoundRule", "CrawlSpider", "Named", "Rule", "bind_rules"]
 
 Named = Callable[..., Any] | str | None
 """A function, or the name of the spider's method."""
@@ -75,7 +75,7 @@ class BoundRule:
     errback: Callable[..., Any] | None
 
 
-def bound_rules(spider: Any, rules: Iterable[Rule]) -> tuple[BoundRule, ...]:
+def bind_rules(spider: Any, rules: Iterable[Rule]) -> tuple[BoundRule, ...]:
     """Look up the names in a spider's rules.
 
     Raises:
@@ -147,7 +147,7 @@ class CrawlSpider(Spider[ItemT]):
     ) -> Iterator[Any] | AsyncGenerator[Any, None]:
         """What ``callback`` gives for a page, and then, with ``follow``, the requests for its links."""
         result = callback(response, **(cb_kwargs or {})) if callback else None
-        if is_later(result):
+        if is_async(result):
             return self._later(response, result, follow)
         return self._at_once(response, result, follow)
 
@@ -156,7 +156,7 @@ class CrawlSpider(Spider[ItemT]):
 
     def _compile_rules(self) -> None:
         """Look up the names in the rules; again, if ``rules`` were changed after ``__init__``."""
-        self._rules: tuple[BoundRule, ...] = bound_rules(self, self.rules)
+        self._rules: tuple[BoundRule, ...] = bind_rules(self, self.rules)
 
     def rule_of(self, request: Request) -> BoundRule | None:
         """The rule that a request comes from; None for any other request."""
@@ -204,16 +204,16 @@ class CrawlSpider(Spider[ItemT]):
 
     def _at_once(self, response: Response, result: Any, follow: bool) -> Iterator[Any]:
         if self._sees_results:
-            result = self.process_results(response, list(each(result)))
-        yield from each(result)
+            result = self.process_results(response, list(iterate(result)))
+        yield from iterate(result)
         if follow and self._follow_links:
             yield from self._requests_to_follow(response)
 
     async def _later(self, response: Response, result: Any, follow: bool) -> AsyncGenerator[Any, None]:
         if self._sees_results:
-            result = [output async for output in each_later(result)]
+            result = [output async for output in iterate_async(result)]
         else:
-            async with aclosing(each_later(result)) as outputs:
+            async with aclosing(iterate_async(result)) as outputs:
                 async for output in outputs:
                     yield output  # noqa: ASYNC119 - who reads this closes it
             result = None

@@ -14,7 +14,7 @@ import trio
 from trawl.http import Request, Response
 from trawl.moving.absent import Absent
 from trawl.observe import Stats
-from trawl.spiders.running import RunningCrawl
+from trawl.spiders.running_crawl import RunningCrawl
 from trawl.spiders.signalling import CrawlerSignals
 
 __all__ = ["Crawler", "CrawlerEngine"]

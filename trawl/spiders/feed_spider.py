@@ -19,10 +19,10 @@ import trio
 from lxml import etree
 
 from trawl.http import Request, Response, join_url, kind_of, parse_date
-from trawl.spiders.results import ItemT, Outputs, each_later
+from trawl.spiders.results import ItemT, Outputs, iterate_async
 from trawl.spiders.sitemap_spider import since_utc
 from trawl.spiders.spider import Spider
-from trawl.spiders.xml_stream import Unpacked, XmlPieces, local_name
+from trawl.spiders.xml_stream import GunzippedBody, XmlStream, local_name
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -33,7 +33,7 @@ _ROOTS = frozenset({"rss", "RDF", "feed"})
 
 _ENTRIES = frozenset({"item", "entry"})
 
-_MOST_PARTS = 10_000
+_MAX_PARTS = 10_000
 """Children of one entry that are looked at."""
 
 _LONGEST_NUMBER = 18
@@ -96,15 +96,15 @@ class WebFeed:
         is_feed: It is RSS or Atom.
     """
 
-    def __init__(self, body: bytes, url: str, *, most_bytes: int) -> None:
+    def __init__(self, body: bytes, url: str, *, max_bytes: int) -> None:
         """Begin to read.
 
         Args:
             body: As it was sent.
             url: Where it came from: what its links are relative to.
-            most_bytes: How much of it is read.
+            max_bytes: How much of it is read.
         """
-        self._xml = XmlPieces(Unpacked(body, most_bytes), _ENTRIES, url)
+        self._xml = XmlStream(GunzippedBody(body, max_bytes), _ENTRIES, url)
         self._url = url
         self._has_bases = b"xml:base" in body
         self.is_feed: bool = self._xml.root in _ROOTS
@@ -121,7 +121,7 @@ class WebFeed:
 
     def _entry(self, element: Element) -> FeedEntry:
         base = self._base_of(element)
-        parts = _Parts(element)
+        parts = _ChildElements(element)
         published = _time(parts.first("pubDate", "published", "issued", "date"))
         enclosures = [(part.get("url"), part) for part in parts.all("enclosure")]
         enclosures += [(part.get("href"), part) for part in parts.links("enclosure")]
@@ -152,12 +152,12 @@ class WebFeed:
         return base
 
 
-class _Parts:
+class _ChildElements:
     """The children of an entry by their local names."""
 
     def __init__(self, element: Element) -> None:
         self._parts: dict[str, list[Element]] = {}
-        for part in islice(element, _MOST_PARTS):
+        for part in islice(element, _MAX_PARTS):
             self._parts.setdefault(local_name(part), []).append(part)
 
     def all(self, *names: str) -> list[Element]:
@@ -182,14 +182,14 @@ def _text(element: Element) -> str:
     return "".join(str(text) for text in element.itertext()).strip()
 
 
-def _link_of(parts: _Parts) -> str:
+def _link_of(parts: _ChildElements) -> str:
     for part in parts.links("alternate"):
         return str(part.get("href"))
     guids = [_text(part) for part in parts.all("guid") if part.get("isPermaLink", "true").lower() == "true"]
     return parts.first("link") or next((guid for guid in guids if "://" in guid), "")
 
 
-def _author_of(parts: _Parts) -> str:
+def _author_of(parts: _ChildElements) -> str:
     for author in parts.all("author"):
         names = [_text(part) for part in author if local_name(part) == "name"]
         return next(iter(names), "") or _text(author)
@@ -251,7 +251,7 @@ class FeedSpider(Spider[ItemT]):
         return entry  # type: ignore[return-value]  # without an override, entries are the items
 
     async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        feed = WebFeed(response.body, response.url, most_bytes=self.feed_max_bytes)
+        feed = WebFeed(response.body, response.url, max_bytes=self.feed_max_bytes)
         if not feed.is_feed:
             if kind_of(response) == "html" and response.meta.get("feed_link") is None:
                 for request in self._named_by(response):
@@ -269,7 +269,7 @@ class FeedSpider(Spider[ItemT]):
                 return
             if self._since is not None and entry.updated_utc is not None and entry.updated_utc < self._since:
                 continue
-            async with aclosing(each_later(self.parse_entry(response, entry))) as outputs:
+            async with aclosing(iterate_async(self.parse_entry(response, entry))) as outputs:
                 async for output in outputs:
                     yield output  # noqa: ASYNC119 - who reads this closes it
 

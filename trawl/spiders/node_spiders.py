@@ -12,7 +12,7 @@ import trio
 
 from trawl.http import Response
 from trawl.selectors import Selector, SelectorType, select
-from trawl.spiders.results import ItemT, each_later
+from trawl.spiders.results import ItemT, iterate_async
 from trawl.spiders.spider import Spider
 
 __all__ = ["CSVFeedSpider", "XMLFeedSpider"]
@@ -20,7 +20,7 @@ __all__ = ["CSVFeedSpider", "XMLFeedSpider"]
 LONGEST_ROW = 1_000_000
 """Characters of a CSV file's row; a longer one is left out."""
 
-MOST_TOLD = 100
+MAX_TOLD = 100
 """Rows of one file that are logged, each, for being left out."""
 
 NODES_A_TURN = 100
@@ -41,8 +41,8 @@ class _RecordSpider(Spider[ItemT]):
     async def _outputs(self, response: Response, result: Any) -> AsyncGenerator[Any, None]:
         """The outputs of one record."""
         if type(self).process_results is not _RecordSpider.process_results:
-            result = self.process_results(response, [output async for output in each_later(result)])
-        async with aclosing(each_later(result)) as outputs:
+            result = self.process_results(response, [output async for output in iterate_async(result)])
+        async with aclosing(iterate_async(result)) as outputs:
             async for output in outputs:
                 yield output  # noqa: ASYNC119 - who reads this closes it
 
@@ -130,11 +130,11 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
                 wrong = f"{len(row)} fields, not {len(names)}"
             if wrong:
                 left_out += 1
-                if left_out <= MOST_TOLD:
+                if left_out <= MAX_TOLD:
                     self.logger.warning("%s, line %d: %s", response.url, rows.line_num, wrong)
             yield dict(zip(names, row, strict=True)) if names and row and not wrong else None
             names = names or row
-        if left_out > MOST_TOLD:
+        if left_out > MAX_TOLD:
             self.logger.warning("%s: %d rows were left out", response.url, left_out)
 
 

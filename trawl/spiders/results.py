@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trawl.http import Request
 
-__all__ = ["ItemT", "Output", "Outputs", "each", "each_later", "is_later"]
+__all__ = ["ItemT", "Output", "Outputs", "is_async", "iterate", "iterate_async"]
 
 
 if TYPE_CHECKING:
@@ -39,24 +39,24 @@ Outputs: TypeAlias = (
 """What a callback returns: one thing, many, or either later."""
 
 
-def is_later(result: object) -> bool:
+def is_async(result: object) -> bool:
     """Whether what a callback returned has to be awaited or read asynchronously."""
     return inspect.isawaitable(result) or isinstance(result, AsyncIterable)
 
 
-def each(result: Any) -> Iterable[Any]:
+def iterate(result: Any) -> Iterable[Any]:
     """The outputs of a callback that is not asynchronous."""
     if result is None:
         return ()
     return result if isinstance(result, list | tuple | Iterator) else (result,)
 
 
-async def each_later(result: Any) -> AsyncGenerator[Any, None]:
+async def iterate_async(result: Any) -> AsyncGenerator[Any, None]:
     """The outputs of a callback of any kind. Closing it closes the callback's generator."""
     if inspect.isawaitable(result):
         result = await result
     if not isinstance(result, AsyncIterable):
-        for output in each(result):
+        for output in iterate(result):
             yield output
         return
     closing: Any = aclosing(result) if hasattr(result, "aclose") else nullcontext(result)

@@ -21,20 +21,20 @@ from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.spiders.results import ItemT
 from trawl.spiders.spider import Spider, check_urls
-from trawl.spiders.xml_stream import Unpacked, XmlPieces, local_name
+from trawl.spiders.xml_stream import GunzippedBody, XmlStream, local_name
 
-__all__ = ["Sitemap", "SitemapSpider", "latest_of", "since_utc", "sitemaps_in_robots"]
+__all__ = ["Sitemap", "SitemapSpider", "parse_lastmod", "since_utc", "sitemaps_in_robots"]
 
 ROBOTS_CHARACTERS = 512_000
 """How much of a robots.txt is looked at; RFC 9309, 2.5 asks for 500 KiB."""
 
-_MOST_PARTS = 10_000
+_MAX_PARTS = 10_000
 """Children of one entry that are looked at."""
 
 _LONGEST_LINE = 65_536
 """Characters of one line that are kept; no URL is as long."""
 
-_MOST_BLANK = 1_048_576
+_MAX_BLANK = 1_048_576
 """Bytes without a line that says anything, in a file of lines; what has more counts as longer than the limit."""
 
 _LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # as str.splitlines() ends them
@@ -56,21 +56,21 @@ class Sitemap:
         is_broken: It ended in the middle of packed data; known when it has been read.
     """
 
-    def __init__(self, body: bytes, *, most_bytes: int, most_entries: int, is_text: bool = False) -> None:
+    def __init__(self, body: bytes, *, max_bytes: int, max_entries: int, is_text: bool = False) -> None:
         """Begin to read a file.
 
         Args:
             body: As it was sent; gzip is unpacked.
-            most_bytes: How much of it is read, unpacked.
-            most_entries: How many entries are given.
+            max_bytes: How much of it is read, unpacked.
+            max_entries: How many entries are given.
             is_text: It may be one address a line, in place of XML.
         """
-        self._unpacked = Unpacked(body, most_bytes)
-        self._most_entries = most_entries
+        self._unpacked = GunzippedBody(body, max_bytes)
+        self._most_entries = max_entries
         self._has_too_many = False
         self._pieces = 0
         self._is_text = is_text and not body.lstrip().startswith((b"<", b"\x1f\x8b", b"\xef\xbb\xbf<"))
-        self._xml = None if self._is_text else XmlPieces(self._unpacked, frozenset({"url", "sitemap"}))
+        self._xml = None if self._is_text else XmlStream(self._unpacked, frozenset({"url", "sitemap"}))
         root = "urlset" if self._xml is None else self._xml.root
         self.type: str = root if root in _KINDS else ""
 
@@ -105,7 +105,7 @@ class Sitemap:
         for piece in self._unpacked:
             self._pieces += 1
             blank += len(piece)
-            if blank > _MOST_BLANK:
+            if blank > _MAX_BLANK:
                 self._unpacked.is_cut = True
                 return
             text = held + decode(piece)
@@ -119,10 +119,10 @@ class Sitemap:
         if held.strip():
             yield {"loc": held.strip()}
 
-    def _elements(self, xml: XmlPieces) -> Iterator[dict[str, Any]]:
+    def _elements(self, xml: XmlStream) -> Iterator[dict[str, Any]]:
         for element in xml:
             entry: dict[str, Any] = {}
-            for part in islice(element, _MOST_PARTS):
+            for part in islice(element, _MAX_PARTS):
                 name = local_name(part)
                 if name == "link":
                     if href := part.get("href"):
@@ -141,7 +141,7 @@ def sitemaps_in_robots(text: str) -> Iterator[str]:
             yield address
 
 
-def latest_of(written: str | date) -> datetime | None:
+def parse_lastmod(written: str | date) -> datetime | None:
     """The last instant that a date in W3C's format may mean, aware; None if it is none.
 
     ``2024-05`` may mean any day of that May: who asks "changed since?" must not miss one.
@@ -289,8 +289,8 @@ class SitemapSpider(Spider[ItemT]):
         is_text = response.headers.get("content-type", "").startswith("text/plain") or response.url.endswith(".txt")
         return Sitemap(
             response.body,
-            most_bytes=self.sitemap_max_bytes,
-            most_entries=self.sitemap_max_entries,
+            max_bytes=self.sitemap_max_bytes,
+            max_entries=self.sitemap_max_entries,
             is_text=is_text,
         )
 
@@ -322,7 +322,11 @@ class SitemapSpider(Spider[ItemT]):
 
     def _addresses(self, entries: Iterable[dict[str, Any]]) -> Iterator[str | None]:
         for entry in entries:
-            if self._since is not None and (changed := latest_of(entry.get("lastmod", ""))) and changed < self._since:
+            if (
+                self._since is not None
+                and (changed := parse_lastmod(entry.get("lastmod", "")))
+                and changed < self._since
+            ):
                 yield None
                 continue
             yield entry["loc"]

@@ -20,7 +20,7 @@ from trawl.middleware import Session
 from trawl.moving.absent import Absent
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.results import ItemT, Outputs
-from trawl.spiders.running import RunningCrawl
+from trawl.spiders.running_crawl import RunningCrawl
 from trawl.tracebacks import describe_error
 
 __all__ = ["CustomSettings", "Spider", "check_urls", "make_spider"]

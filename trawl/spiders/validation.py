@@ -26,17 +26,17 @@ from trawl.observe import Stats
 from trawl.spiders.spider import Spider
 from trawl.throttling.configuration import load_object
 
-__all__ = ["Check", "ItemCheck", "NotValid", "check_of", "item_check", "item_type_of", "type_name"]
+__all__ = ["Check", "ItemCheck", "ValidationFailed", "item_check", "item_type_of", "make_check", "type_name"]
 
 Check = Callable[[Any], Any]
-"""What an item is made into, or :class:`NotValid`."""
+"""What an item is made into, or :class:`ValidationFailed`."""
 
 
-class NotValid(ValueError):
+class ValidationFailed(ValueError):
     """An item is not what it should be; the text says what is wrong, and where in it."""
 
 
-def check_of(kind: Any) -> Check:
+def make_check(kind: Any) -> Check:
     """What holds items to a type, or to one of a union.
 
     A dict becomes an instance of the type; an item that is one already goes on as it is.
@@ -45,7 +45,7 @@ def check_of(kind: Any) -> Check:
         TypeError: It is no type of items.
     """
     if get_origin(kind) in (Union, types.UnionType):
-        return _any_of({member: check_of(member) for member in get_args(kind)}, type_name(kind))
+        return _any_of({member: make_check(member) for member in get_args(kind)}, type_name(kind))
     if not isinstance(kind, type) or not (is_typeddict(kind) or is_item_type(kind)):
         raise TypeError(f"{kind!r} is no type of items: a dataclass, attrs class, pydantic model, Struct or TypedDict")
     if hasattr(kind, "model_validate"):
@@ -71,11 +71,13 @@ def _by_msgspec(kind: type) -> Check:
             raise _another(item, kind)
         if not is_instance and not item.keys() <= known:
             unknown = next(name for name in item if name not in known)
-            raise NotValid(f"Object contains unknown field `{unknown}`")  # as msgspec says it of what it is strict with
+            raise ValidationFailed(
+                f"Object contains unknown field `{unknown}`"
+            )  # as msgspec says it of what it is strict with
         try:
             made: Any = msgspec.convert(item_fields(item), kind, from_attributes=True)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
-            raise NotValid(str(error)) from error
+            raise ValidationFailed(str(error)) from error
         return item if is_instance else made
 
     return check
@@ -101,7 +103,7 @@ def _by_pydantic(kind: Any) -> Check:
         try:
             return kind.model_validate(dict(item))
         except ValueError as error:
-            raise NotValid(_words(error)) from error
+            raise ValidationFailed(_words(error)) from error
 
     return check
 
@@ -126,15 +128,15 @@ def _any_of(checks: Mapping[type, Check], name: str) -> Check:
         for kind, one in checks.items():
             try:
                 return one(item)
-            except NotValid as error:
+            except ValidationFailed as error:
                 whys.append(f"{kind.__name__}: {error}")
-        raise NotValid(f"it is none of {name}: {'; '.join(whys)}")
+        raise ValidationFailed(f"it is none of {name}: {'; '.join(whys)}")
 
     return check
 
 
-def _another(item: object, kind: type) -> NotValid:
-    return NotValid(f"it is of type {type(item).__name__}, not {kind.__name__}")
+def _another(item: object, kind: type) -> ValidationFailed:
+    return ValidationFailed(f"it is of type {type(item).__name__}, not {kind.__name__}")
 
 
 def _words(error: Any) -> str:
@@ -160,7 +162,7 @@ class ItemCheck:
         Raises:
             TypeError: ``kind`` is no type of items.
         """
-        self._check: Check = check_of(kind)
+        self._check: Check = make_check(kind)
         self._name = type_name(kind)
         self._stats = stats
         self._keeps = keeps
@@ -182,7 +184,7 @@ class ItemCheck:
             return output
         try:
             return self._check(output)
-        except NotValid as error:
+        except ValidationFailed as error:
             url = "" if response is None else response.url
             self._stats.inc("item_invalid_count")
             logger.warning("an item of %s is no %s: %s", url or "start()", self._name, error)

@@ -5,7 +5,7 @@ only up to a limit. Broken XML gives what could be read of it.
 
 Who asks for the next element can't give way to others before it is there. So what may stand before it is bounded, in
 bytes and in marks, and so are the members of packed data: a file that passes these bounds counts as longer than the
-limit. :attr:`XmlPieces.pieces` tells when it is time to give way between two elements.
+limit. :attr:`XmlStream.pieces` tells when it is time to give way between two elements.
 
 Ampersands in XML that mean no entity of XML, made right before the parser sees them.
 
@@ -26,7 +26,7 @@ from lxml import etree
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-__all__ = ["Unpacked", "XmlPieces", "local_name", "mended"]
+__all__ = ["GunzippedBody", "XmlStream", "local_name", "repair_ampersands"]
 
 _OPEN, _CLOSE = b"<![CDATA[", b"]]>"
 
@@ -37,7 +37,7 @@ _AMPERSAND = re.compile(
 )
 
 
-def mended(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def repair_ampersands(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Return the pieces with HTML's entities as numbers and bare ampersands as ``&amp;``, but for what is in CDATA.
 
     What is in UTF-16 or UTF-32 stays as it is.
@@ -69,13 +69,13 @@ def _advanced(text: bytes, is_data: bool) -> tuple[bytes, bytes, bool]:
         done.append(part if is_data else _AMPERSAND.sub(_reference, part))
         at, is_data = found, not is_data
     rest = text[at:]
-    keep = _kept(rest, is_data)
+    keep = _held_back(rest, is_data)
     part = rest[: len(rest) - keep]
     done.append(part if is_data else _AMPERSAND.sub(_reference, part))
     return b"".join(done), rest[len(rest) - keep :], is_data
 
 
-def _kept(text: bytes, is_data: bool) -> int:
+def _held_back(text: bytes, is_data: bool) -> int:
     """How many bytes at the end may go on in the next piece: a mark, or a reference."""
     mark = _CLOSE if is_data else _OPEN
     most = max((n for n in range(1, len(mark)) if text.endswith(mark[:n])), default=0)
@@ -97,13 +97,13 @@ PIECE_BYTES = 65_536
 PACKED_BYTES = 4_096
 """How much of packed data is unpacked at a time: zlib copies what is behind a member once for each member."""
 
-MOST_MEMBERS = 10_000
+MAX_MEMBERS = 10_000
 """Members of one gzip file; honest ones have one, or one for every 64 KiB."""
 
-MOST_BYTES_BETWEEN = 16 * 1024 * 1024
+MAX_BYTES_BETWEEN = 16 * 1024 * 1024
 """Bytes from one element that is asked for to the next."""
 
-MOST_MARKS_BETWEEN = 200_000
+MAX_MARKS_BETWEEN = 200_000
 """``<``, ``=`` and ``&`` from one element to the next: what an XML parser's time and memory go by."""
 
 _GZIP = b"\x1f\x8b"
@@ -111,7 +111,7 @@ _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31
 
 
-class Unpacked:
+class GunzippedBody:
     """The bytes of a body, gunzipped if it is gzip, in pieces, as far as the limit.
 
     Attributes:
@@ -119,9 +119,9 @@ class Unpacked:
         is_broken: It ended, or went wrong, in the middle of the gzip data.
     """
 
-    def __init__(self, body: bytes, most_bytes: int) -> None:
+    def __init__(self, body: bytes, max_bytes: int) -> None:
         self._body = body
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self.is_cut: bool = False
         self.is_broken: bool = False
 
@@ -149,7 +149,7 @@ class Unpacked:
                         if not body.startswith(_GZIP, min(at + PACKED_BYTES, len(body)) - len(packed)):
                             return
                         members += 1
-                        if members > MOST_MEMBERS:
+                        if members > MAX_MEMBERS:
                             self.is_cut = True
                             return
                         unpacker = zlib.decompressobj(_GZIP_WINDOW)
@@ -163,7 +163,7 @@ class Unpacked:
             self.is_broken = True
 
 
-class XmlPieces:
+class XmlStream:
     """The elements of some names, one by one, each whole when it is given and forgotten when the next is asked for.
 
     Attributes:
@@ -171,9 +171,9 @@ class XmlPieces:
         pieces: How many pieces have been parsed: work enough between two of them for others to have waited.
     """
 
-    def __init__(self, pieces: Unpacked, names: frozenset[str], base_url: str | None = None) -> None:
+    def __init__(self, pieces: GunzippedBody, names: frozenset[str], base_url: str | None = None) -> None:
         self._unpacked = pieces
-        self._mended = mended(pieces)
+        self._mended = repair_ampersands(pieces)
         self._has_begun = False
         self._bytes = self._marks = 0
         self.pieces: int = 0
@@ -181,7 +181,7 @@ class XmlPieces:
         first = self._read_root()
         self._parser = _parser(("end",), base_url, tag=[f"{{*}}{name}" for name in names])
         for piece in first:
-            _fed(self._parser, piece)
+            _feed(self._parser, piece)
 
     def _read_root(self) -> list[bytes]:
         """Read as far as the outermost element, with a parser of its own; what has been read."""
@@ -189,7 +189,7 @@ class XmlPieces:
         read: list[bytes] = []
         while not self.root and (piece := self._next()):
             read.append(piece)
-            if not _fed(looking, piece):
+            if not _feed(looking, piece):
                 break
             for _, element in looking.read_events():
                 self.root = local_name(element)
@@ -206,7 +206,7 @@ class XmlPieces:
                 self.pieces += 1
                 self._bytes += len(text)
                 self._marks += text.count(b"<") + text.count(b"=") + text.count(b"&")
-                if self._bytes > MOST_BYTES_BETWEEN or self._marks > MOST_MARKS_BETWEEN:
+                if self._bytes > MAX_BYTES_BETWEEN or self._marks > MAX_MARKS_BETWEEN:
                     self._unpacked.is_cut = True
                     return b""
                 return text
@@ -219,7 +219,7 @@ class XmlPieces:
                 yield element
                 _forget(element)
             piece = self._next()
-            if not piece or not _fed(self._parser, piece):
+            if not piece or not _feed(self._parser, piece):
                 return
 
 
@@ -238,7 +238,7 @@ def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = No
     )
 
 
-def _fed(parser: Any, piece: bytes) -> bool:
+def _feed(parser: Any, piece: bytes) -> bool:
     """Parse one more piece; False if it is beyond repair."""
     try:
         parser.feed(piece)

@@ -10,19 +10,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trawl.testing.frontiers import FrontierContract
+    from trawl.testing.frontier_contract import FrontierContract
     from trawl.testing.guard import TouchedTheWorld
     from trawl.testing.latency import LogNormal, Outage, Uniform
     from trawl.testing.limits import RateLimit
-    from trawl.testing.recording import Stretch
+    from trawl.testing.recorder import Stretch
     from trawl.testing.responses import SimulatedResponse
-    from trawl.testing.running import simulate
+    from trawl.testing.run import simulate
     from trawl.testing.sends import Send
     from trawl.testing.simulation import Simulation
+    from trawl.testing.transport import SimulatedTransport
     from trawl.testing.watchdog import Stuck
     from trawl.testing.web import SimulatedWeb
-    from trawl.testing.webfile import load_web
-    from trawl.testing.wire import SimulatedTransport
+    from trawl.testing.web_file import load_web
 
 __all__ = [
     "FrontierContract",
@@ -43,21 +43,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FrontierContract": "frontiers",
+    "FrontierContract": "frontier_contract",
     "LogNormal": "latency",
     "Outage": "latency",
     "RateLimit": "limits",
     "Send": "sends",
     "SimulatedResponse": "responses",
-    "SimulatedTransport": "wire",
+    "SimulatedTransport": "transport",
     "SimulatedWeb": "web",
     "Simulation": "simulation",
-    "Stretch": "recording",
+    "Stretch": "recorder",
     "Stuck": "watchdog",
     "TouchedTheWorld": "guard",
     "Uniform": "latency",
-    "load_web": "webfile",
-    "simulate": "running",
+    "load_web": "web_file",
+    "simulate": "run",
 }
 
 

@@ -51,7 +51,7 @@ def seeded_scheduling(seed: int | str) -> Iterator[None]:
     Raises:
         RuntimeError: This Trio does not have the switches any more.
     """
-    held = _Held(seed)
+    held = _SeededScheduling(seed)
     try:
         yield
     finally:
@@ -69,7 +69,7 @@ def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
     """
     held = _shared.get()
     if held is None:
-        held = _Held(seed)
+        held = _SeededScheduling(seed)
         _shared.set(held)
     held.blocks += 1
     try:
@@ -81,7 +81,7 @@ def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
             held.put_back()
 
 
-class _Held:
+class _SeededScheduling:
     """The switches while they are set, and how they were."""
 
     def __init__(self, seed: int | str) -> None:
@@ -107,7 +107,7 @@ class _Held:
         self._generator.setstate(self._was)
 
 
-_shared: trio.lowlevel.RunVar[_Held | None] = trio.lowlevel.RunVar("trawl_seeded_scheduling", None)
+_shared: trio.lowlevel.RunVar[_SeededScheduling | None] = trio.lowlevel.RunVar("trawl_seeded_scheduling", None)
 
 
 def _switches() -> tuple[object, random.Random]:

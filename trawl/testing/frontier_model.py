@@ -89,11 +89,11 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(numbers=st.lists(st.integers(0, 12), max_size=5))
     def claim_and_push(self, numbers: list[int]) -> None:
         """Claim some fingerprints, push what is new, give the rest of the claims back."""
-        marks = [b"%16d" % number for number in numbers]
+        axis_marks = [b"%16d" % number for number in numbers]
         known = self._model.claimed | self._model.stored
-        expected = [mark not in known and mark not in marks[:i] for i, mark in enumerate(marks)]
-        assert self._run(self._frontier.claim_many, marks) == expected
-        fresh = [mark for mark, is_new in zip(marks, expected, strict=True) if is_new]
+        expected = [mark not in known and mark not in axis_marks[:i] for i, mark in enumerate(axis_marks)]
+        assert self._run(self._frontier.claim_many, axis_marks) == expected
+        fresh = [mark for mark, is_new in zip(axis_marks, expected, strict=True) if is_new]
         self._push([self._record(mark, i % 3) for i, mark in enumerate(fresh[:2])])
         self._run(self._frontier.disclaim, fresh[2:])
 

@@ -10,7 +10,7 @@ import attrs
 from attrs import validators
 
 from trawl.http import Request, host_scope, normalize_url
-from trawl.testing.latency import Law, Outage, as_outages, checked_law
+from trawl.testing.latency import Latency, Outage, as_outages, check_latency
 from trawl.testing.limits import RateLimit
 from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, checked_failure
 
@@ -64,8 +64,8 @@ class Host:
     """
 
     name: str
-    latency: Law = attrs.field(default=0.0, validator=checked_law)
-    connect: Law = attrs.field(default=0.0, validator=checked_law)
+    latency: Latency = attrs.field(default=0.0, validator=check_latency)
+    connect: Latency = attrs.field(default=0.0, validator=check_latency)
     keep_alive: float = attrs.field(default=75.0, validator=validators.ge(0))
     limit: tuple[RateLimit, ...] = attrs.field(default=None, converter=_as_limits)
     handler: Handler | None = attrs.field(default=None, validator=validators.optional(validators.is_callable()))

@@ -20,7 +20,7 @@ from trawl.errors import ConnectFailed, ConnectTimeout
 from trawl.http import Request
 from trawl.testing.responses import Failure, checked_failure
 
-__all__ = ["Law", "LogNormal", "Outage", "Uniform", "as_outages", "checked_law", "is_connecting", "seconds"]
+__all__ = ["Latency", "LogNormal", "Outage", "Uniform", "as_outages", "check_latency", "draw_seconds", "is_connecting"]
 
 
 @attrs.frozen
@@ -136,11 +136,11 @@ class LogNormal:
         return self.median * math.exp(generator.gauss(0.0, self.sigma))
 
 
-Law = float | Callable[[Request], float] | Uniform | LogNormal
+Latency = float | Callable[[Request], float] | Uniform | LogNormal
 """Seconds, a function of the request that gives seconds, or a distribution to draw from."""
 
 
-def seconds(law: Law, request: Request, generator: random.Random) -> float:
+def draw_seconds(law: Latency, request: Request, generator: random.Random) -> float:
     """What ``law`` says for ``request``.
 
     Raises:
@@ -157,7 +157,7 @@ def seconds(law: Law, request: Request, generator: random.Random) -> float:
     return drawn
 
 
-def checked_law(instance: object, attribute: attrs.Attribute[Any], law: object) -> None:
+def check_latency(instance: object, attribute: attrs.Attribute[Any], law: object) -> None:
     """Validator of attrs: refuse what is no law when the value is made, not when the first request comes.
 
     Raises:

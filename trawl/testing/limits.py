@@ -19,11 +19,11 @@ from email.utils import format_datetime
 import attrs
 from attrs import validators
 
-__all__ = ["DIALECTS", "Bucket", "RateLimit", "Standing"]
+__all__ = ["DIALECTS", "LimitState", "RateLimit", "TokenBucket"]
 
 
 @attrs.frozen
-class Standing:
+class LimitState:
     """Where a client stands with a limit.
 
     Attributes:
@@ -46,7 +46,7 @@ def _whole(seconds: float) -> int:
     return math.ceil(min(seconds, 31_536_000.0) - 1e-9)
 
 
-def _draft_03(standing: Standing) -> dict[str, str]:
+def _draft_03(standing: LimitState) -> dict[str, str]:
     return {
         "RateLimit-Limit": f"{standing.limit}, {standing.limit};w={_whole(standing.window)}",
         "RateLimit-Remaining": str(standing.remaining),
@@ -54,21 +54,21 @@ def _draft_03(standing: Standing) -> dict[str, str]:
     }
 
 
-def _draft_07(standing: Standing) -> dict[str, str]:
+def _draft_07(standing: LimitState) -> dict[str, str]:
     return {
         "RateLimit": f"limit={standing.limit}, remaining={standing.remaining}, reset={_whole(standing.reset)}",
         "RateLimit-Policy": f"{standing.limit};w={_whole(standing.window)}",
     }
 
 
-def _draft_10(standing: Standing) -> dict[str, str]:
+def _draft_10(standing: LimitState) -> dict[str, str]:
     return {
         "RateLimit-Policy": f'"default";q={standing.limit};w={_whole(standing.window)}',
         "RateLimit": f'"default";r={standing.remaining};t={_whole(standing.reset)}',
     }
 
 
-def _vendor(prefix: str, standing: Standing, *, is_epoch: bool) -> dict[str, str]:
+def _vendor(prefix: str, standing: LimitState, *, is_epoch: bool) -> dict[str, str]:
     reset = _whole(standing.reset)
     if is_epoch:
         reset += math.ceil((standing.now_utc - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
@@ -79,7 +79,7 @@ def _vendor(prefix: str, standing: Standing, *, is_epoch: bool) -> dict[str, str
     }
 
 
-DIALECTS: Mapping[str, Callable[[Standing], dict[str, str]]] = {
+DIALECTS: Mapping[str, Callable[[LimitState], dict[str, str]]] = {
     "draft-03": _draft_03,
     "draft-07": _draft_07,
     "draft-10": _draft_10,
@@ -137,7 +137,7 @@ class RateLimit:
             raise ValueError(f"changes are pairs of a time and a rate, both from 0 up, not {changes!r}")
 
 
-class Bucket:
+class TokenBucket:
     """The tokens of one limit in one run. Instants are seconds since the crawl began and never go back."""
 
     __slots__ = ("_at", "_changes", "_tokens", "limit", "rate")
@@ -191,12 +191,12 @@ class Bucket:
         seconds = math.ceil(now_utc.timestamp() + whole - NEARLY)
         return format_datetime(datetime.fromtimestamp(seconds, now_utc.tzinfo), usegmt=True)
 
-    def _standing(self, now: float, now_utc: datetime) -> Standing:
+    def _standing(self, now: float, now_utc: datetime) -> LimitState:
         self._fill(now)
         remaining = math.floor(self._tokens + NEARLY)
         full = (self.limit.burst - self._tokens) / self.rate if self.rate else math.inf
         window = self.limit.burst / self.rate if self.rate else math.inf
-        return Standing(int(self.limit.burst), remaining, window, full if remaining else self.wait(now), now_utc)
+        return LimitState(int(self.limit.burst), remaining, window, full if remaining else self.wait(now), now_utc)
 
     def _fill(self, now: float) -> None:
         while self._changes and self._changes[-1][0] <= now:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pytest_runtest_makereport", "simulated_web"]
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 """Sends that the report of a failed test shows."""
 
 
@@ -44,5 +44,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call" and report.failed and web is not None and web.latest is not None:
         from trawl.testing.sends import timeline  # noqa: PLC0415 not before a test asks for it
 
-        report.sections.append(("Simulated sends", timeline(web.latest.sends, MOST_ROWS)))
+        report.sections.append(("Simulated sends", timeline(web.latest.sends, MAX_ROWS)))
     return report

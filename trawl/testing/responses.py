@@ -13,7 +13,7 @@ from attrs import validators
 from trawl.errors import DownloadError
 from trawl.http import Headers
 
-__all__ = ["EMPTY_PAGE", "Failure", "SimulatedResponse", "failure_of", "page_of"]
+__all__ = ["EMPTY_PAGE", "Failure", "SimulatedResponse", "make_failure", "make_page"]
 
 Failure = DownloadError | type[DownloadError]
 """What goes wrong: one of :mod:`trawl.exceptions`' download errors, or its class."""
@@ -78,7 +78,7 @@ def checked_failure(error: object) -> None:
     raise TypeError(f"what goes wrong on the wire is one of trawl.exceptions' download errors, not {error!r}")
 
 
-def failure_of(failure: Failure, cause: str, url: str, method: str) -> DownloadError:
+def make_failure(failure: Failure, cause: str, url: str, method: str) -> DownloadError:
     """The error for one request: a class is filled with ``cause``, an instance is copied with the request's address."""
     if isinstance(failure, DownloadError):
         error = failure.__class__.__new__(failure.__class__, *failure.args)
@@ -88,12 +88,12 @@ def failure_of(failure: Failure, cause: str, url: str, method: str) -> DownloadE
     return failure(cause, url=url, method=method)
 
 
-def page_of(links: Iterable[str] = (), title: str = "") -> str:
+def make_page(links: Iterable[str] = (), title: str = "") -> str:
     """An HTML page with these links, as they are given."""
     anchors = "".join(f'<a href="{html.escape(link)}">{html.escape(link)}</a>\n' for link in links)
     return f"<!DOCTYPE html><html><head><title>{html.escape(title)}</title></head><body>{anchors}</body></html>"
 
 
-def redirect_to(target: str, status: int = 302, headers: Mapping[str, str] | None = None) -> SimulatedResponse:
+def make_redirect(target: str, status: int = 302, headers: Mapping[str, str] | None = None) -> SimulatedResponse:
     """An answer that sends the client to ``target``, an absolute or relative URL (RFC 9110, 15.4)."""
     return SimulatedResponse(status, "", {"Location": target, **(headers or {})})

@@ -14,13 +14,13 @@ import msgspec
 from trawl.http import host_scope
 from trawl.observe import printable
 
-__all__ = ["Ledger", "Row", "Send", "shown", "timeline"]
+__all__ = ["Send", "SendLog", "SendRecord", "rounded", "timeline"]
 
 DIGITS = 12
 """Times are rounded to the picosecond: what 0.1 + 0.2 adds to 0.3 must not fail a test that says ``== 0.3``."""
 
 
-def shown(at: float) -> float:
+def rounded(at: float) -> float:
     """A time in seconds, without what binary fractions add to it."""
     return round(at, DIGITS) + 0.0
 
@@ -54,7 +54,7 @@ class Send(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
 
 
-class Row(msgspec.Struct, gc=False):
+class SendRecord(msgspec.Struct, gc=False):
     """A send while it is on the wire; instants are those of the run's clock."""
 
     url: str
@@ -67,7 +67,7 @@ class Row(msgspec.Struct, gc=False):
     slots: tuple[int, ...] = ()
 
 
-class Ledger:
+class SendLog:
     """All sends of one run, in order.
 
     Attributes:
@@ -79,8 +79,8 @@ class Ledger:
     __slots__ = ("rows", "sending")
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.sending: Row | None = None
+        self.rows: list[SendRecord] = []
+        self.sending: SendRecord | None = None
 
     def sends(self, begun_at: float, now: float) -> tuple[Send, ...]:
         """Every send as a value, times counted from ``begun_at``; what is still on the wire is cut off at ``now``."""
@@ -97,8 +97,8 @@ class Ledger:
             host = host_scope(row.url)
             made.append(
                 Send(
-                    time=shown(row.sent_at - begun_at),
-                    finished=shown((now if row.ended_at is None else row.ended_at) - begun_at),
+                    time=rounded(row.sent_at - begun_at),
+                    finished=rounded((now if row.ended_at is None else row.ended_at) - begun_at),
                     url=row.url,
                     host=host,
                     slot=taken.get(host, 0) or _slot_of_address(taken),
@@ -135,12 +135,12 @@ def _slot_of_address(slots: Mapping[str, int]) -> int:
     return slot
 
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 
 LONGEST_URL = 100
 
 
-def timeline(sends: Sequence[Send], most: int = MOST_ROWS) -> str:
+def timeline(sends: Sequence[Send], most: int = MAX_ROWS) -> str:
     """One line a send: when, how long, through which slot of which scopes, what came back.
 
     ::

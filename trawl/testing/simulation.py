@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from trawl.testing.drawing import draw
-from trawl.testing.recording import Stretch
-from trawl.testing.sends import Send, shown, timeline
+from trawl.testing.recorder import Stretch
+from trawl.testing.sends import Send, rounded, timeline
+from trawl.testing.svg import draw
 
 if TYPE_CHECKING:
     from trawl.throttling import ScopeReport
@@ -59,7 +59,7 @@ class Simulation:
 
     def gaps(self, scope: str) -> list[float]:
         """Seconds between one send of ``scope`` and the next."""
-        return [shown(later - earlier) for earlier, later in pairwise(self.times(scope))]
+        return [rounded(later - earlier) for earlier, later in pairwise(self.times(scope))]
 
     def most_in_flight(self, scope: str | None = None) -> int:
         """The most sends on the wire at once, in ``scope`` or in all; what ends as another begins is apart."""

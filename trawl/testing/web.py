@@ -20,10 +20,10 @@ import trio
 from trawl.errors import NameNotResolved
 from trawl.http import Request, host_scope, normalize_url
 from trawl.testing.hosts import Handler, Host, scope_of_name
-from trawl.testing.latency import Law, Outage
+from trawl.testing.latency import Latency, Outage
 from trawl.testing.limits import RateLimit
-from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, page_of, redirect_to
-from trawl.testing.wire import SimulatedTransport
+from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, make_page, make_redirect
+from trawl.testing.transport import SimulatedTransport
 from trawl.transport.connect import Address
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from trawl.testing.simulation import Simulation
     from trawl.transport import TransportSettings
 
-__all__ = ["Answers", "SimulatedWeb", "answers_of", "replaying"]
+__all__ = ["SimulatedWeb", "WarcResponses", "read_warcs", "replay"]
 
-Answers = dict[str, dict[tuple[str, str, bytes], SimulatedResponse]]
+WarcResponses = dict[str, dict[tuple[str, str, bytes], SimulatedResponse]]
 """The answers of each host, by method, URL and body of the request."""
 
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
@@ -43,7 +43,7 @@ _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encodi
 _NOT_THERE = SimulatedResponse(404, "it is not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
 
 
-def answers_of(paths: Iterable[str | PathLike[str]]) -> Answers:
+def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
     """What the exchanges in WARC files say; of several for one request the last.
 
     Raises:
@@ -54,7 +54,7 @@ def answers_of(paths: Iterable[str | PathLike[str]]) -> Answers:
     from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     from warcio.exceptions import ArchiveLoadFailed  # type: ignore[import-untyped]  # noqa: PLC0415
 
-    answers: Answers = {}
+    answers: WarcResponses = {}
     for path in paths:
         responses: dict[str, tuple[str, SimulatedResponse]] = {}
         requests: dict[str, tuple[str, bytes]] = {}
@@ -70,7 +70,7 @@ def answers_of(paths: Iterable[str | PathLike[str]]) -> Answers:
     return answers
 
 
-def replaying(answers: Mapping[tuple[str, str, bytes], SimulatedResponse]) -> Callable[[Request], SimulatedResponse]:
+def replay(answers: Mapping[tuple[str, str, bytes], SimulatedResponse]) -> Callable[[Request], SimulatedResponse]:
     """What a host answers whose answers these are; 404 where there is none."""
 
     def answer(request: Request) -> SimulatedResponse:
@@ -115,7 +115,7 @@ class SimulatedWeb:
         self._sites: set[str] = set()
 
     @classmethod
-    def from_warc(cls, *paths: str | PathLike[str], latency: Law = 0.0) -> Self:
+    def from_warc(cls, *paths: str | PathLike[str], latency: Latency = 0.0) -> Self:
         """A web that answers as the servers did whose answers are in these WARC files, those of ``WARC_FILE`` say.
 
         A request is answered by its method, its URL and its body, and with 404 where there is no such exchange; of
@@ -130,20 +130,20 @@ class SimulatedWeb:
             OSError: A file can't be read.
             ValueError: A file is no WARC file.
         """
-        from trawl.testing.web import answers_of, replaying  # noqa: PLC0415 - few webs are replays
+        from trawl.testing.web import read_warcs, replay  # noqa: PLC0415 - few webs are replays
 
         web = cls()
-        for host, answers in answers_of(paths).items():
+        for host, answers in read_warcs(paths).items():
             robots = [answer for (_, url, _), answer in answers.items() if urlsplit(url).path == "/robots.txt"]
-            web.add_host(host, latency=latency, handler=replaying(answers), robots=robots[-1] if robots else None)
+            web.add_host(host, latency=latency, handler=replay(answers), robots=robots[-1] if robots else None)
         return web
 
     def add_host(
         self,
         host: str,
         *,
-        latency: Law = 0.0,
-        connect: Law = 0.0,
+        latency: Latency = 0.0,
+        connect: Latency = 0.0,
         keep_alive: float = 75.0,
         limit: RateLimit | Iterable[RateLimit] | None = None,
         handler: Handler | None = None,
@@ -224,12 +224,12 @@ class SimulatedWeb:
         Raises:
             ValueError: The URL is none, or a value is out of range.
         """
-        page = page_of(links, title) if body is None else body
+        page = make_page(links, title) if body is None else body
         self._put(url, SimulatedResponse(status, page, headers, latency, first_byte=first_byte, error=error))
 
     def add_redirect(self, url: str, to: str, *, status: int = 302, headers: Mapping[str, str] | None = None) -> None:
         """Put a redirect on the web: ``url`` answers ``status`` with ``Location: to``. Its host is added if need be."""
-        self._put(url, redirect_to(to, status, headers))
+        self._put(url, make_redirect(to, status, headers))
 
     def add_site(self, host: str, pages: int, *, links: int = 10, **options: Any) -> None:
         """Put a host with ``pages`` linked pages on the web: ``/``, ``/1``, ``/2``, a tree with ``links`` links a page.
@@ -321,7 +321,7 @@ class SimulatedWeb:
             TouchedTheWorld: The crawl would have used a real socket, thread or process.
             SettingsError: A setting is unknown or out of range.
         """
-        from trawl.testing.running import crawl_web  # noqa: PLC0415 a description needs no engine
+        from trawl.testing.run import crawl_web  # noqa: PLC0415 a description needs no engine
 
         return await crawl_web(spider_cls, self, settings, seed, spider_args)
 

@@ -22,7 +22,16 @@ from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
 from trawl.tracebacks import user_code, warn_of_scrapy
 
-__all__ = ["Named", "Surroundings", "fits", "function", "instance", "made", "named", "ordered"]
+__all__ = [
+    "Named",
+    "Surroundings",
+    "accepts_arguments",
+    "entry_name",
+    "load_function",
+    "make_instance",
+    "make_middleware",
+    "split_setting",
+]
 
 
 class Surroundings(Protocol):
@@ -90,7 +99,7 @@ class Named(Protocol):
         ...
 
 
-def ordered(
+def split_setting(
     setting: Mapping[Any, float | None], built_in: Iterable[Named]
 ) -> tuple[dict[str, float | None], list[tuple[str, Any, float]]]:
     """What ``DOWNLOADER_MIDDLEWARES`` says: of the built-in ones by name, and of the user's own.
@@ -119,7 +128,7 @@ def ordered(
         elif isinstance(entry, str) and (entry.startswith(_SCRAPYS) or "." not in entry):
             _check_elsewhere(entry, known)
         elif order is not None:
-            own.append((named(entry), entry, order))
+            own.append((entry_name(entry), entry, order))
     return orders, own
 
 
@@ -132,7 +141,7 @@ def _check_elsewhere(entry: str, known: Mapping[str, str]) -> None:
     logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
 
 
-def named(entry: object) -> str:
+def entry_name(entry: object) -> str:
     """An entry as people know it."""
     if isinstance(entry, str):
         return entry
@@ -140,21 +149,21 @@ def named(entry: object) -> str:
     return named
 
 
-def made(entry: object, crawl: object, spider: object) -> Middleware:
+def make_middleware(entry: object, crawl: object, spider: object) -> Middleware:
     """The middleware of an entry: itself, or what its class makes, or an adapter around Scrapy's three methods.
 
     Raises:
         SettingsError: It leads to nothing, can't be made, or is no middleware.
     """
-    found = instance(entry, SETTING, crawl)
+    found = make_instance(entry, SETTING, crawl)
     if found is None:
         return _as_it_is
     if is_scrapy_style(found):
         return adapted(found, spider)
-    if not callable(found) or not fits(found, 1) or _is_of_another_kind(found):
+    if not callable(found) or not accepts_arguments(found, 1) or _is_of_another_kind(found):
         raise SettingsError(
-            f"{SETTING}: {named(entry)} is no middleware: a function from Fetch to Fetch, a class whose objects are, or"
-            " one with process_request, process_response or process_exception",
+            f"{SETTING}: {entry_name(entry)} is not middleware: a function from Fetch to Fetch, a class whose objects"
+            " are, or one with process_request, process_response or process_exception",
             SETTING,
         )
     middleware: Middleware = found
@@ -167,7 +176,7 @@ def _is_of_another_kind(found: Any) -> bool:
     return any(is_kind(found) for is_kind in kinds)
 
 
-def fits(found: Callable[..., object], arguments: int) -> bool:
+def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
     """Whether something can be called with so many arguments, as far as can be told before."""
     try:
         signature = inspect.signature(found)
@@ -180,7 +189,7 @@ def fits(found: Callable[..., object], arguments: int) -> bool:
     return True
 
 
-def instance(entry: object, setting: str, crawl: object) -> Any:
+def make_instance(entry: object, setting: str, crawl: object) -> Any:
     """What an entry names; a class is made by its ``from_crawler(crawl)``, else without arguments.
 
     None where the class raises ``NotConfigured``, which is logged: as a warning if it says why.
@@ -190,23 +199,23 @@ def instance(entry: object, setting: str, crawl: object) -> Any:
         PartLoadError: Its own code failed, or its module's.
     """
     found = load_object(entry, setting)
-    warn_of_scrapy(found, f"{setting}: {named(entry)}")
+    warn_of_scrapy(found, f"{setting}: {entry_name(entry)}")
     if not isinstance(found, type):
         return found
     make: Callable[[], Any] = found
     from_crawler = getattr(found, "from_crawler", None)
     try:
-        with user_code(f"{setting}: {named(entry)} can't be made"):
+        with user_code(f"{setting}: {entry_name(entry)} can't be made"):
             return make() if from_crawler is None else from_crawler(crawl)
     except NotConfigured as reason:
         level = logging.WARNING if str(reason) else logging.INFO  # who says why is heard, as in Scrapy
-        logger.log(level, "%s: %s is left out: %s", setting, named(entry), str(reason) or "it is not configured")
+        logger.log(level, "%s: %s is left out: %s", setting, entry_name(entry), str(reason) or "it is not configured")
         return None
     except TypeError as error:
-        raise SettingsError(f"{setting}: {named(entry)} can't be made: {error}", setting) from error
+        raise SettingsError(f"{setting}: {entry_name(entry)} can't be made: {error}", setting) from error
 
 
-def function(value: object, setting: str) -> Any:
+def load_function(value: object, setting: str) -> Any:
     """The function that a setting names; None where it names none.
 
     Raises:

@@ -37,21 +37,21 @@ from trawl.errors import (
 from trawl.http import Outcome, Request, Response, origin_of
 from trawl.testing.clock import sleep_until
 from trawl.testing.hosts import Host
-from trawl.testing.latency import Outage, seconds
-from trawl.testing.limits import Bucket
-from trawl.testing.responses import Failure, SimulatedResponse, failure_of
-from trawl.testing.sends import Ledger, Row
+from trawl.testing.latency import Outage, draw_seconds
+from trawl.testing.limits import TokenBucket
+from trawl.testing.responses import Failure, SimulatedResponse, make_failure
+from trawl.testing.sends import SendLog, SendRecord
 from trawl.transport.body_sink import sink_for, write_to_sink
 
 if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb
     from trawl.transport import TransportSettings
 
-__all__ = ["WALL_START_UTC", "Patience", "SimulatedTransport"]
+__all__ = ["WALL_START_UTC", "SimulatedTransport", "Timeouts"]
 
 
 @attrs.frozen(kw_only=True)
-class Patience:
+class Timeouts:
     """The limits that the client sets itself.
 
     Attributes:
@@ -59,7 +59,7 @@ class Patience:
         read: Seconds until something comes.
         whole: Seconds for the whole exchange.
         keep_alive: Seconds that an idle connection is kept.
-        most_bytes: The largest body.
+        max_bytes: The largest body.
         truncates: Whether a larger one is cut there, and is no error.
     """
 
@@ -67,11 +67,11 @@ class Patience:
     read: float = math.inf
     whole: float = 180.0
     keep_alive: float = math.inf
-    most_bytes: float = math.inf
+    max_bytes: float = math.inf
     truncates: bool = False
 
     @classmethod
-    def of(cls, settings: TransportSettings | None) -> Patience:
+    def of(cls, settings: TransportSettings | None) -> Timeouts:
         """What the settings say; the defaults without any."""
         if settings is None:
             return cls()
@@ -80,19 +80,19 @@ class Patience:
             read=settings.download_read_timeout,
             whole=settings.download_timeout,
             keep_alive=settings.download_keepalive_timeout,
-            most_bytes=settings.download_maxsize or math.inf,
+            max_bytes=settings.download_maxsize or math.inf,
         )
 
-    def for_request(self, request: Request) -> Patience:
+    def for_request(self, request: Request) -> Timeouts:
         """These limits with what the request's meta changes (``download_timeout``, ``download_maxsize``)."""
         timeout = request.meta_get("download_timeout")
-        most_bytes = request.meta_get("download_maxsize")
-        if timeout is None and most_bytes is None:
+        max_bytes = request.meta_get("download_maxsize")
+        if timeout is None and max_bytes is None:
             return self
         return attrs.evolve(
             self,
             whole=self.whole if timeout is None else float(timeout) or math.inf,
-            most_bytes=self.most_bytes if most_bytes is None else float(most_bytes) or math.inf,
+            max_bytes=self.max_bytes if max_bytes is None else float(max_bytes) or math.inf,
             truncates=bool(request.meta_get("download_truncate")),
         )
 
@@ -107,14 +107,14 @@ WALL_START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
 """The wall time at which every simulation begins."""
 
 
-class _Site:
+class _HostState:
     """One host in one run: its buckets, its open connections and its generator."""
 
     __slots__ = ("buckets", "host", "idle", "random")
 
     def __init__(self, host: Host, seed: int | str) -> None:
         self.host = host
-        self.buckets = [Bucket(limit) for limit in host.limit]
+        self.buckets = [TokenBucket(limit) for limit in host.limit]
         self.idle: dict[str, list[float]] = {}  # origin -> when each idle connection was last used
         self.random = random.Random(f"{seed}:{host.name}")
 
@@ -137,21 +137,21 @@ class _Site:
 class _Exchange:
     """One request on its way."""
 
-    __slots__ = ("deadline", "origin", "patience", "request", "row", "sent_at", "site", "started_at")
+    __slots__ = ("deadline", "origin", "request", "row", "sent_at", "site", "started_at", "timeouts")
 
-    def __init__(self, request: Request, site: _Site, patience: Patience, now: float) -> None:
+    def __init__(self, request: Request, site: _HostState, timeouts: Timeouts, now: float) -> None:
         self.request = request
         self.site = site
-        self.patience = patience
+        self.timeouts = timeouts
         self.origin = origin_of(request.url)
         self.started_at = now
-        self.deadline = now + patience.whole
+        self.deadline = now + timeouts.whole
         self.sent_at: float | None = None
-        self.row: Row | None = None
+        self.row: SendRecord | None = None
 
     def failed(self, failure: Failure, cause: str, now: float) -> Outcome:
         """The outcome of an exchange that ended at ``now`` without a response."""
-        error = failure_of(failure, cause, self.request.url, self.request.method)
+        error = make_failure(failure, cause, self.request.url, self.request.method)
         if self.row is not None:
             self.row.ended_at = now
             self.row.error = type(error).__name__
@@ -162,7 +162,7 @@ class SimulatedTransport:
     """Sends requests over a simulated web. For one run: it holds the buckets, the connections and what was sent.
 
     Attributes:
-        ledger: What was sent.
+        send_log: What was sent.
         begun_at: The instant of the run's clock at which the run began; None before the first send.
         on_bug: Told of an error that a handler raised by mistake, before the error goes on: who runs a crawl is to end
             it, since an engine takes what a request raises for that request's own trouble.
@@ -177,14 +177,14 @@ class SimulatedTransport:
         begun_at: float | None = None,
         wall_start_utc: datetime | None = None,
     ) -> None:
-        self.ledger: Ledger = Ledger()
+        self.send_log: SendLog = SendLog()
         self.begun_at = begun_at
         self.on_bug: Callable[[Exception], None] | None = None
         self._web = web
-        self._patience = Patience.of(settings)
+        self._timeouts = Timeouts.of(settings)
         self._seed = seed
         self._wall_start_utc = wall_start_utc or WALL_START_UTC
-        self._sites: dict[str, _Site] = {}
+        self._sites: dict[str, _HostState] = {}
 
     async def send(self, request: Request, on_sent: Callable[[], bool | None]) -> Outcome:
         """Send ``request`` over the simulated web. What its servers do wrong is an error in the outcome. A checkpoint.
@@ -208,8 +208,8 @@ class SimulatedTransport:
         if isinstance(site, DownloadError):
             await trio.lowlevel.checkpoint()
             return Outcome(request, error=site, started_at=now, ended_at=now)
-        exchange = _Exchange(request, site, self._patience.for_request(request), now)
-        if not site.reuse(exchange.origin, now, self._patience.keep_alive):
+        exchange = _Exchange(request, site, self._timeouts.for_request(request), now)
+        if not site.reuse(exchange.origin, now, self._timeouts.keep_alive):
             failed = await self._connect(exchange)
             if failed is not None:
                 return failed
@@ -229,7 +229,7 @@ class SimulatedTransport:
             site.idle.clear()
         await trio.lowlevel.checkpoint()
 
-    def _site(self, request: Request) -> _Site | DownloadError:
+    def _site(self, request: Request) -> _HostState | DownloadError:
         url = request.url
         if not url.startswith(("http://", "https://")):
             scheme = url.partition(":")[0]
@@ -239,7 +239,7 @@ class SimulatedTransport:
             return self._web.unresolved(request)
         site = self._sites.get(host.name)
         if site is None:
-            site = self._sites[host.name] = _Site(host, self._seed)
+            site = self._sites[host.name] = _HostState(host, self._seed)
         return site
 
     def _since_begin(self, now: float) -> float:
@@ -249,7 +249,7 @@ class SimulatedTransport:
     async def _connect(self, exchange: _Exchange) -> Outcome | None:
         """Open a new connection; the outcome if there will be none. A checkpoint only where it takes time or fails."""
         host, request = exchange.site.host, exchange.request
-        duration = seconds(host.connect, request, exchange.site.random)
+        duration = draw_seconds(host.connect, request, exchange.site.random)
         failure = host.connect_error
         if failure is not None and not isinstance(failure, DownloadError | type):
             failure = failure(request)
@@ -258,7 +258,7 @@ class SimulatedTransport:
             failure = outage.error
             duration = duration if outage.latency is None else outage.latency
         cause = "the simulated host refuses connections"
-        limit = min(exchange.patience.connect, exchange.patience.whole)
+        limit = min(exchange.timeouts.connect, exchange.timeouts.whole)
         if duration > limit:
             failure, cause, duration = ConnectTimeout, f"no connection within {limit:g} s", limit
         if duration > 0.0:
@@ -267,19 +267,19 @@ class SimulatedTransport:
             await trio.lowlevel.checkpoint()
         return None if failure is None else exchange.failed(failure, cause, trio.current_time())
 
-    def _report(self, exchange: _Exchange, on_sent: Callable[[], bool | None]) -> Row | None:
+    def _report(self, exchange: _Exchange, on_sent: Callable[[], bool | None]) -> SendRecord | None:
         """Note the send, and say so; None: it must not be, and its connection is left to another."""
         exchange.sent_at = now = trio.current_time()
-        exchange.row = row = Row(exchange.request.url, exchange.request.method, now)
-        self.ledger.sending = row
+        exchange.row = row = SendRecord(exchange.request.url, exchange.request.method, now)
+        self.send_log.sending = row
         try:
             is_held = on_sent()
         finally:
-            self.ledger.sending = None
+            self.send_log.sending = None
         if is_held:
             exchange.site.keep(exchange.origin, now)
             return None
-        self.ledger.rows.append(row)
+        self.send_log.rows.append(row)
         return row
 
     async def _answered(self, exchange: _Exchange) -> Outcome:
@@ -288,10 +288,10 @@ class SimulatedTransport:
         if answer is None:
             answer = await self._content(exchange)
             if answer is None:
-                return exchange.failed(*exchange.patience.cut(exchange.started_at, trio.current_time()))
+                return exchange.failed(*exchange.timeouts.cut(exchange.started_at, trio.current_time()))
         now = trio.current_time()  # a handler may have taken its time
         if latency is None:
-            latency = answer.latency or seconds(exchange.site.host.latency, exchange.request, exchange.site.random)
+            latency = answer.latency or draw_seconds(exchange.site.host.latency, exchange.request, exchange.site.random)
         first_byte = latency if answer.first_byte is None else min(answer.first_byte, latency)
         error, cause, until = self._fate(exchange, answer, now, first_byte, latency)
         await sleep_until(until)
@@ -344,7 +344,7 @@ class SimulatedTransport:
         try:
             answer = host.handler(request)
             if inspect.isawaitable(answer):
-                with trio.move_on_at(min(exchange.deadline, trio.current_time() + exchange.patience.read)):
+                with trio.move_on_at(min(exchange.deadline, trio.current_time() + exchange.timeouts.read)):
                     return _checked(await answer, host)
                 return None
         except DownloadError as error:
@@ -355,23 +355,23 @@ class SimulatedTransport:
         self, exchange: _Exchange, answer: SimulatedResponse, now: float, first_byte: float, latency: float
     ) -> tuple[Failure | None, str, float]:
         """How an answer ends that starts at ``now``: an error or None, its cause, and when."""
-        patience = exchange.patience
+        timeouts = exchange.timeouts
         error, cause, until = answer.error, "the simulated server broke off", now + latency
-        is_too_large = len(answer.body) > patience.most_bytes and not patience.truncates
+        is_too_large = len(answer.body) > timeouts.max_bytes and not timeouts.truncates
         if answer.error is None and is_too_large and exchange.request.method != "HEAD":
             until = now + first_byte
-            cause = f"the body of {len(answer.body)} bytes passes the limit of {patience.most_bytes}"
+            cause = f"the body of {len(answer.body)} bytes passes the limit of {timeouts.max_bytes}"
             error = BodyTooLarge
-        if first_byte > patience.read and until > now + patience.read:
-            error, cause, until = ReadTimeout, f"nothing came for {patience.read:g} s", now + patience.read
+        if first_byte > timeouts.read and until > now + timeouts.read:
+            error, cause, until = ReadTimeout, f"nothing came for {timeouts.read:g} s", now + timeouts.read
         if until > exchange.deadline:
-            return patience.cut(exchange.started_at, exchange.deadline)
+            return timeouts.cut(exchange.started_at, exchange.deadline)
         return error, cause, until
 
     def _whole(
         self, exchange: _Exchange, answer: SimulatedResponse, fields: dict[str, str], first_byte_at: float, now: float
     ) -> Outcome:
-        request, row = exchange.request, cast("Row", exchange.row)
+        request, row = exchange.request, cast("SendRecord", exchange.row)
         headers = answer.headers.copy()
         for name, value in fields.items():
             headers[name] = value
@@ -380,8 +380,8 @@ class SimulatedTransport:
         latency = first_byte_at - exchange.started_at
         body = b"" if request.method == "HEAD" else answer.body
         flags: tuple[str, ...] = ()
-        if len(body) > exchange.patience.most_bytes:
-            body, flags = body[: int(exchange.patience.most_bytes)], ("truncated",)
+        if len(body) > exchange.timeouts.max_bytes:
+            body, flags = body[: int(exchange.timeouts.max_bytes)], ("truncated",)
         response = Response(request.url, answer.status, headers, body, request, flags, latency, protocol="HTTP/1.1")
         exchange.site.keep(exchange.origin, now)
         return Outcome(request, response, None, exchange.started_at, exchange.sent_at, first_byte_at, now)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 import trio
 
-from trawl.testing.sends import Ledger, Send, shown
+from trawl.testing.sends import Send, SendLog, rounded
 
 if TYPE_CHECKING:
     from trawl.engine import Crawl
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trawl.throttling import ScopeReport
     from trawl.throttling.scope import Scope
 
-__all__ = ["Kind", "Recording", "Stretch", "merged"]
+__all__ = ["Kind", "Recorder", "Stretch", "merge_stretches"]
 
 Kind = Literal["delay", "delay_per_slot", "backoff", "hint", "quota", "robots"]
 """What closed the scope."""
@@ -49,7 +49,7 @@ class Stretch:
     slot: int = 0
 
 
-def merged(stretches: Iterable[Stretch]) -> Sequence[Stretch]:
+def merge_stretches(stretches: Iterable[Stretch]) -> Sequence[Stretch]:
     """The same stretches, those of one scope, slot and kind that overlap made one; those of slots come first."""
     made: list[Stretch] = []
     for stretch in sorted(stretches, key=_order):
@@ -71,7 +71,7 @@ _Closed = tuple[str, float, float, float, Kind, str, int]
 """A scope, from, until, with jitter until that at the most, why, where that comes from, the slot or 0."""
 
 
-class Recording:
+class Recorder:
     """Hears the engine's recorder and looks at the running crawl. Instants are those of the run's clock.
 
     Attributes:
@@ -80,9 +80,9 @@ class Recording:
 
     __slots__ = ("_begun_at", "_closed", "_ledger", "report")
 
-    def __init__(self, ledger: Ledger, begun_at: float) -> None:
+    def __init__(self, send_log: SendLog, begun_at: float) -> None:
         self.report: Sequence[ScopeReport] = ()
-        self._ledger = ledger
+        self._ledger = send_log
         self._begun_at = begun_at
         self._closed: list[_Closed] = []
 
@@ -119,20 +119,20 @@ class Recording:
         places = dict.fromkeys(nexts, 0)
         made: list[Stretch] = []
         for closed in self._closed:
-            scope, start = closed[0], shown(closed[1] - self._begun_at)
+            scope, start = closed[0], rounded(closed[1] - self._begun_at)
             times, place = nexts[scope], places.get(scope, 0)
             while place < len(times) and times[place] <= start:
                 place += 1
             places[scope] = place
             following = times[place] if place < len(times) else math.inf
             made.append(self._cut(closed, start, following))
-        return merged(stretch for stretch in made if stretch.end > stretch.start)
+        return merge_stretches(stretch for stretch in made if stretch.end > stretch.start)
 
     def _cut(self, closed: _Closed, start: float, following: float) -> Stretch:
         """A stretch ends when the next send shows that the scope was open: jitter makes it shorter or longer."""
         scope, _, until, latest, kind, source, slot = closed
-        end = shown(until - self._begun_at)
-        if not slot and (following < end or following <= shown(latest - self._begun_at)):
+        end = rounded(until - self._begun_at)
+        if not slot and (following < end or following <= rounded(latest - self._begun_at)):
             end = following
         return Stretch(scope, start, end, kind, source, slot)
 

@@ -28,7 +28,7 @@ from trio.testing import MockClock
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.http import Request
 
-__all__ = ["FrontierContract", "Opener", "lane_of", "mark_of", "record_of"]
+__all__ = ["FrontierContract", "Opener", "lane_of", "make_fingerprint", "make_record"]
 
 Opener: TypeAlias = "Callable[[], AbstractAsyncContextManager[Frontier]]"
 """Opens a frontier on one store; the next one is opened when the last was left."""
@@ -36,7 +36,7 @@ Opener: TypeAlias = "Callable[[], AbstractAsyncContextManager[Frontier]]"
 Body: TypeAlias = "Callable[[Frontier], Awaitable[None]]"
 
 
-def mark_of(path: str, host: str = "a.example") -> bytes:
+def make_fingerprint(path: str, host: str = "a.example") -> bytes:
     """A fingerprint for a path on a host."""
     return f"{host}/{path}".encode().rjust(16, b"-")[-16:]
 
@@ -46,10 +46,10 @@ def lane_of(host: str = "a.example") -> LaneKey:
     return (host,), f"http://{host}"
 
 
-def record_of(path: str, host: str = "a.example", *, priority: int = 0, share: float = 0.0) -> Record:
+def make_record(path: str, host: str = "a.example", *, priority: int = 0, share: float = 0.0) -> Record:
     """A record of a host's lane, with a fingerprint."""
     request = Request(f"http://{host}/{path}", priority=priority)
-    return Record(request, ((host, None),), f"http://{host}", mark_of(path, host), share=share)
+    return Record(request, ((host, None),), f"http://{host}", make_fingerprint(path, host), share=share)
 
 
 def paths(records: Sequence[Record]) -> list[str]:
@@ -89,8 +89,8 @@ class FrontierContract:
         """A lane is ordered by priority, share and age."""
 
         async def body(frontier: Frontier) -> None:
-            await frontier.push_many([record_of("old"), record_of("urgent", priority=5), record_of("new")])
-            await frontier.push_many([record_of("large", share=0.5), record_of("late", priority=-1, share=1.0)])
+            await frontier.push_many([make_record("old"), make_record("urgent", priority=5), make_record("new")])
+            await frontier.push_many([make_record("large", share=0.5), make_record("late", priority=-1, share=1.0)])
             assert paths(await frontier.lease_many(lane_of(), 2)) == ["urgent", "large"]
             assert paths(await frontier.lease_many(lane_of(), 9)) == ["old", "new", "late"]
             assert await frontier.lease_many(lane_of(), 1) == []
@@ -102,8 +102,8 @@ class FrontierContract:
 
         async def body(frontier: Frontier) -> None:
             assert (list(frontier.lanes()), frontier.best(lane_of()), frontier.pending_in(lane_of())) == ([], None, 0)
-            first, second = record_of("1"), record_of("2", "b.example", priority=3)
-            await frontier.claim_many([mark_of("1"), mark_of("2", "b.example")])
+            first, second = make_record("1"), make_record("2", "b.example", priority=3)
+            await frontier.claim_many([make_fingerprint("1"), make_fingerprint("2", "b.example")])
             await frontier.push_many([first, second])
             assert list(frontier.lanes()) == [lane_of(), lane_of("b.example")]
             assert frontier.best(lane_of("b.example")) == (-3, 0.0, second.order)
@@ -122,7 +122,7 @@ class FrontierContract:
         """``release`` undoes a lease."""
 
         async def body(frontier: Frontier) -> None:
-            await frontier.push_many([record_of(path) for path in "123"])
+            await frontier.push_many([make_record(path) for path in "123"])
             first, second = await frontier.lease_many(lane_of(), 2)
             await frontier.release([second])
             await frontier.release([first])
@@ -134,9 +134,9 @@ class FrontierContract:
         """``acknowledge`` ends one and stores others."""
 
         async def body(frontier: Frontier) -> None:
-            await frontier.push_many([record_of("1")])
+            await frontier.push_many([make_record("1")])
             (lease,) = await frontier.lease_many(lane_of(), 1)
-            await frontier.acknowledge(lease, [record_of("2"), record_of("3", "b.example")])
+            await frontier.acknowledge(lease, [make_record("2"), make_record("3", "b.example")])
             numbers = frontier.statistics()
             assert (numbers.pending, numbers.leased) == (2, 0)
             assert paths(await frontier.lease_many(lane_of(), 9)) == ["2"]
@@ -148,9 +148,9 @@ class FrontierContract:
         """``replace`` is one step; what took the place has its own lane and a new order."""
 
         async def body(frontier: Frontier) -> None:
-            await frontier.push_many([record_of("1"), record_of("2", "b.example")])
+            await frontier.push_many([make_record("1"), make_record("2", "b.example")])
             (lease,) = await frontier.lease_many(lane_of(), 1)
-            successor = record_of("target", "b.example")
+            successor = make_record("target", "b.example")
             await frontier.replace(lease, successor)
             numbers = frontier.statistics()
             assert (numbers.pending, numbers.leased) == (1, 1)
@@ -164,7 +164,7 @@ class FrontierContract:
         """``claim_many`` and ``disclaim``."""
 
         async def body(frontier: Frontier) -> None:
-            one, two = mark_of("1"), mark_of("2")
+            one, two = make_fingerprint("1"), make_fingerprint("2")
             assert await frontier.claim_many([one, two, one]) == [True, True, False]
             assert await frontier.claim_many([one]) == [False]
             await frontier.disclaim([one])
@@ -177,11 +177,11 @@ class FrontierContract:
         """What was seen stays seen when the request has ended."""
 
         async def body(frontier: Frontier) -> None:
-            assert await frontier.claim_many([mark_of("1")]) == [True]
-            await frontier.push_many([record_of("1")])
+            assert await frontier.claim_many([make_fingerprint("1")]) == [True]
+            await frontier.push_many([make_record("1")])
             (lease,) = await frontier.lease_many(lane_of(), 1)
             await frontier.acknowledge(lease)
-            assert await frontier.claim_many([mark_of("1")]) == [False]
+            assert await frontier.claim_many([make_fingerprint("1")]) == [False]
 
         self.on(body)
 
@@ -192,7 +192,7 @@ class FrontierContract:
             answers: list[bool] = []
 
             async def claim() -> None:
-                answers.extend(await frontier.claim_many([mark_of("1")]))
+                answers.extend(await frontier.claim_many([make_fingerprint("1")]))
 
             async with trio.open_nursery() as nursery:
                 for _ in range(5):
@@ -215,11 +215,11 @@ class FrontierContract:
         """More than any backend keeps in memory, with what is urgent pushed in between."""
 
         async def body(frontier: Frontier) -> None:
-            await frontier.push_many([record_of(str(i)) for i in range(300)])
+            await frontier.push_many([make_record(str(i)) for i in range(300)])
             leased: list[str] = []
             for turn in range(150):
                 if turn % 50 == 10:
-                    await frontier.push_many([record_of(f"urgent{turn}", priority=1)])
+                    await frontier.push_many([make_record(f"urgent{turn}", priority=1)])
                 leases = await frontier.lease_many(lane_of(), 3)
                 leased += paths(leases)
                 if turn % 7 == 0:
@@ -239,7 +239,7 @@ class FrontierContract:
         """No step of one task loses or doubles what another is at."""
 
         async def body(frontier: Frontier) -> None:
-            await frontier.push_many([record_of(str(i)) for i in range(100)])
+            await frontier.push_many([make_record(str(i)) for i in range(100)])
             done: list[str] = []
 
             async def work() -> None:
@@ -247,7 +247,7 @@ class FrontierContract:
                     for lease in leases:
                         (path,) = paths([lease])
                         done.append(path)
-                        child = [record_of(f"child{path}", "b.example")] if path.endswith("7") else []
+                        child = [make_record(f"child{path}", "b.example")] if path.endswith("7") else []
                         await frontier.acknowledge(lease, child)
 
             async with trio.open_nursery() as nursery:
@@ -263,11 +263,11 @@ class FrontierContract:
         """Cancelling never leaves half of a step behind."""
 
         async def body(frontier: Frontier) -> None:
-            await frontier.push_many([record_of("1"), record_of("2")])
+            await frontier.push_many([make_record("1"), make_record("2")])
             first, second = await frontier.lease_many(lane_of(), 2)
             with trio.CancelScope() as scope:
                 scope.cancel()
-                await frontier.acknowledge(first, [record_of("child")])
+                await frontier.acknowledge(first, [make_record("child")])
             was_done = frontier.pending_in(lane_of()) == 1
             assert frontier.statistics().leased == (1 if was_done else 2)
             await frontier.release([second] if was_done else [first, second])
@@ -280,7 +280,7 @@ class FrontierContract:
 
         async def body(frontier: Frontier) -> None:
             now = trio.current_time()
-            late, later, soon = record_of("late"), record_of("later"), record_of("soon")
+            late, later, soon = make_record("late"), make_record("later"), make_record("soon")
             late.not_before, later.not_before = now + 1000.0, now + 2000.0
             await frontier.push_many([later, late, soon])
             assert frontier.pending_in(lane_of()) == 1
@@ -300,9 +300,9 @@ class FrontierContract:
         """So waits a retry that has a delay."""
 
         async def body(frontier: Frontier) -> None:
-            await frontier.push_many([record_of("1")])
+            await frontier.push_many([make_record("1")])
             (lease,) = await frontier.lease_many(lane_of(), 1)
-            again = record_of("again")
+            again = make_record("again")
             again.not_before = trio.current_time() + 1000.0
             await frontier.replace(lease, again)
             await frontier.release([again])
@@ -319,8 +319,8 @@ class FrontierContract:
         """``lane_of`` knows a lane, or does not, and never names a wrong one."""
 
         async def body(frontier: Frontier) -> None:
-            record = record_of("1")
-            await frontier.push_many([record, record_of("2", "b.example")])
+            record = make_record("1")
+            await frontier.push_many([record, make_record("2", "b.example")])
             assert frontier.lane_of(record.request) in {None, lane_of()}
             assert frontier.lane_of(Request("http://a.example/1")) is None
             await frontier.lease_many(lane_of(), 1)
@@ -334,19 +334,19 @@ class FrontierContract:
             return
 
         async def first(frontier: Frontier) -> None:
-            await frontier.claim_many([mark_of(path) for path in "1234"])
-            await frontier.push_many([record_of("1"), record_of("2"), record_of("3", priority=1)])
+            await frontier.claim_many([make_fingerprint(path) for path in "1234"])
+            await frontier.push_many([make_record("1"), make_record("2"), make_record("3", priority=1)])
             third, one = await frontier.lease_many(lane_of(), 2)
-            await frontier.acknowledge(third, [record_of("5", "b.example")])
+            await frontier.acknowledge(third, [make_record("5", "b.example")])
             assert one.order
 
         async def second(frontier: Frontier) -> None:
             assert sorted(frontier.lanes()) == [lane_of(), lane_of("b.example")]
             numbers = frontier.statistics()
             assert (numbers.pending, numbers.leased, numbers.lanes) == (3, 0, 2)
-            assert await frontier.claim_many([mark_of(path) for path in "123"]) == [False] * 3
-            assert await frontier.claim_many([mark_of("4")]) == [True]  # its request was never stored
-            await frontier.push_many([record_of("6")])
+            assert await frontier.claim_many([make_fingerprint(path) for path in "123"]) == [False] * 3
+            assert await frontier.claim_many([make_fingerprint("4")]) == [True]  # its request was never stored
+            await frontier.push_many([make_record("6")])
             assert paths(await frontier.lease_many(lane_of(), 9)) == ["1", "2", "6"]
             assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["5"]
 
@@ -358,9 +358,9 @@ class FrontierContract:
             return
 
         async def first(frontier: Frontier) -> None:
-            await frontier.push_many([record_of("1")])
+            await frontier.push_many([make_record("1")])
             (lease,) = await frontier.lease_many(lane_of(), 1)
-            await frontier.replace(lease, record_of("target", "b.example"))
+            await frontier.replace(lease, make_record("target", "b.example"))
 
         async def second(frontier: Frontier) -> None:
             assert list(frontier.lanes()) == [lane_of("b.example")]

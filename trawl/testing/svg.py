@@ -20,21 +20,21 @@ from html import escape
 import attrs
 
 from trawl.observe import printable
-from trawl.testing.recording import Kind, Stretch, merged
+from trawl.testing.recorder import Kind, Stretch, merge_stretches
 from trawl.testing.sends import Send
 
 __all__ = [
-    "Lane",
     "Scale",
+    "Track",
+    "axis_marks",
+    "axis_step",
     "document",
     "draw",
     "group",
-    "lanes_of",
     "line",
-    "marks",
+    "make_tracks",
     "number",
     "rectangle",
-    "step_of",
     "text",
 ]
 
@@ -114,22 +114,22 @@ class Scale:
         return end >= self.start and start <= self.end
 
 
-def step_of(span: float, most: int) -> float:
+def axis_step(span: float, most: int) -> float:
     """The smallest of 1, 2, 5 times a power of ten that divides ``span`` seconds into at most ``most`` parts."""
     least = span / most
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= least * (1 - 1e-9))
 
 
-def marks(start: float, end: float, most: int = 12) -> list[tuple[float, str]]:
+def axis_marks(start: float, end: float, most: int = 12) -> list[tuple[float, str]]:
     """Round instants from ``start`` to ``end`` with their labels, all with the same number of digits."""
-    step = step_of(end - start, most)
+    step = axis_step(end - start, most)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
     return [(count * step, f"{count * step:.{digits}f}") for count in range(first, last + 1)]
 
 
-MOST_LANES = 40
+MAX_LANES = 40
 
 UNTHROTTLED = "(no scope)"
 
@@ -137,7 +137,7 @@ LONGEST_LABEL = 34
 
 
 @attrs.frozen
-class Lane:
+class Track:
     """One scope of a picture.
 
     Attributes:
@@ -162,7 +162,7 @@ class Lane:
         return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
 
 
-def lanes_of(sends: Sequence[Send], scopes: Iterable[str] | None = None) -> tuple[list[Lane], int]:
+def make_tracks(sends: Sequence[Send], scopes: Iterable[str] | None = None) -> tuple[list[Track], int]:
     """The lanes of a picture from top to bottom, and how many scopes are left out for lack of room.
 
     Args:
@@ -172,23 +172,23 @@ def lanes_of(sends: Sequence[Send], scopes: Iterable[str] | None = None) -> tupl
     used = Counter(scope for send in sends for scope in send.slots)
     if scopes is None:
         names = sorted(used, key=lambda scope: (-used[scope], scope))
-        kept = names[:MOST_LANES]
+        kept = names[:MAX_LANES]
     else:
         names = kept = list(scopes)
-    lanes = [_lane(scope, [send for send in sends if scope in send.slots]) for scope in kept]
+    lanes = [_track(scope, [send for send in sends if scope in send.slots]) for scope in kept]
     free = [send for send in sends if not send.slots]
     if free and scopes is None:
-        lanes.append(_packed(free))
+        lanes.append(_unthrottled_track(free))
     return lanes, len(names) - len(kept)
 
 
-def _lane(scope: str, sends: Sequence[Send]) -> Lane:
+def _track(scope: str, sends: Sequence[Send]) -> Track:
     last = max([send.slots[scope] for send in sends], default=1)
     bars = [(send.slots[scope] - 1, send) for send in sends]
-    return Lane(scope, [f"slot {number + 1}" for number in range(last)], bars)
+    return Track(scope, [f"slot {number + 1}" for number in range(last)], bars)
 
 
-def _packed(sends: Sequence[Send]) -> Lane:
+def _unthrottled_track(sends: Sequence[Send]) -> Track:
     """A lane of sends without slots: each in the first row that is free."""
     ends: list[float] = []
     bars: list[tuple[int, Send]] = []
@@ -198,7 +198,7 @@ def _packed(sends: Sequence[Send]) -> Lane:
             ends.append(0.0)
         ends[row] = send.finished
         bars.append((row, send))
-    return Lane("", [""] * len(ends), bars)
+    return Track("", [""] * len(ends), bars)
 
 
 SHADES: dict[Kind, tuple[str, str]] = {
@@ -228,10 +228,10 @@ NARROWEST_BAR, NARROWEST_LABEL = 2.5, 26.0
 
 
 @attrs.frozen
-class _Place:
+class _PlacedTrack:
     """A lane and where it is."""
 
-    lane: Lane
+    lane: Track
     y: float
     row: float
 
@@ -265,11 +265,11 @@ def draw(
     if shown_until <= start:
         shown_until = start + 1.0
     seen = [send for send in sends if send.finished >= start and send.time <= shown_until]
-    lanes, left_out = lanes_of(seen, scopes)
+    lanes, left_out = make_tracks(seen, scopes)
     left = 72.0 + BOLD_LETTER * max([len(lane.label) for lane in lanes], default=8)
     scale = Scale(start, shown_until, left, width - RIGHT)
-    places, bottom = _placed(lanes)
-    closed = [each for each in merged(stretches) if scale.shows(each.start, each.end)]
+    places, bottom = _place_tracks(lanes)
+    closed = [each for each in merge_stretches(stretches) if scale.shows(each.start, each.end)]
     shapes = [*_heading(title, seen, scale), *_legend(seen, closed)]
     shapes += [_band(place, scale) for place in places]
     shapes += [group(_shading(place, closed, scale)) for place in places]
@@ -280,12 +280,12 @@ def draw(
     return document(width, bottom + BOTTOM, shapes, title)
 
 
-def _placed(lanes: Sequence[Lane]) -> tuple[list[_Place], float]:
+def _place_tracks(lanes: Sequence[Track]) -> tuple[list[_PlacedTrack], float]:
     """Lanes from top to bottom, and where the last one ends."""
-    places: list[_Place] = []
+    places: list[_PlacedTrack] = []
     y = TOP
     for lane in lanes:
-        place = _Place(lane, y, 18.0 if lane.rows <= 12 else 10.0 if lane.rows <= 40 else 5.0)
+        place = _PlacedTrack(lane, y, 18.0 if lane.rows <= 12 else 10.0 if lane.rows <= 40 else 5.0)
         places.append(place)
         y += place.height + LANE_GAP
     return places, y
@@ -319,11 +319,11 @@ def _legend(sends: Sequence[Send], closed: Sequence[Stretch]) -> list[str]:
     return shapes
 
 
-def _band(place: _Place, scale: Scale) -> str:
+def _band(place: _PlacedTrack, scale: Scale) -> str:
     return rectangle(scale.left, place.y, scale.right - scale.left, place.height, fill="#f8fafc")
 
 
-def _shading(place: _Place, closed: Iterable[Stretch], scale: Scale) -> list[str]:
+def _shading(place: _PlacedTrack, closed: Iterable[Stretch], scale: Scale) -> list[str]:
     shapes = []
     for stretch in closed:
         if stretch.scope != place.lane.scope:
@@ -342,7 +342,7 @@ def _shading(place: _Place, closed: Iterable[Stretch], scale: Scale) -> list[str
 def _axis(scale: Scale, bottom: float) -> list[str]:
     shapes = []
     floor = bottom - LANE_GAP + 4
-    for at, label in marks(scale.start, scale.end):
+    for at, label in axis_marks(scale.start, scale.end):
         x = scale.x(at)
         shapes.append(line(x, TOP - 2, x, floor, stroke=GRID, stroke_width=1.0))
         shapes.append(line(x, floor, x, floor + 5, stroke=FAINT, stroke_width=1.0))
@@ -354,7 +354,7 @@ def _axis(scale: Scale, bottom: float) -> list[str]:
     return shapes
 
 
-def _labels(place: _Place, scale: Scale) -> list[str]:
+def _labels(place: _PlacedTrack, scale: Scale) -> list[str]:
     lane = place.lane
     middle = place.y + place.height / 2 + 4
     shapes = [text(24.0, middle, lane.label, fill=INK, font_weight="600")]
@@ -366,7 +366,7 @@ def _labels(place: _Place, scale: Scale) -> list[str]:
     return shapes
 
 
-def _bars(place: _Place, scale: Scale) -> list[str]:
+def _bars(place: _PlacedTrack, scale: Scale) -> list[str]:
     shapes = []
     height = place.row - (4.0 if place.row > 10.0 else 2.0)
     for row, send in place.lane.bars:

@@ -14,11 +14,11 @@ from trawl.blocking import InlineBlocking
 from trawl.settings import Layer, Settings, load, of_spider
 from trawl.testing.clock import VirtualClock, seeded_scheduling, seeded_scheduling_here
 from trawl.testing.guard import guarded
-from trawl.testing.recording import Recording
-from trawl.testing.sends import shown
+from trawl.testing.recorder import Recorder
+from trawl.testing.sends import rounded
 from trawl.testing.simulation import Simulation
+from trawl.testing.transport import WALL_START_UTC
 from trawl.testing.watchdog import Watchdog
-from trawl.testing.wire import WALL_START_UTC
 from trawl.transport import TransportSettings
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def _crawl(
     settings = given if isinstance(given, Settings) else load(of_spider(spider_cls), Layer("settings", given or {}))
     begun_at = trio.current_time()
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
-    recording = Recording(transport.ledger, begun_at)
+    recording = Recorder(transport.send_log, begun_at)
     with guarded() as guard, Watchdog(guard) as watchdog:
         transport.on_bug = guard.end
         result = await crawl_with(
@@ -103,13 +103,13 @@ async def _crawl(
             recorder=recording.record,
         )
     watchdog.check()
-    sends = transport.ledger.sends(begun_at, trio.current_time())
+    sends = transport.send_log.sends(begun_at, trio.current_time())
     web.latest = Simulation(
         sends=sends,
         items=result.items or [],
         stats=result.stats,
         reason=result.reason,
-        elapsed=shown(result.elapsed),
+        elapsed=rounded(result.elapsed),
         find_stretches=partial(recording.stretches, sends),
         report=recording.report,
         title=f"Spider {spider_cls.name or spider_cls.__name__}",

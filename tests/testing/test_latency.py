@@ -11,22 +11,22 @@ import pytest
 
 from trawl import http
 from trawl.testing import LogNormal, Uniform
-from trawl.testing.latency import Law, checked_law, seconds
+from trawl.testing.latency import Latency, check_latency, draw_seconds
 
 REQUEST = http.Request("http://a.example/seven")
 
 
 @attrs.frozen
 class Timed:
-    latency: Law = attrs.field(validator=checked_law)
+    latency: Latency = attrs.field(validator=check_latency)
 
 
 def test_a_number_is_what_it_says() -> None:
-    assert seconds(0.3, REQUEST, random.Random(0)) == 0.3
+    assert draw_seconds(0.3, REQUEST, random.Random(0)) == 0.3
 
 
 def test_a_function_sees_the_request() -> None:
-    assert seconds(lambda request: 0.1 * len(request.url), REQUEST, random.Random(0)) == pytest.approx(2.2)
+    assert draw_seconds(lambda request: 0.1 * len(request.url), REQUEST, random.Random(0)) == pytest.approx(2.2)
 
 
 @pytest.mark.parametrize("drawn", [-1.0, math.inf, math.nan, None, "1"])
@@ -35,7 +35,7 @@ def test_a_function_that_gives_no_time_is_named(drawn: object) -> None:
         return drawn  # type: ignore[return-value]
 
     with pytest.raises(ValueError, match="odd gave"):
-        seconds(odd, REQUEST, random.Random(0))
+        draw_seconds(odd, REQUEST, random.Random(0))
 
 
 def test_uniform_stays_between_its_ends() -> None:
