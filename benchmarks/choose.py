@@ -14,7 +14,7 @@ from math import inf
 from time import perf_counter
 
 from trawl.scheduler.lanes import Grant
-from trawl.scheduler.scheduler import Chooser
+from trawl.scheduler.scheduler import Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 
@@ -63,28 +63,28 @@ def run(
             known[id] = Scope(id, shared.get(id, OPEN if id in "xy" else own))
         return known[id]
 
-    chooser = Chooser(scope, places=PLACES)
+    scheduler = Scheduler(scope, places=PLACES)
     grants = [Grant(None, scopes_of(number % hosts), origin=f"o{number % hosts}") for number in range(ENTRIES)]
     gc.collect()
     gc.freeze()
     gc.disable()
     started = perf_counter()
     for grant in grants:
-        chooser.push(grant, 0.0)
+        scheduler.push(grant, 0.0)
     pushed = perf_counter()
     now, on_wire, most = 0.0, deque[tuple[float, Grant]](), min(ENTRIES, 20_000)
-    while chooser.grants < most:
-        while isinstance(granted := chooser.grant(now), Grant):
-            chooser.sent(granted, now)
+    while scheduler.grants < most:
+        while isinstance(granted := scheduler.grant(now), Grant):
+            scheduler.sent(granted, now)
             on_wire.append((now + LATENCY, granted))
-        now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)
+        now = min(scheduler.next_event(now), on_wire[0][0] if on_wire else inf)
         while on_wire and on_wire[0][0] <= now:
-            chooser.give_back(on_wire.popleft()[1], now)
+            scheduler.give_back(on_wire.popleft()[1], now)
     ended = perf_counter()
     gc.enable()
     gc.unfreeze()
-    looks = (chooser.looks - min(hosts, chooser.looks)) / chooser.grants
-    return (pushed - started) / ENTRIES * 1e6, (ended - pushed) / chooser.grants * 1e6, looks
+    looks = (scheduler.looks - min(hosts, scheduler.looks)) / scheduler.grants
+    return (pushed - started) / ENTRIES * 1e6, (ended - pushed) / scheduler.grants * 1e6, looks
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from benchmarks.peers import run_script
 from trawl.engine.admission import page_grant
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, fingerprint, origin_of
-from trawl.scheduler import Chooser, Grant, Heads
+from trawl.scheduler import Grant, Prefetcher, Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 
@@ -41,8 +41,8 @@ class Queue:
     def __init__(self) -> None:
         self._known: dict[str, Scope] = {}
         self.frontier: MemoryFrontier = MemoryFrontier()
-        self.chooser: Chooser = Chooser(self._scope_of, places=PLACES)
-        self.heads: Heads = Heads(self.frontier, self.chooser, page_grant)
+        self.scheduler: Scheduler = Scheduler(self._scope_of, places=PLACES)
+        self.prefetcher: Prefetcher = Prefetcher(self.frontier, self.scheduler, page_grant)
 
     def _scope_of(self, id: str, now: float) -> Scope:
         if id not in self._known:
@@ -57,24 +57,24 @@ class Queue:
             await self.frontier.claim_many(prints)
             records = [record_of(request, mark) for request, mark in zip(some, prints, strict=True)]
             await self.frontier.push_many(records)
-            self.heads.pushed(records)
-            await self.heads.refill(0.0)
+            self.prefetcher.pushed(records)
+            await self.prefetcher.refill(0.0)
 
     async def pop(self, most: int) -> None:
         """Choose, send, and give back after a moment, so many times."""
-        chooser, heads = self.chooser, self.heads
+        scheduler, prefetcher = self.scheduler, self.prefetcher
         now, on_wire = 0.0, deque[tuple[float, Grant]]()
-        while chooser.grants < most:
-            while isinstance(granted := chooser.grant(now), Grant):
-                heads.granted(granted.lease.lane_key())
-                chooser.sent(granted, now)
+        while scheduler.grants < most:
+            while isinstance(granted := scheduler.grant(now), Grant):
+                prefetcher.granted(granted.lease.lane_key())
+                scheduler.sent(granted, now)
                 on_wire.append((now + LATENCY, granted))
-                if heads.are_wanted:
-                    await heads.refill(now)
-            now = min(chooser.next_event(now), on_wire[0][0] if on_wire else inf)
+                if prefetcher.are_wanted:
+                    await prefetcher.refill(now)
+            now = min(scheduler.next_event(now), on_wire[0][0] if on_wire else inf)
             while on_wire and on_wire[0][0] <= now:
                 grant = on_wire.popleft()[1]
-                chooser.give_back(grant, now)
+                scheduler.give_back(grant, now)
                 await self.frontier.acknowledge(grant.lease)
 
 
@@ -96,7 +96,7 @@ async def push_and_pop(domains: int) -> tuple[float, float]:
     await queue.pop(REQUESTS)
     ended = process_time()
     gc.unfreeze()
-    return (pushed - began) / REQUESTS * 1e6, (ended - pushed) / queue.chooser.grants * 1e6
+    return (pushed - began) / REQUESTS * 1e6, (ended - pushed) / queue.scheduler.grants * 1e6
 
 
 def record_of(request: Request, mark: bytes) -> Record:

@@ -13,7 +13,7 @@ from trawl.engine.dispatch import Dispatcher
 from trawl.engine.state import State
 
 
-class Heads:
+class Prefetcher:
     """Pages that take a while to be leased; counts how often that was begun, and done."""
 
     def __init__(self) -> None:
@@ -30,9 +30,9 @@ class Heads:
         self.are_wanted = False
 
 
-def dispatcher_of(state: State, heads: Heads, *, next_event: float) -> Dispatcher:
+def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) -> Dispatcher:
     """A dispatcher with nothing to grant, whose core has something new at ``next_event``."""
-    chooser: Any = SimpleNamespace(
+    scheduler: Any = SimpleNamespace(
         pending_direct=0, in_flight=0, places=1, grant=lambda now, pages: None, has_ready=lambda: False,
         next_event=lambda now: next_event if now < next_event else math.inf,
     )  # fmt: skip
@@ -40,10 +40,10 @@ def dispatcher_of(state: State, heads: Heads, *, next_event: float) -> Dispatche
         tick=lambda now: False, waiting_direct=lambda count: None, next_change=lambda now: math.inf
     )
     rest: Any = SimpleNamespace(unasked=tuple, allow=lambda most, places: None, grant=None)
-    heads_: Any = heads
+    prefetcher_: Any = prefetcher
     return Dispatcher(
-        chooser=chooser,
-        heads=heads_,
+        scheduler=scheduler,
+        prefetcher=prefetcher_,
         throttle=throttle,
         gates=rest,
         places=rest,
@@ -54,14 +54,14 @@ def dispatcher_of(state: State, heads: Heads, *, next_event: float) -> Dispatche
 
 
 async def test_a_change_just_before_the_alarm_goes_off_is_not_worked_on_under_it(mock_clock: MockClock) -> None:
-    state, heads = State(1), Heads()
+    state, prefetcher = State(1), Prefetcher()
     state.opened(1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(dispatcher_of(state, heads, next_event=10.0).run, nursery)
+        nursery.start_soon(dispatcher_of(state, prefetcher, next_event=10.0).run, nursery)
         await wait_all_tasks_blocked()
-        heads.are_wanted = True
+        prefetcher.are_wanted = True
         state.wakeup.set()
         mock_clock.jump(20.0)  # the clock has passed the alarm's instant before the dispatcher runs
         await wait_all_tasks_blocked()
-        assert (heads.begun, heads.done) == (1, 1)
+        assert (prefetcher.begun, prefetcher.done) == (1, 1)
         state.end("enough")

@@ -18,7 +18,7 @@ from trawl.engine.state import State
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.observe import Stats
-from trawl.scheduler import Chooser
+from trawl.scheduler import Scheduler
 from trawl.testing import SimulatedWeb
 
 FREE: Mapping[str, object] = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False}
@@ -116,7 +116,7 @@ async def test_memory_is_measured_again_and_again_and_warned_about_once(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = EngineSettings(memusage_limit_mb=10, memusage_warning_mb=3, memusage_check_interval_seconds=5)
-    limits = CrawlLimits(settings, state=State(1), chooser=Chooser(_no_scope, places=1), moved=_nothing)
+    limits = CrawlLimits(settings, state=State(1), scheduler=Scheduler(_no_scope, places=1), moved=_nothing)
     crawl: Any = FakeCrawl()
     with caplog.at_level(logging.WARNING):
         for watcher in limit_watchers(settings, limits, Growing()):

@@ -10,7 +10,7 @@ import trio
 
 import trawl
 from tests.promises.crawling import EXACT, FREE, a_web, found_at_once, page, shown, spider_of
-from trawl.scheduler import Chooser, Grant
+from trawl.scheduler import Grant, Scheduler
 from trawl.testing import RateLimit, SimulatedWeb, Simulation, simulate
 from trawl.throttling import Limits, Scope
 
@@ -148,21 +148,21 @@ def looks(hosts: int, grants: int) -> float:
             scopes[id] = Scope(id, limits)
         return scopes[id]
 
-    chooser = Chooser(scope_of, places=16)
+    scheduler = Scheduler(scope_of, places=16)
     for number in range(hosts):
         id = f"h{number}.example"
         for order in range(max(1, 2 * grants // hosts)):
-            chooser.push(Grant(order, ((id, None),)), 0.0)
-    now, done, looked = 0.0, 0, chooser.looks
+            scheduler.push(Grant(order, ((id, None),)), 0.0)
+    now, done, looked = 0.0, 0, scheduler.looks
     while done < grants:
-        grant = chooser.grant(now)
+        grant = scheduler.grant(now)
         if not isinstance(grant, Grant):
-            now = chooser.next_event(now)
+            now = scheduler.next_event(now)
             continue
-        chooser.sent(grant, now)
-        chooser.give_back(grant, now)
+        scheduler.sent(grant, now)
+        scheduler.give_back(grant, now)
         done += 1
-    return (chooser.looks - looked) / grants
+    return (scheduler.looks - looked) / grants
 
 
 def test_p11_a_choice_costs_the_same_with_ten_hosts_and_with_ten_thousand() -> None:

@@ -115,7 +115,7 @@ class History:
         for grant in self.pushed:
             if not grant.is_pending or grant.not_before > self.rig.now or (not pages and not grant.is_direct):
                 continue
-            if self.rig.chooser.gate_of(grant.origin) is not None and not grant.passes_gate:
+            if self.rig.scheduler.gate_of(grant.origin) is not None and not grant.passes_gate:
                 continue
             known = best.get(grant.lane_id())
             if known is None or self._key(grant) < self._key(known):
@@ -124,7 +124,7 @@ class History:
 
     def eligible(self, *, pages: bool) -> list[Grant]:
         """The grants that could go now, were it for limits alone."""
-        if len(self.in_flight) >= self.rig.chooser.places:
+        if len(self.in_flight) >= self.rig.scheduler.places:
             return []
         return [
             grant
@@ -153,7 +153,7 @@ class History:
         elif chance < 0.8:
             self.move_limits()
         else:
-            event = self.rig.chooser.next_event(self.rig.now)
+            event = self.rig.scheduler.next_event(self.rig.now)
             self.rig.now = event if event < inf and rng.random() < 0.5 else self.rig.now + rng.random() * 0.4
         self.settle(pages=rng.random() < 0.9)
 
@@ -222,42 +222,42 @@ class History:
             scope.charge(rng.choice([-3.0, -1.0, 1.0]), rig.now)
             self.corrected.add(name)
         elif chance < 0.85:
-            rig.chooser.places = rng.choice([1, 2, 4, 16, inf])
+            rig.scheduler.places = rng.choice([1, 2, 4, 16, inf])
         elif chance < 0.95:
             origin = rng.choice("pq")
-            if rig.chooser.gate_of(origin) is None:
-                rig.chooser.close_gate(origin)
+            if rig.scheduler.gate_of(origin) is None:
+                rig.scheduler.close_gate(origin)
             else:
-                rig.chooser.open_gate(origin, rig.now)
+                rig.scheduler.open_gate(origin, rig.now)
         elif pending := [grant for grant in self.pushed if grant.is_pending]:
-            assert rig.chooser.withdraw(rng.choice(pending), rig.now)
-        rig.chooser.changed(scope, rig.now)
+            assert rig.scheduler.withdraw(rng.choice(pending), rig.now)
+        rig.scheduler.changed(scope, rig.now)
 
     def settle(self, *, pages: bool) -> None:
         """Let go what may go, each time asking the second opinion before and after."""
-        rig, chooser = self.rig, self.rig.chooser
+        rig, scheduler = self.rig, self.rig.scheduler
         while True:
             could = self.eligible(pages=pages)
-            before = chooser.board.claims.claimant
+            before = scheduler.queues.claims.claimant
             withheld = {grant for grant in could if self.is_withheld(grant, before) or self.is_kept_off(grant)}
-            granted = chooser.grant(rig.now, pages=pages)
+            granted = scheduler.grant(rig.now, pages=pages)
             if granted is None:
                 break
             if isinstance(granted, Grant):
                 self._check(granted, could, withheld)
             else:
                 assert granted.grant in self.vetoed
-        claimant = chooser.board.claims.claimant
+        claimant = scheduler.queues.claims.claimant
         left = [e for e in self.eligible(pages=pages) if not self.is_withheld(e, claimant) and not self.is_kept_off(e)]
         assert not left, f"{left} could go at {rig.now} and does not"
-        assert chooser.next_event(rig.now) > rig.now, "it would spin"
-        assert chooser.pending == sum(grant.is_pending for grant in self.pushed)
-        assert chooser.in_flight == len(self.in_flight)
+        assert scheduler.next_event(rig.now) > rig.now, "it would spin"
+        assert scheduler.pending == sum(grant.is_pending for grant in self.pushed)
+        assert scheduler.in_flight == len(self.in_flight)
 
     def _check(self, granted: Grant, could: list[Grant], withheld: set[Grant]) -> None:
         """The one that goes could go, and nobody better could who was not withheld."""
         assert granted in could, f"{granted} is early at {self.rig.now}, or not the first of its lane"
-        claimant = self.rig.chooser.board.claims.claimant
+        claimant = self.rig.scheduler.queues.claims.claimant
         for other in could:
             if other.is_pending and (other.is_direct, other.priority) > (granted.is_direct, granted.priority):
                 is_behind = other in withheld or self.is_withheld(other, claimant) or self.is_kept_off(other)
@@ -276,12 +276,12 @@ class History:
     def drain(self) -> None:
         """Nothing changes any more: all that is pending goes."""
         rig = self.rig
-        rig.chooser.places = max(rig.chooser.places, 1)
+        rig.scheduler.places = max(rig.scheduler.places, 1)
         for origin in "pq":
-            rig.chooser.open_gate(origin, rig.now)
+            rig.scheduler.open_gate(origin, rig.now)
         for _ in range(20 * len(self.pushed) + 200):
             self.settle(pages=True)
-            if not rig.chooser.pending:
+            if not rig.scheduler.pending:
                 break
             if connecting := [grant for grant in self.in_flight if grant.sent_at is None]:
                 del connecting[1:]
@@ -289,10 +289,10 @@ class History:
             elif self.in_flight:
                 self.give_back(self.in_flight[0])
             else:
-                event = rig.chooser.next_event(rig.now)
-                assert event < inf, f"stuck with {rig.chooser.pending} pending"
+                event = rig.scheduler.next_event(rig.now)
+                assert event < inf, f"stuck with {rig.scheduler.pending} pending"
                 rig.now = event
-        assert not rig.chooser.pending
+        assert not rig.scheduler.pending
         self.check_quotas()
 
     def check_quotas(self) -> None:

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from trawl.scheduler.lanes import Grant
-from trawl.scheduler.scheduler import Chooser, Refused
+from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 
@@ -40,7 +40,7 @@ class Rig:
         self.now = 0.0
         self.sends: list[Send] = []
         self.refused: list[Refused] = []
-        self.chooser = Chooser(self.scope, places=places, **options)
+        self.scheduler = Scheduler(self.scope, places=places, **options)
         self._wire: list[tuple[float, int, Callable[[], None]]] = []
         self._by_hand: list[Grant] = []
         self._count = 0
@@ -57,12 +57,12 @@ class Rig:
             id, _, amount = scope.partition("=")
             named.append((id, float(amount) if amount else None))
         grant = Grant(label, tuple(named), **options)
-        self.chooser.push(grant, self.now, not_before)
+        self.scheduler.push(grant, self.now, not_before)
         return grant
 
     def grant(self, **options: Any) -> Grant | None:
         """The next grant granted now; what is refused is kept aside."""
-        while isinstance(granted := self.chooser.grant(self.now, **options), Refused):
+        while isinstance(granted := self.scheduler.grant(self.now, **options), Refused):
             self.refused.append(granted)
         return granted
 
@@ -76,11 +76,11 @@ class Rig:
         return labels
 
     def sent(self, grant: Grant) -> None:
-        self.chooser.sent(grant, self.now)
+        self.scheduler.sent(grant, self.now)
         self.sends.append(Send(self.now, grant.request, grant.slots))
 
     def give_back(self, grant: Grant) -> None:
-        self.chooser.give_back(grant, self.now)
+        self.scheduler.give_back(grant, self.now)
 
     def give_back_all(self) -> None:
         """Have all that was sent by hand come back."""
@@ -107,7 +107,7 @@ class Rig:
                 self._start(grant, latency, connect)
             if stop():
                 break
-            following = min(self.chooser.next_event(self.now), self._wire[0][0] if self._wire else inf)
+            following = min(self.scheduler.next_event(self.now), self._wire[0][0] if self._wire else inf)
             assert following > self.now or (self._wire and self._wire[0][0] <= self.now), "it would spin"
             if following > until or following == inf:
                 break

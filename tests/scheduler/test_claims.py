@@ -30,9 +30,9 @@ def crowd(rig: Rig, both: int = 3, each: int = 400, **options: int) -> None:
 def run_to_a_claim(rig: Rig, rng: random.Random) -> None:
     """Send until somebody has the claim and waits."""
     rig.run(
-        latency=lambda _: rng.uniform(0.5, 1.5), most=100, stop=lambda: rig.chooser.board.claims.claimant is not None
+        latency=lambda _: rng.uniform(0.5, 1.5), most=100, stop=lambda: rig.scheduler.queues.claims.claimant is not None
     )
-    assert rig.chooser.board.claims.claimant is not None
+    assert rig.scheduler.queues.claims.claimant is not None
 
 
 def passes(labels: Sequence[object]) -> list[int]:
@@ -118,16 +118,16 @@ def test_a_claim_is_dropped_when_its_obstacle_becomes_a_hint_or_a_backoff(seed: 
     rig = Rig({"x": ONE, "y": ONE})
     crowd(rig, both=1)
     run_to_a_claim(rig, rng)
-    claimant = rig.chooser.board.claims.claimant
+    claimant = rig.scheduler.queues.claims.claimant
     assert claimant is not None
     held = next(scope for scope in claimant.scopes if scope.in_flight == 1)
     free = next(scope for scope in claimant.scopes if scope is not held)
     held.hold(rig.now + 300.0, Reason(held.id, "backoff", rig.now + 300.0, "step 9"))
-    rig.chooser.changed(held, rig.now)
+    rig.scheduler.changed(held, rig.now)
     before, until = len(rig.sends), rig.now + 100.0
     rig.run(latency=1.0, until=until)
     assert rig.labels[before:].count(free.id) >= 98
-    assert rig.chooser.board.claims.claimant is None
+    assert rig.scheduler.queues.claims.claimant is None
 
 
 def test_a_claim_ends_when_the_gate_of_its_origin_closes() -> None:
@@ -136,8 +136,8 @@ def test_a_claim_ends_when_the_gate_of_its_origin_closes() -> None:
     crowd(rig, both=0)
     rig.push("both", "x", "y", origin="o")
     run_to_a_claim(rig, rng)
-    rig.chooser.close_gate("o")
-    assert rig.chooser.board.claims.claimant is None
+    rig.scheduler.close_gate("o")
+    assert rig.scheduler.queues.claims.claimant is None
     rig.run(latency=1.0, most=len(rig.sends) + 20)
     assert "both" not in rig.labels
 
@@ -189,4 +189,4 @@ def test_a_shared_scope_with_room_is_not_reserved() -> None:
 
     rig.run(latency=latency, until=30.0)
     assert most == 8
-    assert rig.chooser.next_event(rig.now) == inf or rig.chooser.pending
+    assert rig.scheduler.next_event(rig.now) == inf or rig.scheduler.pending

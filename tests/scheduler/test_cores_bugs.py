@@ -20,11 +20,11 @@ def test_livelock_1_a_scope_is_not_woken_for_an_amount_that_does_not_fit() -> No
     rig.push("two", "cost=2", "a")
     rig.push("also two", "cost=2", "b")
     assert rig.grant_all() == ["two"]
-    looks = rig.chooser.looks
+    looks = rig.scheduler.looks
     for _ in range(10):
         assert rig.grant_all() == []
-    assert rig.chooser.looks == looks
-    assert rig.chooser.next_event(0.0) == 60.0
+    assert rig.scheduler.looks == looks
+    assert rig.scheduler.next_event(0.0) == 60.0
     rig.now = 60.0
     assert rig.grant_all() == ["also two"]
 
@@ -34,8 +34,8 @@ def test_livelock_1_a_spent_quota_does_not_shuffle_those_who_wait() -> None:
     for number in range(200):
         rig.push(number, "cost", f"h{number}")
     assert rig.grant_all() == [0, 1, 2, 3, 4]
-    room = rig.chooser.board.rooms["cost"]
-    assert (len(room.waiters), len(room.aside)) == (195, 0)
+    queue = rig.scheduler.queues.scope_queues["cost"]
+    assert (len(queue.waiters), len(queue.aside)) == (195, 0)
 
 
 def test_livelock_2_those_kept_off_by_a_claim_do_not_wake_one_another() -> None:
@@ -45,7 +45,7 @@ def test_livelock_2_those_kept_off_by_a_claim_do_not_wake_one_another() -> None:
     rig.push("both", "x", "y")
     rig.run(latency=lambda grant: 1.0 if grant.request == "both" else 1.0 + 0.37 * (int(grant.request) % 3))
     assert len(rig.sends) == 61
-    assert rig.chooser.looks <= 6 * rig.chooser.grants
+    assert rig.scheduler.looks <= 6 * rig.scheduler.grants
 
 
 def test_lost_wake_up_1_a_timer_that_finds_a_baton_still_brings_back_what_was_set_aside() -> None:
@@ -68,7 +68,7 @@ def test_lost_wake_up_2_a_lane_does_not_wait_for_its_own_claim() -> None:
         rig.push(pair, *pair)
     rig.run(latency=lambda grant: 0.5 + (hash_of(grant.request) % 7) / 5)
     assert len(rig.sends) == 94
-    assert rig.chooser.board.claims.claimant is None
+    assert rig.scheduler.queues.claims.claimant is None
 
 
 def hash_of(label: object) -> int:
@@ -88,7 +88,7 @@ def test_lost_wake_up_3_what_waits_for_a_reservation_is_looked_at_when_that_is_c
     rig.now = 1.0
     rig.sent(five)
     assert rig.grant_all() == []
-    assert rig.chooser.next_event(1.0) == 3.0
+    assert rig.scheduler.next_event(1.0) == 3.0
     rig.now = 3.0
     assert rig.grant_all() == ["four"]
 
@@ -117,7 +117,7 @@ def test_busy_loop_no_deadline_while_no_place_is_free() -> None:
     rig.sent(grant)
     rig.now = 5.0
     assert rig.grant() is None
-    assert rig.chooser.next_event(5.0) == inf
+    assert rig.scheduler.next_event(5.0) == inf
 
 
 def test_stale_timers_do_not_wake_and_do_not_hide_the_one_in_force() -> None:
@@ -129,14 +129,14 @@ def test_stale_timers_do_not_wake_and_do_not_hide_the_one_in_force() -> None:
     assert rig.grant_all() == []
     for delay in (3.0, 20.0, 5.0, 8.0):
         rig.scope("a").delay = delay
-        rig.chooser.changed(rig.scope("a"), rig.now)
-        assert rig.chooser.next_event(rig.now) == delay
+        rig.scheduler.changed(rig.scope("a"), rig.now)
+        assert rig.scheduler.next_event(rig.now) == delay
     for now in (3.0, 5.0):
         rig.now = now
-        looks = rig.chooser.looks
+        looks = rig.scheduler.looks
         assert rig.grant_all() == []
-        assert rig.chooser.looks == looks
-        assert rig.chooser.next_event(now) == 8.0
+        assert rig.scheduler.looks == looks
+        assert rig.scheduler.next_event(now) == 8.0
     rig.now = 8.0
     assert rig.grant_all() == [1]
 
@@ -150,15 +150,15 @@ def test_timers_do_not_pile_up_when_limits_move_often() -> None:
     assert rig.grant_all() == []
     for number in range(5_000):
         rig.scope("a").delay = 100.0 + number % 7
-        rig.chooser.changed(rig.scope("a"), rig.now)
-    assert rig.chooser.board.timer_count() < 200
+        rig.scheduler.changed(rig.scope("a"), rig.now)
+    assert rig.scheduler.queues.timer_count() < 200
 
 
 def test_records_do_not_pile_up_when_better_requests_keep_coming() -> None:
     rig = Rig(default=ONE, places=0)
     for number in range(5_000):
         rig.push(number, "a", priority=number)
-    assert len(rig.chooser.board.ready) < 200
+    assert len(rig.scheduler.queues.ready) < 200
 
 
 def test_a_limit_that_moves_to_an_earlier_time_is_felt_by_all_that_wait() -> None:
@@ -168,10 +168,10 @@ def test_a_limit_that_moves_to_an_earlier_time_is_felt_by_all_that_wait() -> Non
         rig.push(number, "x", f"h{number}")
     assert rig.grant_all() == [0]
     rig.scope("x").hold(50.0, Reason("x", "hint", 50.0, "test"))
-    rig.chooser.changed(rig.scope("x"), rig.now)
+    rig.scheduler.changed(rig.scope("x"), rig.now)
     rig.scope("x").lift()
     rig.scope("x").delay = 0.0
-    rig.chooser.changed(rig.scope("x"), rig.now)
+    rig.scheduler.changed(rig.scope("x"), rig.now)
     assert rig.grant_all() == [1, 2, 3]
 
 

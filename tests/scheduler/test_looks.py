@@ -24,7 +24,7 @@ def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(shared: 
     rig = Rig({"x": shared})
     for grant in grants:
         grant.is_pending = grant.is_in_flight = False
-        rig.chooser.push(grant, 0.0)
+        rig.scheduler.push(grant, 0.0)
     on_wire: deque[Grant] = deque()
     first = grow(rig, on_wire, 1)
     assert first <= LANES + 1
@@ -34,14 +34,14 @@ def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(shared: 
 
 def grow(rig: Rig, on_wire: deque[Grant], grants: int) -> int:
     """Send ``grants`` more; the number of looks that took."""
-    before, looks = rig.chooser.grants, rig.chooser.looks
-    while rig.chooser.grants < before + grants:
+    before, looks = rig.scheduler.grants, rig.scheduler.looks
+    while rig.scheduler.grants < before + grants:
         while (grant := rig.grant()) is not None:
             rig.sent(grant)
             on_wire.append(grant)
         rig.now += 0.01
         rig.give_back(on_wire.popleft())
-    return rig.chooser.looks - looks
+    return rig.scheduler.looks - looks
 
 
 def test_p11_a_thousand_hosts_of_their_own_cost_two_looks_a_grant() -> None:
@@ -49,5 +49,5 @@ def test_p11_a_thousand_hosts_of_their_own_cost_two_looks_a_grant() -> None:
     for number in range(3_000):
         rig.push(number, f"h{number % 1_000}")
     rig.run(latency=0.1)
-    assert rig.chooser.grants == 3_000
-    assert rig.chooser.looks <= 2 * 3_000
+    assert rig.scheduler.grants == 3_000
+    assert rig.scheduler.looks <= 2 * 3_000

@@ -64,9 +64,9 @@ def test_c12_of_two_lines_at_one_open_scope_the_one_whose_turn_it_is_not_is_queu
 
 def test_c12_robots_txt_throttles() -> None:
     rig = Rig()
-    rig.chooser.close_gate("o")
+    rig.scheduler.close_gate("o")
     grant = rig.push(0, "a", origin="o")
-    rig.at(7.0, lambda: rig.chooser.open_gate("o", rig.now))
+    rig.at(7.0, lambda: rig.scheduler.open_gate("o", rig.now))
     rig.run()
     assert waits(grant) == [(0.0, 7.0)]
 

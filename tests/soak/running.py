@@ -275,17 +275,17 @@ class _Run:
 
     def rest(self) -> list[str]:
         """At the end nothing is left anywhere."""
-        chooser, throttle = self.crawl._chooser, self.crawl._throttle
+        scheduler, throttle = self.crawl._scheduler, self.crawl._throttle
         statistics = self.frontier.statistics()
         scopes = list(throttle._table)
         left = {
             "pending in the frontier": statistics.pending,
             "leased": statistics.leased,
-            "pending in the core": chooser.pending,
-            "in flight in the core": chooser.in_flight,
-            "lanes": len(chooser.lanes),
-            "rooms": len(chooser.board.rooms),
-            "timers": 0 if math.isinf(chooser.board.next_timer()) else 1,
+            "pending in the core": scheduler.pending,
+            "in flight in the core": scheduler.in_flight,
+            "lanes": len(scheduler.lanes),
+            "rooms": len(scheduler.queues.scope_queues),
+            "timers": 0 if math.isinf(scheduler.queues.next_timer()) else 1,
             "in flight in scopes": sum(scope.in_flight + scope.unsent for scope in scopes),
             "reserved": sum(scope.quota.reserved for scope in scopes if scope.quota is not None),
             "on the wire": sum(not ruler.is_empty() for ruler in [*self.wire.rulers.values(), self.wire.all]),

@@ -123,7 +123,7 @@ def answer(
 ) -> Outcome:
     """Let the throttle hear the end of a send, and give its places back."""
     outcome = outcome_of(entry, now, status, headers, error)
-    assert throttle.heard_nowait(entry, outcome, now)
+    assert throttle.record_outcome_nowait(entry, outcome, now)
     give_back(throttle, entry, now)
     return outcome
 

@@ -47,7 +47,7 @@ class Disk:
 
     def set(self, limits: Limits, now: float) -> None:
         """Change the quota, or take it away, while the crawl runs."""
-        self.scope.adopt(limits, now)
+        self.scope.apply_limits(limits, now)
         if self.scope.quota is not None:
             self.allowances.add("api", self.scope.quota)
 

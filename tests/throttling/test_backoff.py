@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.throttling.driving import answer, entry_of, throttle_of
 from trawl.errors import ConnectTimeout, SettingsError
 from trawl.http import Request
-from trawl.throttling.backoff import Backoff, Base, Standing, backoff_of
+from trawl.throttling.backoff import Backoff, BackoffState, Base, backoff_of
 from trawl.throttling.settings import ThrottlingSettings
 
 A = "a.example"
@@ -21,25 +21,27 @@ URL = "http://a.example/"
 DEFAULT = Backoff(jitter=(1.0, 1.0))
 
 
-def stepped(standing: Standing, base: Base, now: float, strategy: Backoff = DEFAULT, in_flight: int = 1) -> Standing:
-    return standing.stepped(strategy, base, now, in_flight=in_flight, sent_at=now)
+def escalated(
+    standing: BackoffState, base: Base, now: float, strategy: Backoff = DEFAULT, in_flight: int = 1
+) -> BackoffState:
+    return standing.escalated(strategy, base, now, in_flight=in_flight, sent_at=now)
 
 
 def delays_of_triggers(base: Base, count: int, strategy: Backoff = DEFAULT) -> list[float]:
-    standing, delays = Standing.at(base), []
+    standing, delays = BackoffState.at(base), []
     for number in range(count):
-        standing = stepped(standing, base, float(number), strategy)
+        standing = escalated(standing, base, float(number), strategy)
         delays.append(standing.delay)
     return delays
 
 
-def recovery(standing: Standing, base: Base, strategy: Backoff = DEFAULT) -> list[tuple[float, float]]:
+def recovery(standing: BackoffState, base: Base, strategy: Backoff = DEFAULT) -> list[tuple[float, float]]:
     """The instants of the steps back and the delays after them, with a good answer right after the last trigger."""
     steps = []
-    state: Standing | None = standing.answered(standing.quiet_from)
+    state: BackoffState | None = standing.answered(standing.quiet_from)
     while state is not None:
         at = state.due_at(strategy, base)
-        state = state.eased(strategy, base)
+        state = state.recovered(strategy, base)
         if state is not None:
             steps.append((at, state.delay))
     return steps
@@ -55,25 +57,25 @@ def test_b05_the_minimum_is_the_least_delay_while_backing_off() -> None:
 
 
 def test_b07_b08_b09_quiet_windows_step_back_to_the_base_and_no_further() -> None:
-    standing = stepped(stepped(stepped(Standing.at(Base(1.0)), Base(1.0), 0), Base(1.0), 1), Base(1.0), 2)
+    standing = escalated(escalated(escalated(BackoffState.at(Base(1.0)), Base(1.0), 0), Base(1.0), 1), Base(1.0), 2)
     assert standing.delay == 8
     assert recovery(standing, Base(1.0)) == [(62, 4), (122, 2), (182, 1)]
 
 
 def test_b08_a_step_that_would_land_under_the_minimum_lands_on_the_base() -> None:
-    standing = stepped(stepped(stepped(Standing.at(Base(0.0)), Base(0.0), 0), Base(0.0), 1), Base(0.0), 2)
+    standing = escalated(escalated(escalated(BackoffState.at(Base(0.0)), Base(0.0), 0), Base(0.0), 1), Base(0.0), 2)
     assert [delay for _, delay in recovery(standing, Base(0.0))] == [2, 1, 0]
 
 
 def test_b07_without_a_good_answer_since_the_trigger_no_window_counts() -> None:
-    standing = stepped(Standing.at(Base(1.0)), Base(1.0), 0)
+    standing = escalated(BackoffState.at(Base(1.0)), Base(1.0), 0)
     assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
     assert standing.answered(500.0).due_at(DEFAULT, Base(1.0)) == 560.0
     assert standing.answered(10.0).due_at(DEFAULT, Base(1.0)) == 70.0
 
 
 def test_b07_b19_a_trigger_of_the_same_incident_takes_no_step_but_restarts_the_window() -> None:
-    standing = stepped(Standing.at(Base(1.0)), Base(1.0), 0).answered(1.0).again(30.0)
+    standing = escalated(BackoffState.at(Base(1.0)), Base(1.0), 0).answered(1.0).repeated(30.0)
     assert standing.delay == 2.0
     assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
     assert standing.answered(31.0).due_at(DEFAULT, Base(1.0)) == 91.0
@@ -82,16 +84,16 @@ def test_b07_b19_a_trigger_of_the_same_incident_takes_no_step_but_restarts_the_w
 def test_b15_at_the_longest_delay_slots_go_and_come_back_first() -> None:
     base = Base(1.0, 8.0)
     strategy = attrs.evolve(DEFAULT, max_delay=4.0)
-    standing, slots = Standing.at(base), []
+    standing, slots = BackoffState.at(base), []
     for now in range(7):
-        standing = stepped(standing, base, now, strategy)
+        standing = escalated(standing, base, now, strategy)
         slots.append((standing.delay, standing.concurrency))
     assert slots == [(2, 8), (4, 8), (4, 4), (4, 2), (4, 1), (4, 1), (4, 1)]
     standing = standing.answered(7.0)
     back = []
-    state: Standing | None = standing
+    state: BackoffState | None = standing
     while state is not None:
-        state = state.eased(strategy, base)
+        state = state.recovered(strategy, base)
         if state is not None:
             back.append((state.delay, state.concurrency))
     assert back == [(4, 2), (4, 4), (4, 8), (2, 8), (1, 8)]
@@ -113,19 +115,19 @@ def test_b15_a_factor_of_next_to_nothing_gives_all_slots_back_at_once() -> None:
 def test_b15_without_a_limit_slots_are_counted_from_those_in_use() -> None:
     base = Base(1.0, math.inf)
     strategy = attrs.evolve(DEFAULT, max_delay=1.0)
-    standing = stepped(Standing.at(base), base, 0.0, strategy, in_flight=10)
+    standing = escalated(BackoffState.at(base), base, 0.0, strategy, in_flight=10)
     assert standing.concurrency == 5.0
-    back = standing.answered(1.0).eased(strategy, base)
+    back = standing.answered(1.0).recovered(strategy, base)
     assert back is not None
     assert back.concurrency == math.inf
 
 
 def test_b17_a_refused_step_back_makes_the_next_ones_go_half_way_in_rate() -> None:
     base = Base(1.0)
-    at_base = stepped(Standing.at(base), base, 0.0).answered(1.0).eased(DEFAULT, base)
+    at_base = escalated(BackoffState.at(base), base, 0.0).answered(1.0).recovered(DEFAULT, base)
     assert at_base is not None
     assert at_base.delay == 1.0
-    refused = stepped(at_base, base, 70.0)  # within the window of the step back at 61
+    refused = escalated(at_base, base, 70.0)  # within the window of the step back at 61
     assert refused.delay == 2.0
     rates = [1.0 / delay for _, delay in recovery(refused, base)]
     assert rates[:3] == [pytest.approx(0.75), pytest.approx(0.875), pytest.approx(0.9375)]
@@ -133,24 +135,24 @@ def test_b17_a_refused_step_back_makes_the_next_ones_go_half_way_in_rate() -> No
 
 def test_b17_a_trigger_after_the_window_of_the_step_back_is_no_answer_to_it() -> None:
     base = Base(0.5)
-    standing = stepped(stepped(Standing.at(base), base, 0.0), base, 1.0).answered(2.0).eased(DEFAULT, base)
+    standing = escalated(escalated(BackoffState.at(base), base, 0.0), base, 1.0).answered(2.0).recovered(DEFAULT, base)
     assert standing is not None
-    assert standing.eased_at == 62.0
-    late = stepped(standing, base, 130.0)
+    assert standing.recovered_at == 62.0
+    late = escalated(standing, base, 130.0)
     assert late.refused is None
-    before = standing.stepped(DEFAULT, base, 70.0, in_flight=1, sent_at=61.0)  # it was sent before the step back
+    before = standing.escalated(DEFAULT, base, 70.0, in_flight=1, sent_at=61.0)  # it was sent before the step back
     assert before.refused is None
 
 
 def test_b17_i11_steps_back_that_go_half_way_never_count_down_to_none_while_it_backs_off() -> None:
     base = Base(1.0)
-    eased = stepped(Standing.at(base), base, 0.0).answered(1.0).eased(DEFAULT, base)
+    eased = escalated(BackoffState.at(base), base, 0.0).answered(1.0).recovered(DEFAULT, base)
     assert eased is not None
-    standing: Standing | None = stepped(eased, base, 70.0).answered(71.0)
+    standing: BackoffState | None = escalated(eased, base, 70.0).answered(71.0)
     counts = []
     while standing is not None and standing.is_backing_off(base):
         counts.append(standing.steps)
-        standing = standing.eased(DEFAULT, base)
+        standing = standing.recovered(DEFAULT, base)
     assert len(counts) > 3
     assert min(counts) == 1  # "backoff step 0" would explain nothing
 
@@ -163,16 +165,16 @@ def test_b09_whatever_happens_the_delay_stays_between_base_and_maximum(
     base: float, script: list[tuple[bool, float]]
 ) -> None:
     resting, now = Base(base, 4.0), 0.0
-    standing: Standing | None = None
+    standing: BackoffState | None = None
     for is_trigger, pause in script:
         now += pause
         while standing is not None and standing.due_at(DEFAULT, resting) <= now:
-            eased = standing.eased(DEFAULT, resting)
+            eased = standing.recovered(DEFAULT, resting)
             assert eased is None or eased.delay <= standing.delay  # recovery never slows down
             standing = eased
         if is_trigger:
-            before = standing or Standing.at(resting)
-            standing = stepped(before, resting, now)
+            before = standing or BackoffState.at(resting)
+            standing = escalated(before, resting, now)
             assert standing.delay >= before.delay  # monotone: a trigger never speeds up
         elif standing is not None:
             standing = standing.answered(now)
@@ -256,10 +258,10 @@ def test_b18_a_subclass_is_made_with_its_own_arguments_over_the_settings() -> No
 @pytest.mark.parametrize("arguments", [{"pause": 1.0, "speed": 3}, {}])
 def test_b18_i03_wrong_arguments_are_refused_naming_the_scope(arguments: dict[str, Any]) -> None:
     scopes: dict[str, Any] = {"api": {"backoff": {"cls": Constant, **arguments}}}
-    from trawl.throttling.scope_table import Kinds
+    from trawl.throttling.scope_table import ScopePolicies
 
     with pytest.raises(SettingsError, match="THROTTLING_SCOPES\\['api'\\]\\['backoff'\\]"):
-        Kinds(ThrottlingSettings(throttling_scopes=scopes))
+        ScopePolicies(ThrottlingSettings(throttling_scopes=scopes))
 
 
 OUT_OF_RANGE: list[tuple[str, Any]] = [
@@ -290,7 +292,7 @@ def test_b18_i12_so_are_those_of_one_that_is_set_at_run_time_and_then_nothing_is
     for name, value in OUT_OF_RANGE:
         with pytest.raises(SettingsError, match="backoff"):
             throttle.set(A, now=0.0, backoff={"cls": Attributes, name: value})
-    assert throttle.scope(A, 0.0).policy.kind.backoff == throttle.scope("b.example", 0.0).policy.kind.backoff
+    assert throttle.scope(A, 0.0).state.policy.backoff == throttle.scope("b.example", 0.0).state.policy.backoff
 
 
 @pytest.mark.parametrize("name", ["delay_factor", "max_delay", "min_delay", "window", "concurrency_factor"])
@@ -324,7 +326,7 @@ class Creeps(Stays):
 @pytest.mark.parametrize("window", [60.0, 1e-9])
 def test_b07_b18_a_long_pause_takes_no_endless_number_of_steps_back(cls: type, most: int, window: float) -> None:
     throttle = throttle_of(download_delay=1.0, throttling_scopes={A: {"backoff": {"cls": cls}}}, backoff_window=window)
-    strategy = throttle.scope(A, 0.0).policy.kind.backoff.own
+    strategy = throttle.scope(A, 0.0).state.policy.backoff.own
     answer(throttle, entry_of(throttle, Request(URL), 0.0), 0.0, 429)
     answer(throttle, entry_of(throttle, Request(URL), 2.0), 2.0)
     throttle.next_change(1e7)
@@ -341,8 +343,8 @@ def test_b18_an_infinite_delay_is_no_answer_of_a_strategy(wanted: float) -> None
 
 def test_b15_i12_slots_are_taken_from_those_there_are_now() -> None:
     strategy = attrs.evolve(DEFAULT, max_delay=2.0)
-    standing = stepped(Standing.at(Base(1.0, 2.0)), Base(1.0, 2.0), 0.0, strategy)
+    standing = escalated(BackoffState.at(Base(1.0, 2.0)), Base(1.0, 2.0), 0.0, strategy)
     assert not standing.is_cut
-    cut = stepped(standing, Base(1.0, 8.0), 1.0, strategy)  # the user has changed 2 to 8 meanwhile
+    cut = escalated(standing, Base(1.0, 8.0), 1.0, strategy)  # the user has changed 2 to 8 meanwhile
     assert (cut.concurrency, cut.full) == (4.0, 8.0)
-    assert stepped(cut, Base(1.0, 16.0), 2.0, strategy).concurrency == 2.0
+    assert escalated(cut, Base(1.0, 16.0), 2.0, strategy).concurrency == 2.0

@@ -90,7 +90,7 @@ def test_h04_a_delay_that_autothrottle_made_longer_holds_beside_slots_that_were_
     assert (scope.delay, scope.concurrency) == (1.0, 4)
     slow = entry_of(throttle, PAGE, 10.0)
     outcome = attrs.evolve(outcome_of(slow, 16.0), first_byte_at=16.0)
-    throttle.heard_nowait(slow, outcome, 16.0)
+    throttle.record_outcome_nowait(slow, outcome, 16.0)
     assert scope.delay == pytest.approx(6.0)
     assert scope.concurrency == 4
 
@@ -98,13 +98,13 @@ def test_h04_a_delay_that_autothrottle_made_longer_holds_beside_slots_that_were_
 def test_h15_a_quick_page_of_200_that_is_a_trigger_does_not_lower_the_delay() -> None:
     throttle = throttle_of(autothrottle_enabled=True, autothrottle_start_delay=4.0, backoff_http_codes=[200])
     answer(throttle, entry_of(throttle, PAGE, 0.0), 0.01)
-    assert throttle.scope(A, 0.01).policy.auto == 4.0
+    assert throttle.scope(A, 0.01).state.auto == 4.0
 
 
 def test_c05_autothrottle_leaves_a_scope_that_ramps_up_alone(caplog: pytest.LogCaptureFixture) -> None:
     throttle = throttle_of(autothrottle_enabled=True, autothrottle_debug=True, throttling_scopes={A: {"rampup": True}})
-    before = throttle.scope(A, 0.0).policy.auto
+    before = throttle.scope(A, 0.0).state.auto
     with caplog.at_level("INFO", "trawl.throttling"):
         answer(throttle, entry_of(throttle, PAGE, 0.0), 20.0)
-    assert throttle.scope(A, 20.0).policy.auto == before
+    assert throttle.scope(A, 20.0).state.auto == before
     assert not caplog.records

@@ -18,7 +18,7 @@ from trawl.errors import ConnectTimeout, DownloadError, TLSFailed
 from trawl.http import Headers, Outcome, Request, Response
 from trawl.throttling import Throttle, ThrottlingManager
 from trawl.throttling.managers import awaited, is_overridden
-from trawl.throttling.scopes import Charges
+from trawl.throttling.scopes import ScopeAmounts
 
 T = TypeVar("T")
 HOOKS = ("get_scopes", "get_initial_backoff", "get_response_backoff", "get_exception_backoff", "get_response_delay")
@@ -82,13 +82,13 @@ def passing(names: Sequence[str], is_async: bool) -> ThrottlingManager:
 
 def sent(throttle: Throttle, request: Request, now: float) -> Entry:
     """A request that takes the scopes that its manager names, and is sent."""
-    charges: Charges = at_once(throttle.scopes_of(request))
+    charges: ScopeAmounts = at_once(throttle.scopes_of(request))
     return entry_of(throttle, request.replace(meta={**request.meta, "throttling_scopes": dict(charges)}), now)
 
 
 def heard(throttle: Throttle, entry: Entry, outcome: Outcome, now: float) -> None:
     """Let a throttle hear an outcome, and give the places back."""
-    at_once(throttle.heard(entry, outcome, now))
+    at_once(throttle.record_outcome(entry, outcome, now))
     give_back(throttle, entry, now)
 
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.throttling.limits import Limits
-from trawl.throttling.quota import Ledger, Pages, spent
+from trawl.throttling.quota import PageBudget, PageBudgets, spent
 from trawl.throttling.scope import Scope
 
 
 @given(st.integers(1, 5), st.lists(st.booleans(), max_size=60))
 def test_c11_however_requests_end_it_is_never_overshot_and_always_reached(limit: int, ends: list[bool]) -> None:
-    pages = Pages(limit)
+    pages = PageBudget(limit)
     for is_page in ends:
         while not pages.is_awaited and not pages.is_spent:
             pages.under_way += 1  # as many as may go, go
@@ -27,7 +27,7 @@ def test_c11_however_requests_end_it_is_never_overshot_and_always_reached(limit:
 
 
 def test_it_says_when_somebody_may_have_waited() -> None:
-    pages = Pages(2)
+    pages = PageBudget(2)
     pages.under_way = 1
     assert not pages.decide(is_page=False)  # there was room for another all the time
     pages.under_way = 2
@@ -39,7 +39,7 @@ def test_it_says_when_somebody_may_have_waited() -> None:
 
 
 def test_a_request_that_went_before_there_was_a_budget_does_not_bring_it_below_nothing() -> None:
-    pages = Pages(1)
+    pages = PageBudget(1)
     pages.decide(is_page=False)
     assert (pages.under_way, pages.counted) == (0, 0)
 
@@ -57,7 +57,7 @@ def test_a_scope_is_closed_while_its_last_pages_are_on_their_way_and_says_so() -
 
 
 def test_a_scope_that_was_forgotten_counts_on_and_so_does_a_later_run() -> None:
-    ledger, scope = Ledger(), Scope("a.example", Limits(pages=3))
+    ledger, scope = PageBudgets(), Scope("a.example", Limits(pages=3))
     ledger.keep(scope)
     assert scope.pages is not None
     scope.pages.decide(is_page=True)
@@ -67,8 +67,8 @@ def test_a_scope_that_was_forgotten_counts_on_and_so_does_a_later_run() -> None:
     ledger.keep(again)
     assert again.pages is scope.pages
 
-    later, restored = Ledger(), Scope("a.example", Limits(pages=1))
-    later.take_up(ledger.counts())
+    later, restored = PageBudgets(), Scope("a.example", Limits(pages=1))
+    later.restore(ledger.counts())
     later.keep(restored)
     assert spent([restored]) == "pages_filtered"
     assert spent([Scope("b.example", Limits())]) is None
@@ -79,7 +79,7 @@ def test_a_budget_that_is_raised_is_open_again_and_one_that_is_taken_away_is_non
     assert scope.pages is not None
     scope.pages.decide(is_page=True)
     assert spent([scope])
-    scope.adopt(Limits(pages=2))
+    scope.apply_limits(Limits(pages=2))
     assert not spent([scope])
-    scope.adopt(Limits())
+    scope.apply_limits(Limits())
     assert scope.pages.limit == inf

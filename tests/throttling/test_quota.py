@@ -126,13 +126,13 @@ def test_limits_that_change_keep_what_is_spent() -> None:
     # I12
     quota = Quota(2.0, 60.0)
     spend(quota, 2.0, 0.0)
-    quota.adopt(3.0, 60.0, sliding=False)
+    quota.apply_limits(3.0, 60.0, sliding=False)
     assert quota.ready_at(1.0, 1.0) == -inf
-    quota.adopt(2.0, 30.0, sliding=False)
+    quota.apply_limits(2.0, 30.0, sliding=False)
     assert quota.ready_at(1.0, 1.0) == 30.0
-    quota.adopt(2.0, 30.0, sliding=True)
+    quota.apply_limits(2.0, 30.0, sliding=True)
     assert quota.ready_at(1.0, 1.0) == 30.0
-    quota.adopt(2.0, 40.0, sliding=False)
+    quota.apply_limits(2.0, 40.0, sliding=False)
     assert quota.ready_at(1.0, 1.0) == 40.0
 
 
@@ -184,7 +184,7 @@ def used(quota: Quota, *charges: tuple[float, float]) -> Quota:
 
 def test_i12_f01_a_window_that_is_over_does_not_come_back_when_windows_become_longer() -> None:
     quota = used(Quota(2.0, 60.0), (0.0, 2.0))
-    quota.adopt(2.0, 3600.0, sliding=False, now=500.0)
+    quota.apply_limits(2.0, 3600.0, sliding=False, now=500.0)
     assert quota.ready_at(500.0, 2.0) == -inf
     used(quota, (3500.0, 2.0))  # the first consumption of a window anchors it
     assert quota.ready_at(3600.0, 1.0) == 7100.0
@@ -193,14 +193,14 @@ def test_i12_f01_a_window_that_is_over_does_not_come_back_when_windows_become_lo
 @pytest.mark.parametrize("window", [60.0, 90.0])
 def test_i12_f02_what_was_spent_while_windows_slid_counts_when_they_slide_no_more(window: float) -> None:
     quota = used(Quota(3.0, 60.0, sliding=True), (0.0, 1.0), (50.0, 1.0), (55.0, 1.0))
-    quota.adopt(3.0, window, sliding=False, now=65.0)
+    quota.apply_limits(3.0, window, sliding=False, now=65.0)
     assert quota.spent(65.0) == 2.0  # the first is older than a window
     assert quota.ready_at(65.0, 2.0) == 50.0 + window
 
 
 def test_i12_f02_a_window_that_is_over_is_not_spent_when_windows_begin_to_slide() -> None:
     quota = used(Quota(3.0, 60.0), (0.0, 3.0))
-    quota.adopt(3.0, 600.0, sliding=True, now=100.0)
+    quota.apply_limits(3.0, 600.0, sliding=True, now=100.0)
     assert quota.ready_at(100.0, 3.0) == -inf
 
 

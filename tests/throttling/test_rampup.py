@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.throttling.driving import Answer, Bucket, Drive, answer, entry_of, throttle_of
 from trawl.http import Request
-from trawl.throttling.rampup import Ramp, Rampup
+from trawl.throttling.rampup import RampupPolicy, RampupState
 
 A = "a.example"
 PAGE = Request("http://a.example/")
@@ -99,11 +99,13 @@ def test_c05_from_no_delay_at_all_it_falls_to_the_limit(start: dict[str, Any]) -
     assert sum(run.refused[40:60]) / 20 <= 1.0
 
 
-def ramp_of(delay: float = 1.0, per_slot: float = 0.0, slots: float = 1.0, **policy: Any) -> Ramp:
-    return Ramp(Rampup(**{"window": 10.0, **policy}), delay=delay, delay_per_slot=per_slot, concurrency=slots)
+def ramp_of(delay: float = 1.0, per_slot: float = 0.0, slots: float = 1.0, **policy: Any) -> RampupState:
+    return RampupState(
+        RampupPolicy(**{"window": 10.0, **policy}), delay=delay, delay_per_slot=per_slot, concurrency=slots
+    )
 
 
-def spend(ramp: Ramp, sends: int, *, busy: float = 0.01, triggers: int = 0) -> Ramp:
+def spend(ramp: RampupState, sends: int, *, busy: float = 0.01, triggers: int = 0) -> RampupState:
     """One window of answers, evenly spread."""
     start = 0.0 if ramp.due_at == float("inf") else ramp.due_at - ramp.policy.window
     for number in range(sends):
@@ -220,7 +222,7 @@ def test_c08_several_idle_windows_are_one_step_and_none_is_taken_while_held() ->
 
 def test_c01_it_is_off_by_default_and_c05_never_faster_than_a_crawl_delay() -> None:
     throttle = throttle_of()
-    assert throttle.scope(A, 0.0).policy.ramp is None
+    assert throttle.scope(A, 0.0).state.rampup is None
     throttle = throttle_of(**ramped(5.0, latency_jitter=False))
     throttle.robots_delay(A, 0.7, 0.0)
     drive = Drive(throttle, lambda request, now: Answer(), endless=PAGE)
@@ -244,14 +246,14 @@ def test_c05_an_outage_is_backed_off_from_and_rampup_goes_on_afterwards() -> Non
     drive.run(100.0)
     assert throttle.scope(A, 100.0).delay >= 4.0
     drive.run(300.0)
-    assert throttle.scope(A, 300.0).policy.standing is None
+    assert throttle.scope(A, 300.0).state.backoff is None
     assert throttle.scope(A, 300.0).delay < 0.5
 
 
 def test_c05_without_a_cap_on_all_it_stops_at_a_thousand_slots() -> None:
     throttle = throttle_of(throttling_scopes={"api": {"rampup": True}}, concurrent_requests=0)
     assert throttle.scope("api", 0.0).concurrency == 1000
-    assert throttle_of(**{**ramped(5.0), "concurrent_requests": 9}).scope(A, 0.0).policy.ramp.policy.most == 9
+    assert throttle_of(**{**ramped(5.0), "concurrent_requests": 9}).scope(A, 0.0).state.rampup.policy.most == 9
 
 
 def test_c05_a_fall_stretches_the_delay_per_slot_as_it_does_the_delay() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.throttling.driving import answer, entry_of, give_back, throttle_of
 from trawl.http import Request
-from trawl.throttling.report import add_vain_send
+from trawl.throttling.report import add_wasted_send
 
 A = "a.example"
 PAGE = Request(f"http://{A}/")
@@ -19,7 +19,7 @@ def test_c04_sends_that_met_dead_connections_are_among_those_that_the_delay_let_
         throttle.next_change(now)
         entry = entry_of(throttle, PAGE, now)
         if second % 2:  # the server lets no connection be used twice
-            add_vain_send([throttle.scope(A, now)], now)
+            add_wasted_send([throttle.scope(A, now)], now)
             give_back(throttle, entry, now + 0.1)
         else:
             answer(throttle, entry, now + 0.1)

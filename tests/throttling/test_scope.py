@@ -185,11 +185,11 @@ def test_new_limits_keep_what_is_in_flight_and_spent() -> None:
     # I12
     scope = Scope("a", Limits(concurrency=2, quota=2.0))
     passed(scope, 0.0)
-    scope.adopt(Limits(concurrency=2, delay=1.0, quota=1.0))
+    scope.apply_limits(Limits(concurrency=2, delay=1.0, quota=1.0))
     assert (scope.in_flight, scope.gate(0.5)) == (1, 60.0)
-    scope.adopt(Limits(concurrency=2, delay=1.0))
+    scope.apply_limits(Limits(concurrency=2, delay=1.0))
     assert scope.gate(0.5) == 1.0
-    scope.adopt(Limits(concurrency=1, quota=5.0))
+    scope.apply_limits(Limits(concurrency=1, quota=5.0))
     assert scope.gate(0.5) == inf
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trawl.http import Request, host_scope
 from trawl.throttling import add_scope, iter_scopes, scope_cache, update_scope_backoff
-from trawl.throttling.scopes import charges_of, host_part, is_host_like, normal_id
+from trawl.throttling.scopes import host_part, is_host_like, normal_id, scope_amounts_of
 
 
 @pytest.mark.parametrize(
@@ -121,17 +121,17 @@ def test_e16_iter_scopes_yields_the_ids_of_every_form() -> None:
 def test_e08_charges_are_sorted_and_normalised_whatever_the_form(ids: list[str]) -> None:
     expected = tuple((id, None) for id in sorted({normal_id(id) for id in ids}))
     forms: list[Iterable[str]] = [ids, set(ids), frozenset(ids), iter(ids), dict.fromkeys(ids)]
-    assert [charges_of(form) for form in forms] == [expected] * len(forms)
+    assert [scope_amounts_of(form) for form in forms] == [expected] * len(forms)
 
 
 def test_e01_empty_scopes_mean_unthrottled() -> None:
-    assert charges_of([]) == charges_of({}) == charges_of(None) == ()
+    assert scope_amounts_of([]) == scope_amounts_of({}) == scope_amounts_of(None) == ()
 
 
 @pytest.mark.parametrize("scopes", [{"a": -1.0}, {"a": float("inf")}, "", [""]])
 def test_e01_impossible_amounts_and_ids_are_value_errors(scopes: Any) -> None:
     with pytest.raises(ValueError, match="scope"):
-        charges_of(scopes)
+        scope_amounts_of(scopes)
 
 
 class Sync:

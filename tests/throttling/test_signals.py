@@ -6,28 +6,28 @@ from typing import Any
 
 import pytest
 
-from trawl.throttling.managers import Signal, signals_of
+from trawl.throttling.managers import BackoffSignal, signals_of
 
 
 @pytest.mark.parametrize(
     ("backoff", "signals"),
     [
         (None, {}),
-        ("api", {"api": Signal()}),
-        (["api", "A.Example"], {"api": Signal(), "a.example": Signal()}),
-        ({"api": {}}, {"api": Signal()}),
-        ({"api": None}, {"api": Signal()}),
-        ({"api": {"delay": 5}}, {"api": Signal(delay=5, header="h")}),
-        ({"api": {"delay": 0}}, {"api": Signal()}),
-        ({"api": {"delay": None}}, {"api": Signal()}),
-        ({"api": {"consumed": 3.0}}, {"api": Signal(is_trigger=False, consumed=3.0)}),  # E11
-        ({"api": {"consumed_quota": 3.0}}, {"api": Signal(is_trigger=False, consumed=3.0)}),
-        ({"api": {"remaining": 3.0}}, {"api": Signal(is_trigger=False, remaining=3.0)}),
-        ({"api": {"quota": 3.0}}, {"api": Signal(is_trigger=False, remaining=3.0)}),
-        ({"api": {"consumed": 3.0, "delay": 2.0}}, {"api": Signal(consumed=3.0, delay=2.0, header="h")}),
+        ("api", {"api": BackoffSignal()}),
+        (["api", "A.Example"], {"api": BackoffSignal(), "a.example": BackoffSignal()}),
+        ({"api": {}}, {"api": BackoffSignal()}),
+        ({"api": None}, {"api": BackoffSignal()}),
+        ({"api": {"delay": 5}}, {"api": BackoffSignal(delay=5, header="h")}),
+        ({"api": {"delay": 0}}, {"api": BackoffSignal()}),
+        ({"api": {"delay": None}}, {"api": BackoffSignal()}),
+        ({"api": {"consumed": 3.0}}, {"api": BackoffSignal(is_trigger=False, consumed=3.0)}),  # E11
+        ({"api": {"consumed_quota": 3.0}}, {"api": BackoffSignal(is_trigger=False, consumed=3.0)}),
+        ({"api": {"remaining": 3.0}}, {"api": BackoffSignal(is_trigger=False, remaining=3.0)}),
+        ({"api": {"quota": 3.0}}, {"api": BackoffSignal(is_trigger=False, remaining=3.0)}),
+        ({"api": {"consumed": 3.0, "delay": 2.0}}, {"api": BackoffSignal(consumed=3.0, delay=2.0, header="h")}),
     ],
 )
-def test_e09_e11_every_form_is_read(backoff: Any, signals: dict[str, Signal]) -> None:
+def test_e09_e11_every_form_is_read(backoff: Any, signals: dict[str, BackoffSignal]) -> None:
     assert signals_of(backoff, "h") == signals
 
 

@@ -158,7 +158,7 @@ def test_b16_a_cached_response_says_nothing() -> None:
     throttle = throttle_of()
     outcome = outcome_of(entry_of(throttle, request()), 0.0, 429)
     outcome.is_cached = True
-    assert throttle.heard_nowait(Entry(request(), ((A, None),)), outcome, 0.0)
+    assert throttle.record_outcome_nowait(Entry(request(), ((A, None),)), outcome, 0.0)
     assert throttle.scope(A, 0.0).delay == 1.0
 
 
@@ -360,8 +360,8 @@ async def hear(throttle: Throttle, now: float, status: int = 200, **headers: str
         scope.sent(slot, now, amount or 1.0)
     entry = Entry(request(), charges, tuple(scope.step for scope in scopes), now, now)
     outcome = outcome_of(entry, now, status, {key.replace("_", "-"): value for key, value in headers.items()})
-    assert not throttle.heard_nowait(entry, outcome, now)
-    await throttle.heard(entry, outcome, now)
+    assert not throttle.record_outcome_nowait(entry, outcome, now)
+    await throttle.record_outcome(entry, outcome, now)
     for scope, slot in zip(scopes, slots, strict=True):
         scope.give(slot)
 
@@ -474,9 +474,9 @@ def test_e17_e18_g11_each_scope_has_one_manager_made_with_its_merged_configurati
     send(throttle, 0.0, headers={"X-Blocked": "1"})
     scope = throttle.scope(A, 0.0)
     assert Patient.made == [A]
-    assert scope.policy.manager.config["delay"] == 0.5
-    assert scope.policy.manager.config["concurrency"] == 1
-    assert scope.policy.manager.config["backoff"]["window"] == 60.0
+    assert scope.state.manager.config["delay"] == 0.5
+    assert scope.state.manager.config["concurrency"] == 1
+    assert scope.state.manager.config["backoff"]["window"] == 60.0
     assert scope.gate(0.0) == 10.0
     send(throttle, 11.0, headers={"X-Blocked": "1"})
     assert scope.gate(11.0) == 31.0
@@ -557,7 +557,13 @@ def test_d09_of_several_origins_in_one_scope_the_longest_wish_counts_and_the_lat
         return scope.delay
 
     http, https = f"http://{A}", f"https://{A}"
-    assert [said(https, 7.0), said(http, 3.0), said(https, 5.0), said(https, 0.0), said(http, 0.0)] == [7, 7, 5, 3, 1]
+    assert [
+        said(https, 7.0),
+        said(http, 3.0),
+        said(https, 5.0),
+        said(https, 0.0),
+        said(http, 0.0),
+    ] == [7, 7, 5, 3, 1]
     assert scope.delay_limit == "delay"
 
 
@@ -650,18 +656,18 @@ def test_r10_b06_a_wish_at_the_cap_is_lengthened_too_so_that_not_all_come_back_a
 
 def test_c05_after_an_outage_rampup_moves_the_scope_again_from_the_next_trigger_on() -> None:
     throttle = throttle_of(throttling_scopes={A: {"rampup": {"window": 10.0}}}, backoff_window=10.0)
-    policy = throttle.scope(A, 0.0).policy
+    policy = throttle.scope(A, 0.0).state
     send(throttle, 0.0, 503)
     send(throttle, 1.0, 503)
     throttle.tick(20.0)
-    assert policy.ramp.has_fallen_back
-    assert policy.standing is not None
+    assert policy.rampup.has_fallen_back
+    assert policy.backoff is not None
     send(throttle, 30.0)
     throttle.tick(1000.0)  # all windows have been quiet
-    assert policy.standing is None
+    assert policy.backoff is None
     send(throttle, 1001.0, 503)
-    assert policy.standing is None  # within the target
-    assert not policy.ramp.has_fallen_back
+    assert policy.backoff is None  # within the target
+    assert not policy.rampup.has_fallen_back
 
 
 # -- run-time changes and reasons
@@ -695,14 +701,14 @@ def test_i12_e18_a_manager_that_is_named_while_it_runs_is_asked_from_then_on() -
     throttle = throttle_of()
     send(throttle, 0.0, headers={"X-Blocked": "1"})
     scope = throttle.scope(A, 0.0)
-    assert scope.policy.triggers == 0
+    assert scope.state.triggers == 0
     throttle.set(A, now=5.0, manager=Patient, delay=0.5)
-    assert scope.policy.manager.config["delay"] == 0.5
+    assert scope.state.manager.config["delay"] == 0.5
     send(throttle, 10.0, headers={"X-Blocked": "1"})
-    assert (scope.policy.triggers, scope.gate(10.0)) == (1, 20.0)
-    kept = scope.policy.manager
+    assert (scope.state.triggers, scope.gate(10.0)) == (1, 20.0)
+    kept = scope.state.manager
     throttle.set(A, now=30.0, concurrency=2)
-    assert scope.policy.manager is kept  # what it knows stays
+    assert scope.state.manager is kept  # what it knows stays
     assert Patient.made == [A]
 
 
@@ -733,9 +739,9 @@ def test_i12_e18_a_manager_that_can_not_be_made_changes_nothing() -> None:
     scope = throttle.scope(A, 0.0)
     with pytest.raises(RuntimeError, match="no licence"):
         throttle.set(A, now=0.5, delay=9.0, manager=Unmade)
-    assert (scope.delay, scope.policy.manager) == (2.0, None)
+    assert (scope.delay, scope.state.manager) == (2.0, None)
     throttle.set(A, now=0.5, concurrency=2)
-    assert (scope.delay, scope.concurrency, scope.policy.manager) == (2.0, 2, None)
+    assert (scope.delay, scope.concurrency, scope.state.manager) == (2.0, 2, None)
 
 
 def test_e17_a_manager_that_can_not_be_made_leaves_no_half_made_scope_behind() -> None:
@@ -801,7 +807,7 @@ def test_h02_it_moves_hosts_with_the_per_domain_delay_and_no_others() -> None:
 def test_h05_h11_h15_r2_fast_errors_and_exempt_pages_lower_nothing(status: int, meta: dict[str, Any]) -> None:
     throttle = throttle_of(**AUTO)
     answer(throttle, entry_of(throttle, request(**meta)), 0.01, status)
-    assert throttle.scope(A, 0.01).policy.auto == 5.0
+    assert throttle.scope(A, 0.01).state.auto == 5.0
 
 
 async def test_h15_a_soft_block_that_the_manager_reports_lowers_nothing() -> None:
@@ -809,7 +815,7 @@ async def test_h15_a_soft_block_that_the_manager_reports_lowers_nothing() -> Non
     throttle = throttle_of(**AUTO, manager=manager)
     manager.said = A
     await hear(throttle, 0.0, 200)
-    assert throttle.scope(A, 0.0).policy.auto == 5.0
+    assert throttle.scope(A, 0.0).state.auto == 5.0
     assert throttle.scope(A, 0.0).delay == 10.0  # H04: beside a backoff the larger holds
 
 

@@ -37,7 +37,7 @@ from trawl.events import Events, RequestDropped, RequestScheduled
 from trawl.frontier import Frontier, MemoryFrontier, Record, Scopes
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
 from trawl.observe import Stats
-from trawl.scheduler import AdmissionRules, Chooser, Grant
+from trawl.scheduler import AdmissionRules, Grant, Scheduler
 from trawl.scheduler.lanes import amounts_of
 from trawl.throttling import Throttle
 
@@ -77,7 +77,7 @@ class Admission:
         frontier: Where fingerprints are claimed.
         throttle: Says scopes.
         gates: Says origins, and closes the gate of one whose robots.txt is not read.
-        chooser: The core.
+        scheduler: The core.
         stats: Counts what is dropped.
         state: Its wakeup wakes the dispatcher.
         is_durable: There is a job, which can't store everything.
@@ -95,7 +95,7 @@ class Admission:
         frontier: Frontier,
         throttle: Throttle,
         gates: RobotsGates,
-        chooser: Chooser,
+        scheduler: Scheduler,
         stats: Stats,
         state: State,
         is_durable: bool = False,
@@ -106,7 +106,7 @@ class Admission:
         self._frontier = frontier
         self._throttle = throttle
         self._gates = gates
-        self._chooser = chooser
+        self._scheduler = scheduler
         self._stats = stats
         self._state = state
         self._is_durable = is_durable
@@ -119,7 +119,7 @@ class Admission:
     @property
     def never_waits(self) -> bool:
         """Whether :meth:`admit` waits for nothing, so that it can't be cancelled half-way."""
-        return type(self._frontier) is MemoryFrontier and self._throttle.charging.never_waits
+        return type(self._frontier) is MemoryFrontier and self._throttle.resolver.never_waits
 
     # -- what a request needs
 
@@ -290,7 +290,7 @@ class Admission:
         if self.cache_lookup is not None and await self.cache_lookup.took(grant):
             return
         self._gates.ensure(grant)
-        self._chooser.push(grant, trio.current_time(), not_before)
+        self._scheduler.push(grant, trio.current_time(), not_before)
         self._state.wakeup.set()
 
     # -- at the send
@@ -319,7 +319,7 @@ class Admission:
             return None if before.looks_like(request) else self._unanswered(turn, request)
         try:
             needs = self._needs_nowait(request)
-            if needs is None and (is_changed or grant.is_diverted or not self._throttle.charging.asks_manager):
+            if needs is None and (is_changed or grant.is_diverted or not self._throttle.resolver.asks_manager):
                 # A copy: what a manager has said of this very object (scope_cache) may be of what it was before.
                 needs = await self._asked(request.replace() if request is grant.request else request)
         except Exception:

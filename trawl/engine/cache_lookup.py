@@ -2,10 +2,10 @@
 
 A cache's answer costs the server nothing, so it takes no place, waits for no scope and asks no robots.txt. That has to
 be known before a request stands in a lane, behind others that do wait; and looking up takes time, so it has to be done
-while the request holds nothing. Whoever would push a grant to the core (:class:`~trawl.scheduler.Heads`, for what it
-leases; a redirect or a retry; a direct fetch) asks :class:`CacheLookup` first. What is answered stands here until the
-dispatcher starts it, a bounded number at once; its task passes the middleware like any other, down to where the wire
-would be.
+while the request holds nothing. Whoever would push a grant to the core (:class:`~trawl.scheduler.Prefetcher`, for what
+it leases; a redirect or a retry; a direct fetch) asks :class:`CacheLookup` first. What is answered stands here until
+the dispatcher starts it, a bounded number at once; its task passes the middleware like any other, down to where the
+wire would be.
 """
 
 from __future__ import annotations

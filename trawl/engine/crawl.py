@@ -19,7 +19,7 @@ from trawl.frontier import Frontier
 from trawl.http import Request, Response
 from trawl.middleware import Session, Sessions
 from trawl.observe import Stats
-from trawl.scheduler import Chooser
+from trawl.scheduler import Scheduler
 from trawl.spiders import Spider
 from trawl.spiders.crawler import CrawlerEngine
 from trawl.spiders.signalling import CrawlerSignals
@@ -95,7 +95,7 @@ class Crawl:
         blocking: Blocking,
         sessions: Sessions,
         events: Events,
-        chooser: Chooser,
+        scheduler: Scheduler,
         frontier: Frontier,
         throttle: Throttle,
         direct: DirectFetches,
@@ -113,7 +113,7 @@ class Crawl:
         self._seed = seed
         self._sessions = sessions
         self._when_cancelled: list[Callable[[], None]] = []
-        self._chooser = chooser
+        self._scheduler = scheduler
         self._frontier = frontier
         self._throttle = throttle
         self._direct = direct
@@ -162,7 +162,7 @@ class Crawl:
     @property
     def in_flight(self) -> int:
         """Requests on the wire now."""
-        return self._chooser.in_flight
+        return self._scheduler.in_flight
 
     @property
     def reason(self) -> str | None:
@@ -171,7 +171,7 @@ class Crawl:
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """What pending requests wait on, the largest groups first, at most ``most`` groups."""
-        groups = self._chooser.waiting(trio.current_time(), most, self._frontier.pending_in)
+        groups = self._scheduler.waiting(trio.current_time(), most, self._frontier.pending_in)
         held = self._frontier.statistics().held
         if held:
             reason = Reason("", "not_before", self._frontier.next_due(), "the request's own delay")
@@ -187,21 +187,21 @@ class Crawl:
         now = trio.current_time()
         if isinstance(subject, str):
             return self._why_scope_or_host(normal_id(subject), now)
-        reason = self._chooser.why(subject, now)
+        reason = self._scheduler.why(subject, now)
         if reason is not None:
             return reason
         if (until := self._frontier.held_until(subject)) is not None:
             return Reason("", "not_before", until, "the request's own delay")
         lane = self._frontier.lane_of(subject)
-        return None if lane is None else self._chooser.why(lane, now)
+        return None if lane is None else self._scheduler.why(lane, now)
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:
         """Of a host, its own scope first, then that of its address, then whatever scopes its requests have."""
-        for scope_id in dict.fromkeys((subject, self._throttle.charging.scope_of_host(subject))):
-            reason = self._chooser.why(scope_id, now) or self._throttle.why_idle(scope_id, now)
+        for scope_id in dict.fromkeys((subject, self._throttle.resolver.scope_of_host(subject))):
+            reason = self._scheduler.why(scope_id, now) or self._throttle.why_idle(scope_id, now)
             if reason is not None:
                 return reason
-        return self._chooser.why_host(subject, now)
+        return self._scheduler.why_host(subject, now)
 
     def report(self) -> Sequence[ScopeReport]:
         """What each scope did and what limited it, the busiest first."""

@@ -21,7 +21,7 @@ from trawl.engine.admission import Admission, not_before
 from trawl.engine.state import State, Turn, current_turn, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
-from trawl.scheduler import Chooser, Grant
+from trawl.scheduler import Grant, Scheduler
 
 __all__ = ["DirectFetches"]
 
@@ -62,23 +62,23 @@ class DirectFetches:
 
     Args:
         admission: Makes their grants, and has them wait for their turn.
-        chooser: Where they wait for their turn.
+        scheduler: Where they wait for their turn.
         state: Whether the crawl is ending.
         most: So many wait or are on their way at once.
     """
 
-    __slots__ = ("_admission", "_chooser", "_room", "_state", "_waiting")
+    __slots__ = ("_admission", "_room", "_scheduler", "_state", "_waiting")
 
     def __init__(
         self,
         *,
         admission: Admission,
-        chooser: Chooser,
+        scheduler: Scheduler,
         state: State,
         most: int,
     ) -> None:
         self._admission = admission
-        self._chooser = chooser
+        self._scheduler = scheduler
         self._state = state
         self._room = trio.CapacityLimiter(most)
         self._waiting: dict[Answer, None] = {}
@@ -146,5 +146,5 @@ class DirectFetches:
         if answer.turn is not None:
             answer.turn.cancel_scope.cancel()
         elif answer.grant is not None:
-            self._chooser.withdraw(answer.grant, trio.current_time())
+            self._scheduler.withdraw(answer.grant, trio.current_time())
             self._state.wakeup.set()

@@ -26,7 +26,7 @@ from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import State, Turn
 from trawl.engine.worker import Worker
-from trawl.scheduler import Chooser, Grant, Heads, Refused
+from trawl.scheduler import Grant, Prefetcher, Refused, Scheduler
 from trawl.throttling import Throttle
 
 __all__ = ["Dispatcher"]
@@ -44,8 +44,8 @@ class Dispatcher:
     def __init__(
         self,
         *,
-        chooser: Chooser,
-        heads: Heads,
+        scheduler: Scheduler,
+        prefetcher: Prefetcher,
         throttle: Throttle,
         gates: RobotsGates,
         places: ScopeLimiters,
@@ -54,8 +54,8 @@ class Dispatcher:
         state: State,
         cache_lookup: CacheLookup | None = None,
     ) -> None:
-        self._chooser = chooser
-        self._heads = heads
+        self._scheduler = scheduler
+        self._prefetcher = prefetcher
         self._throttle = throttle
         self._gates = gates
         self._places = places
@@ -86,12 +86,12 @@ class Dispatcher:
         if not self._state.goes_on():
             return math.inf
         now = trio.current_time()
-        chooser, state = self._chooser, self._state
-        self._throttle.waiting_direct(chooser.pending_direct)
-        has_room = state.may_page and chooser.in_flight < chooser.places
-        if state.is_reading and has_room and not chooser.has_ready():
-            self._start_requests.allow(state.open - state.page_turns, chooser.places - chooser.in_flight)
-        return min(chooser.next_event(now), self._throttle.next_change(now), self._heads.next_due())
+        scheduler, state = self._scheduler, self._state
+        self._throttle.waiting_direct(scheduler.pending_direct)
+        has_room = state.may_page and scheduler.in_flight < scheduler.places
+        if state.is_reading and has_room and not scheduler.has_ready():
+            self._start_requests.allow(state.open - state.page_turns, scheduler.places - scheduler.in_flight)
+        return min(scheduler.next_event(now), self._throttle.next_change(now), self._prefetcher.next_due())
 
     async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:
         """Grant in the task that reads ``start()``; what fails is not the spider's failure."""
@@ -101,19 +101,19 @@ class Dispatcher:
             start_soon(_raise, defect)
 
     async def _grant(self, nursery: trio.Nursery, start_soon: Start) -> None:
-        state, chooser, heads = self._state, self._chooser, self._heads
+        state, scheduler, prefetcher = self._state, self._scheduler, self._prefetcher
         refused = 0
         now = trio.current_time()
         self._throttle.tick(now)
         while not state.is_ending:
-            if heads.are_wanted or heads.next_due() <= now:
-                await heads.refill(now)
+            if prefetcher.are_wanted or prefetcher.next_due() <= now:
+                await prefetcher.refill(now)
                 now = trio.current_time()
             if self._cache_lookup is not None:
                 self._cache_lookup.start(nursery, self._worker.run)
             for origin, pause in self._gates.unasked():
                 start_soon(self._gates.ask, origin, pause)
-            grant = chooser.grant(now, pages=state.may_page)
+            grant = scheduler.grant(now, pages=state.may_page)
             if grant is None:
                 return
             if isinstance(grant, Refused):
@@ -135,7 +135,7 @@ class Dispatcher:
 
     def _gone(self, grant: Grant) -> None:
         if grant.lease is not None:
-            self._heads.granted(grant.lease.lane_key())
+            self._prefetcher.granted(grant.lease.lane_key())
 
 
 async def _raise(defect: Exception) -> None:  # noqa: ASYNC124 - a task

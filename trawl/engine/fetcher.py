@@ -34,9 +34,9 @@ from trawl.errors import AddressRefused
 from trawl.events import Events, RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.observe import Stats
-from trawl.scheduler import Chooser, Grant
+from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
-from trawl.throttling.report import add_parsing, add_times, add_vain_send
+from trawl.throttling.report import add_parsing, add_times, add_wasted_send
 from trawl.transport import Transport
 from trawl.transport.base import NEW_CONNECTION
 
@@ -134,11 +134,11 @@ class Fetcher:
 
     __slots__ = (
         "_admission",
-        "_chooser",
         "_events",
         "_limits",
         "_places",
         "_recorder",
+        "_scheduler",
         "_state",
         "_stats",
         "_throttle",
@@ -150,7 +150,7 @@ class Fetcher:
         *,
         transport: Transport,
         admission: Admission,
-        chooser: Chooser,
+        scheduler: Scheduler,
         throttle: Throttle,
         places: ScopeLimiters,
         stats: Stats,
@@ -161,7 +161,7 @@ class Fetcher:
     ) -> None:
         self._transport = transport
         self._admission = admission
-        self._chooser = chooser
+        self._scheduler = scheduler
         self._throttle = throttle
         self._places = places
         self._stats = stats
@@ -208,8 +208,8 @@ class Fetcher:
         self._count(turn, outcome)
         try:
             now = trio.current_time()
-            if not self._throttle.heard_nowait(grant, outcome, now):
-                await self._throttle.heard(grant, outcome, now)
+            if not self._throttle.record_outcome_nowait(grant, outcome, now):
+                await self._throttle.record_outcome(grant, outcome, now)
         except Exception:  # a user's manager
             logger.exception("%r: the throttling manager failed on its outcome", request)
             self._stats.inc("throttling_errors")
@@ -226,7 +226,7 @@ class Fetcher:
         if self._recorder is not None and grant.sent_at is not None:
             self._recorder(grant, outcome, now)
         self._places.give_back(grant)
-        self._chooser.give_back(grant, now)
+        self._scheduler.give_back(grant, now)
         if self._state.is_reading:
             self._state.wakeup.set()
         else:
@@ -239,7 +239,7 @@ class Fetcher:
             return self._sent_again(grant, now)
         if grant.lane is not None and grant.lane.stops(grant, now):
             return True
-        self._chooser.sent(grant, now)
+        self._scheduler.sent(grant, now)
         self._count_sent(grant)
         if self._recorder is not None:
             self._recorder(grant, None, now)
@@ -248,10 +248,10 @@ class Fetcher:
 
     def _look_later(self, now: float) -> None:
         """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
-        if self._chooser.has_ready() and self._chooser.in_flight < self._chooser.places:
+        if self._scheduler.has_ready() and self._scheduler.in_flight < self._scheduler.places:
             self._state.wakeup.set()
         else:
-            self._state.wakeup.set_by(self._chooser.next_event(now))
+            self._state.wakeup.set_by(self._scheduler.next_event(now))
 
     def _sent_again(self, grant: Grant, now: float) -> bool:
         """Note that it goes again, in place of a send that met a dead connection; True: it must wait for another turn.
@@ -262,7 +262,7 @@ class Fetcher:
         assert grant.lane is not None
         assert grant.sent_at is not None
         scopes = grant.lane.scopes
-        add_vain_send(scopes, grant.sent_at)
+        add_wasted_send(scopes, grant.sent_at)
         if any(scope.held_until > now or scope.counts_sends for scope in scopes):
             return True
         for scope in scopes:

@@ -46,7 +46,7 @@ from trawl.robots import CachedRobots, RobotsCache, RobotsSettings
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
-from trawl.throttling.state import Ahead, ThrottleState
+from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
 
 __all__ = ["INTERVAL", "JobFacts", "JobState", "OpenJob", "facts_of", "open_job"]
 
@@ -129,13 +129,13 @@ _LATE = 1.0  # seconds that a transaction may take, once it is due
 
 JarName = str | int | float | bool | None
 
-THROTTLE: Section[ThrottleState] = Section("throttle", ThrottleState)
+THROTTLE: Section[ThrottleSnapshot] = Section("throttle", ThrottleSnapshot)
 
 PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 
 ROBOTS: Section[dict[str, CachedRobots]] = Section("robots", dict[str, CachedRobots])
 
-AHEAD: Section[Ahead] = Section("ahead", Ahead)
+AHEAD: Section[QuotaAhead] = Section("ahead", QuotaAhead)
 
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 
@@ -203,9 +203,9 @@ class JobState:
         state = THROTTLE.read(job)
         ahead = AHEAD.read(job)
         if state is not None or ahead is not None:
-            self._throttle.restore(state or ThrottleState(at=self._wall.to_epoch(now)), now, ahead)
+            self._throttle.restore(state or ThrottleSnapshot(at=self._wall.to_epoch(now)), now, ahead)
         self._throttle.spend_by(self._allowances)
-        self._throttle.pages.take_up(PAGES.read(job) or {})
+        self._throttle.pages.restore(PAGES.read(job) or {})
         self._answers.restore(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
         for name, cookies in COOKIES.read(job) or ():
             for cookie in cookies:
@@ -258,7 +258,7 @@ class JobState:
         amounts = self._allowances.ahead()
         until = self._wall.to_epoch(self._allowances.promised_until)
         if amounts:
-            AHEAD.keep(self._job, Ahead(until=until, amounts=amounts))
+            AHEAD.keep(self._job, QuotaAhead(until=until, amounts=amounts))
         elif AHEAD.name in self._job.kept:
             self._job.keep(AHEAD.name, None)
 
@@ -310,7 +310,7 @@ class JobState:
         self._is_quiet = False
         self._due_at = now + interval
         self._next_at = self._alarm.deadline = now + self._quiet
-        THROTTLE.keep(self._job, self._throttle.state(now, None if is_last else self._quiet + _LATE))
+        THROTTLE.keep(self._job, self._throttle.snapshot(now, None if is_last else self._quiet + _LATE))
         if is_last:
             self._job.keep(AHEAD.name, None)
         else:

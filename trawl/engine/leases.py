@@ -27,7 +27,7 @@ from trawl.errors import DownloadError
 from trawl.frontier import Frontier, Record
 from trawl.http import Outcome, Replace, Request, Response
 from trawl.observe import Stats
-from trawl.scheduler import Grant, Heads
+from trawl.scheduler import Grant, Prefetcher
 
 __all__ = ["CRAWLS_OWN", "Leases", "forget_the_last"]
 
@@ -68,10 +68,12 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 class Leases:
     """Puts what is admitted into the frontier, and takes out what has ended."""
 
-    def __init__(self, *, admission: Admission, frontier: Frontier, heads: Heads, stats: Stats, state: State) -> None:
+    def __init__(
+        self, *, admission: Admission, frontier: Frontier, prefetcher: Prefetcher, stats: Stats, state: State
+    ) -> None:
         self._admission = admission
         self._frontier = frontier
-        self._heads = heads
+        self._prefetcher = prefetcher
         self._stats = stats
         self._state = state
         self._abandoned: list[Record] = []
@@ -169,7 +171,7 @@ class Leases:
         """Take up what an earlier run has left in the frontier; it passes the throttle like any other."""
         self._admission.restore()
         self._state.opened(self._frontier.statistics().pending)
-        self._heads.restored(self._frontier.lanes())
+        self._prefetcher.restored(self._frontier.lanes())
 
     def abandon(self, lease: Record) -> None:
         """Note a lease whose request was not finished: the crawl is ending, or is cancelled."""
@@ -186,7 +188,7 @@ class Leases:
         for record in records:
             if record.not_before:  # its origin's robots.txt is asked for now, so that it can go when its time has come
                 self._admission.leased(record)
-        may_go = self._heads.pushed(records)
+        may_go = self._prefetcher.pushed(records)
         if may_go:  # where the frontier waited for a disk, the dispatcher has looked before
             self._state.wakeup.set()
         return may_go

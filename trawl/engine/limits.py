@@ -26,10 +26,10 @@ from trawl.engine.settings import EngineSettings
 from trawl.engine.state import State, Turn
 from trawl.errors import CloseSpider
 from trawl.http import Outcome, Replace
-from trawl.scheduler import Chooser
+from trawl.scheduler import Scheduler
 from trawl.scheduler.scheduler import reconsider
 from trawl.throttling import Scope
-from trawl.throttling.quota import Pages
+from trawl.throttling.quota import PageBudget
 
 __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 
@@ -125,22 +125,22 @@ class CrawlLimits:
     Args:
         settings: The limits; 0 is none.
         state: Told when one is reached.
-        chooser: Never has more places than pages are missing.
+        scheduler: Never has more places than pages are missing.
         moved: Told of a scope whose page budget has moved: who waits for it is looked at again.
 
     Attributes:
         items: Lets items through; None where nothing is to be known of them.
     """
 
-    __slots__ = ("_chooser", "_errors", "_moved", "_pages", "_places", "_state", "items")
+    __slots__ = ("_errors", "_moved", "_pages", "_places", "_scheduler", "_state", "items")
 
     def __init__(
-        self, settings: EngineSettings, *, state: State, chooser: Chooser, moved: Callable[[Scope, float], None]
+        self, settings: EngineSettings, *, state: State, scheduler: Scheduler, moved: Callable[[Scope, float], None]
     ) -> None:
         self._state = state
-        self._chooser = chooser
+        self._scheduler = scheduler
         self._moved = moved
-        self._places = chooser.places
+        self._places = scheduler.places
         self._pages: float = settings.closespider_pagecount or math.inf
         self._errors: float = settings.closespider_errorcount or math.inf
         self.items: ItemLimit | None = None
@@ -151,7 +151,7 @@ class CrawlLimits:
     @property
     def may_page(self) -> bool:
         """Whether another page may be had without a place: more are missing than are in flight."""
-        return self._pages > self._chooser.in_flight
+        return self._pages > self._scheduler.in_flight
 
     def answered(self, turn: Turn) -> None:
         """Count a whole response as a page until it is known for something else; before its place is given back."""
@@ -186,12 +186,12 @@ class CrawlLimits:
             self._take_pages(-1)
             self._state.wakeup.set()
 
-    def _decide(self, scope: Scope, pages: Pages, *, is_page: bool) -> None:
+    def _decide(self, scope: Scope, pages: PageBudget, *, is_page: bool) -> None:
         if not pages.decide(is_page=is_page):
             return
         now = trio.current_time()
         if pages.is_spent:
-            reconsider(self._chooser, scope, now)
+            reconsider(self._scheduler, scope, now)
         self._moved(scope, now)
 
     def failed(self) -> None:
@@ -202,7 +202,7 @@ class CrawlLimits:
 
     def _take_pages(self, n: int) -> None:
         self._pages -= n
-        self._chooser.places = min(self._places, max(0.0, self._pages))
+        self._scheduler.places = min(self._places, max(0.0, self._pages))
 
 
 def _is_page(turn: Turn, outcome: Outcome) -> bool:

@@ -36,7 +36,7 @@ from trawl.frontier import Frontier
 from trawl.middleware import MiddlewareStack, compose
 from trawl.observe import Stats
 from trawl.robots import RobotsSettings
-from trawl.scheduler import AdmissionRules, Chooser, Grant, Heads, SchedulerSettings
+from trawl.scheduler import AdmissionRules, Grant, Prefetcher, Scheduler, SchedulerSettings
 from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import Spider, item_check
 from trawl.throttling import AddressOf, Scope, Throttle, ThrottlingSettings
@@ -112,7 +112,7 @@ class Parts:
 
     crawl: Crawl
     state: State
-    chooser: Chooser
+    scheduler: Scheduler
     throttle: Throttle
     leases: Leases
     dispatcher: Dispatcher
@@ -141,8 +141,8 @@ class _Core:
     places: ScopeLimiters
     throttle: Throttle
     gates: RobotsGates
-    chooser: Chooser
-    heads: Heads
+    scheduler: Scheduler
+    prefetcher: Prefetcher
     admission: Admission
     leases: Leases
     limits: CrawlLimits
@@ -169,8 +169,8 @@ def assemble(plan: Plan) -> Parts:
         events=plan.events,
     )
     dispatcher = Dispatcher(
-        chooser=core.chooser,
-        heads=core.heads,
+        scheduler=core.scheduler,
+        prefetcher=core.prefetcher,
         throttle=core.throttle,
         gates=core.gates,
         places=core.places,
@@ -182,7 +182,7 @@ def assemble(plan: Plan) -> Parts:
     return Parts(
         crawl=crawl,
         state=state,
-        chooser=core.chooser,
+        scheduler=core.scheduler,
         throttle=core.throttle,
         leases=leases,
         dispatcher=dispatcher,
@@ -228,47 +228,45 @@ def _core(plan: Plan) -> _Core:
     stats, state, places = plan.stats, State(plan.engine.concurrent_callbacks), ScopeLimiters()
     throttle = _throttle(plan)
     gates = _gates(plan, throttle, state)
-    chooser = Chooser(
+    scheduler = Scheduler(
         throttle.scope,
         places=plan.throttling.concurrent_requests or math.inf,
         depth_first=plan.scheduler.depth_first,
         vet=_vet(throttle, gates),
     )
-    moved = _moved(chooser, places, state, throttle, plan.events)
-    throttle.bind(moved, chooser.why_next)
+    moved = _moved(scheduler, places, state, throttle, plan.events)
+    throttle.bind(moved, scheduler.why_next)
     admission = Admission(
         rules=_rules(plan),
         frontier=plan.frontier,
         throttle=throttle,
         gates=gates,
-        chooser=chooser,
+        scheduler=scheduler,
         stats=stats,
         state=state,
         is_durable=plan.durable is not None,
         prepare=plan.middleware_stack.prepare,
         events=plan.events,
     )
-    gates.bind(chooser, admission)
-    heads = Heads(plan.frontier, chooser, admission.leased)
-    leases = Leases(admission=admission, frontier=plan.frontier, heads=heads, stats=stats, state=state)
-    limits = CrawlLimits(plan.engine, state=state, chooser=chooser, moved=moved)
+    gates.bind(scheduler, admission)
+    prefetcher = Prefetcher(plan.frontier, scheduler, admission.leased)
+    leases = Leases(admission=admission, frontier=plan.frontier, prefetcher=prefetcher, stats=stats, state=state)
+    limits = CrawlLimits(plan.engine, state=state, scheduler=scheduler, moved=moved)
     cached = None
     if plan.middleware_stack.cache is not None:
         cached = CacheLookup(plan.middleware_stack.cache, grant_of=page_grant, limits=limits, state=state)
-        heads.aside = admission.cache_lookup = cached
-    direct = DirectFetches(admission=admission, chooser=chooser, state=state, most=plan.engine.direct_fetches_limit)
-    crawl = _crawl(plan, state, chooser, throttle, direct)
+        prefetcher.aside = admission.cache_lookup = cached
+    direct = DirectFetches(admission=admission, scheduler=scheduler, state=state, most=plan.engine.direct_fetches_limit)
+    crawl = _crawl(plan, state, scheduler, throttle, direct)
     plan.spider.bind(crawl)
     throttle.make_managers(crawl)
     checks = item_check(plan.spider, plan.settings, stats)
     hooks = Hooks.build(plan.middleware_stack.settings.spider_middlewares, crawl, last=checks)
-    shields = Shields()
-    return _Core(
-        crawl, state, shields, places, throttle, gates, chooser, heads, admission, leases, limits, cached, direct, hooks
-    )
+    made = (crawl, state, Shields(), places, throttle, gates, scheduler, prefetcher, admission, leases)
+    return _Core(*made, limits, cached, direct, hooks)
 
 
-def _crawl(plan: Plan, state: State, chooser: Chooser, throttle: Throttle, direct: DirectFetches) -> Crawl:
+def _crawl(plan: Plan, state: State, scheduler: Scheduler, throttle: Throttle, direct: DirectFetches) -> Crawl:
     return Crawl(
         spider=plan.spider,
         settings=plan.settings,
@@ -280,7 +278,7 @@ def _crawl(plan: Plan, state: State, chooser: Chooser, throttle: Throttle, direc
         blocking=plan.blocking,
         sessions=plan.middleware_stack.sessions,
         events=plan.events,
-        chooser=chooser,
+        scheduler=scheduler,
         frontier=plan.frontier,
         throttle=throttle,
         direct=direct,
@@ -320,7 +318,7 @@ def _worker(plan: Plan, core: _Core, outlet: ItemWriter | JobItemWriter) -> Work
     fetcher = Fetcher(
         transport=plan.transport,
         admission=core.admission,
-        chooser=core.chooser,
+        scheduler=core.scheduler,
         throttle=core.throttle,
         places=core.places,
         stats=plan.stats,
@@ -358,7 +356,7 @@ def _vet(throttle: Throttle, gates: RobotsGates) -> Callable[[Grant, float], str
 
 
 def _moved(
-    chooser: Chooser, places: ScopeLimiters, state: State, throttle: Throttle, events: Events
+    scheduler: Scheduler, places: ScopeLimiters, state: State, throttle: Throttle, events: Events
 ) -> Callable[[Scope, float], None]:
     """What happens when a scope's limits move: its lock follows, and whoever waits is looked at again."""
     steps: dict[str, int] = {}
@@ -367,12 +365,12 @@ def _moved(
         if scope.step and steps.get(scope.id) != scope.step:
             steps[scope.id] = scope.step
             if ScopeBackedOff in events.wanted:
-                source = getattr(scope.policy, "trigger_source", "")
+                source = getattr(scope.state, "trigger_source", "")
                 events.tell(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))
         places.resize(scope)
         if scope.id in throttle.given_up:
-            reconsider(chooser, scope, now)  # what pends is refused now, though the server asked for quiet
-        chooser.changed(scope, now)
+            reconsider(scheduler, scope, now)  # what pends is refused now, though the server asked for quiet
+        scheduler.changed(scope, now)
         state.wakeup.set()
 
     return moved

@@ -31,7 +31,7 @@ from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, Download
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
 from trawl.robots import MAX_PARSED_BYTES, RobotsCache, RobotsFile, RobotsSettings
-from trawl.scheduler import Chooser, Grant
+from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Throttle
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ class RobotsGates:
         self._answers: RobotsCache | None = None
         self._unasked: dict[str, float] = {}
 
-    def bind(self, chooser: Chooser, admission: Admission) -> None:
+    def bind(self, scheduler: Scheduler, admission: Admission) -> None:
         """Name the core whose gates these are, and what makes its grants."""
-        self._chooser = chooser
+        self._scheduler = scheduler
         self._admission = admission
 
     def keep_in(self, answers: RobotsCache) -> None:
@@ -161,14 +161,14 @@ class RobotsGates:
             return
         else:
             known.expires_at = 0.0
-        self._chooser.close_gate(origin)
+        self._scheduler.close_gate(origin)
         self._unasked[origin] = 0.0
         self._state.wakeup.set()
 
     def _forget(self) -> None:
         """Forget the rules of origins of which nothing is pending, of half of those at most that may be kept."""
-        needed = {lane.origin for lane in self._chooser.lanes.values()}
-        needed.update(grant.origin for grant in self._chooser.later.pending())
+        needed = {lane.origin for lane in self._scheduler.lanes.values()}
+        needed.update(grant.origin for grant in self._scheduler.later.pending())
         idle = [
             (known.expires_at, origin)
             for origin, known in self._origins.items()
@@ -189,10 +189,10 @@ class RobotsGates:
     async def ask(self, origin: str, delay: float = 0.0) -> None:
         """Line up the request for an origin's robots.txt, not before ``delay`` seconds from now."""
         now = trio.current_time()
-        self._chooser.close_gate(origin)
+        self._scheduler.close_gate(origin)
         request = Request(
             f"{origin}/robots.txt",
-            priority=self._chooser.best_waiting(origin),
+            priority=self._scheduler.best_waiting(origin),
             meta={
                 "dont_retry": True,
                 "dont_merge_cookies": True,
@@ -231,7 +231,7 @@ class RobotsGates:
     def is_open(self, origin: str) -> bool:
         """Whether the rules of an origin are read, and its pages may be asked for by them."""
         known = self._origins.get(origin)
-        return known is not None and known.rules is not None and self._chooser.gate_of(origin) is None
+        return known is not None and known.rules is not None and self._scheduler.gate_of(origin) is None
 
     def has_forbidden(self, origin: str, url: str) -> bool:
         """Whether the rules of an origin, as far as they are known, forbid ``url``."""
@@ -325,7 +325,7 @@ class RobotsGates:
         self._open(origin)
 
     def _open(self, origin: str) -> None:
-        self._chooser.open_gate(origin, trio.current_time())
+        self._scheduler.open_gate(origin, trio.current_time())
         self._state.wakeup.set()
 
 

@@ -221,7 +221,7 @@ async def run_plan(plan: Plan) -> Ended:
             watching.cancel_scope.cancel()
     finally:
         reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
-        whole = partial(parts.leases.give_back, [*pending_pages(parts.chooser), *parts.unsent()])
+        whole = partial(parts.leases.give_back, [*pending_pages(parts.scheduler), *parts.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, plan.spider, reason), parts.crawl)  # noqa: ASYNC102
         _keep_last_word(parts, reason)
@@ -284,7 +284,7 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
                 inner.start_soon(parts.idling.run)
                 await parts.dispatcher.run(inner)
             if state.is_ending:
-                logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.chooser.in_flight)
+                logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.scheduler.in_flight)
                 parts.start_requests.stop()
                 parts.idling.stop()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout

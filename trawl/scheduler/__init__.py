@@ -2,8 +2,17 @@
 
 from trawl.scheduler.explain import pending_pages
 from trawl.scheduler.lanes import Grant, Lane
-from trawl.scheduler.prefetch import Heads
+from trawl.scheduler.prefetch import Prefetcher
 from trawl.scheduler.rules import AdmissionRules, SchedulerSettings
-from trawl.scheduler.scheduler import Chooser, Refused
+from trawl.scheduler.scheduler import Refused, Scheduler
 
-__all__ = ["AdmissionRules", "Chooser", "Grant", "Heads", "Lane", "Refused", "SchedulerSettings", "pending_pages"]
+__all__ = [
+    "AdmissionRules",
+    "Scheduler",
+    "Grant",
+    "Prefetcher",
+    "Lane",
+    "Refused",
+    "SchedulerSettings",
+    "pending_pages",
+]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from trawl.http import host_scope
 from trawl.scheduler.lanes import PAGE, READY, Grant, Lane, OriginGate, PageLane, page_lane_id
-from trawl.scheduler.scope_queue import Room
+from trawl.scheduler.scope_queue import ScopeQueue
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
-    from trawl.scheduler.scheduler import Chooser
+    from trawl.scheduler.scheduler import Scheduler
     from trawl.throttling.scope import Scope
 
 __all__ = ["NO_PAGES", "NO_PLACE", "Group", "Stored", "pending_pages", "waiting", "why", "why_host", "why_next"]
@@ -34,94 +34,94 @@ _OF_ALL = (NO_PLACE, NO_PAGES)
 """What holds up every request alike, and is no limit of a scope's."""
 
 
-def why(chooser: Chooser, subject: object, now: float) -> Reason | None:
+def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
     """Why a pending grant, its request, a lane of pages, or a scope (by its id) waits at ``now``; None: nothing does.
 
     A grant behind others of its lane waits for what the first of them waits for. A request is searched for among all
     that are pending. A scope that is open waits for what its requests wait for; one that is not in use for nothing.
     """
     if isinstance(subject, str):
-        return _why_scope(chooser, subject, now)
+        return _why_scope(scheduler, subject, now)
     if isinstance(subject, tuple):
-        lane = chooser.lanes.get(page_lane_id(subject))
-        return None if lane is None else _Outlook(chooser, now).why(lane)
-    grant = subject if isinstance(subject, Grant) else _grant_of(chooser, subject)
+        lane = scheduler.lanes.get(page_lane_id(subject))
+        return None if lane is None else _Reasons(scheduler, now).why(lane)
+    grant = subject if isinstance(subject, Grant) else _grant_of(scheduler, subject)
     if grant is None or not grant.is_pending:
         return None
     if grant.lane is None:
         return Reason("", "not_before", grant.not_before, "the request's own delay")
-    return _Outlook(chooser, now).why(grant.lane)
+    return _Reasons(scheduler, now).why(grant.lane)
 
 
-def why_host(chooser: Chooser, host: str, now: float) -> Reason | None:
+def why_host(scheduler: Scheduler, host: str, now: float) -> Reason | None:
     """Why the requests to ``host`` wait, whose scopes have other names; None: nothing of their scopes holds them."""
-    for lane in chooser.lanes.values():
+    for lane in scheduler.lanes.values():
         if any(host in item[3].request.url and host_scope(item[3].request.url) == host for item in lane.queue):
-            reason = _Outlook(chooser, now).why(lane)
+            reason = _Reasons(scheduler, now).why(lane)
             if reason is not None and reason not in _OF_ALL:
                 return reason
     return None
 
 
-def why_next(chooser: Chooser, grant: Grant, now: float) -> Reason | None:
+def why_next(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
     """Why the next grant of a lane waits whose last one was ``grant``; None: there is none, or nothing holds it up."""
-    lane = None if grant.lane is None else chooser.lanes.get(grant.lane.id)
-    return None if lane is None else _Outlook(chooser, now).why(lane)
+    lane = None if grant.lane is None else scheduler.lanes.get(grant.lane.id)
+    return None if lane is None else _Reasons(scheduler, now).why(lane)
 
 
-def pending_pages(chooser: Chooser) -> list[Grant]:
+def pending_pages(scheduler: Scheduler) -> list[Grant]:
     """Every page that waits, in no promised order: at the end of a crawl they are given back."""
-    lined = [ticket[-1] for lane in chooser.lanes.values() for ticket in lane.queue]
-    return [grant for grant in [*lined, *chooser.later.pending()] if grant.is_pending and not grant.is_direct]
+    lined = [ticket[-1] for lane in scheduler.lanes.values() for ticket in lane.queue]
+    return [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
 
 
-def waiting(chooser: Chooser, now: float, most: int, stored: Stored | None = None) -> list[Group]:
+def waiting(scheduler: Scheduler, now: float, most: int, stored: Stored | None = None) -> list[Group]:
     """What pending grants wait for, the largest groups first, at most ``most`` of them.
 
     Each grant is in the group of what its own lane waits for: of two lanes in the room of one scope, the other may have
     a second scope that opens later.
 
     Args:
-        chooser: Whose grants.
+        scheduler: Whose grants.
         now: The instant.
         most: How many groups.
         stored: How many more grants of a lane of pages wait where the core does not see them; None: none do.
     """
-    outlook = _Outlook(chooser, now)
+    reasons = _Reasons(scheduler, now)
     groups: dict[Reason, int] = {}
-    for lane in chooser.lanes.values():
-        reason = outlook.why(lane)
+    for lane in scheduler.lanes.values():
+        reason = reasons.why(lane)
         if reason is not None:
             size = len(lane.queue) + (stored(lane.page_lane) if stored and lane.kind == PAGE else 0)
             groups[reason] = groups.get(reason, 0) + size
-    later = chooser.later.pending()
+    later = scheduler.later.pending()
     if later:
         first_at = min([grant.not_before for grant in later])
         groups[Reason("", "not_before", first_at, "the request's own delay")] = len(later)
     return nlargest(most, [(count, reason) for reason, count in groups.items()], key=lambda group: group[0])
 
 
-class _Outlook:
+class _Reasons:
     """What lanes wait for at one instant. What a scope answers for an amount is asked once.
 
     Args:
-        chooser: Whose lanes.
+        scheduler: Whose lanes.
         now: The instant.
     """
 
-    __slots__ = ("_chooser", "_known", "_now")
+    __slots__ = ("_known", "_now", "_scheduler")
 
-    def __init__(self, chooser: Chooser, now: float) -> None:
-        self._chooser = chooser
+    def __init__(self, scheduler: Scheduler, now: float) -> None:
+        self._scheduler = scheduler
         self._now = now
         self._known: dict[tuple[str, float], Reason] = {}
 
     def why(self, lane: Lane) -> Reason | None:
         """What the best grant of a lane waits for: of its scopes the one that opens last; None: it may go."""
-        chooser, where = self._chooser, lane.where
+        scheduler, where = self._scheduler, lane.where
         if isinstance(where, OriginGate):
             return where.reason
-        if where is READY and chooser.in_flight >= chooser.places:
+        if where is READY and scheduler.in_flight >= scheduler.places:
             return NO_PLACE  # what its scopes say is looked at when a place is free
         last: Scope | None = None
         opens_at = self._now
@@ -131,13 +131,13 @@ class _Outlook:
                 last, opens_at = scope, until
         if last is not None:
             return self._of_scope(last, lane.amount_in(last))
-        if isinstance(where, Room) and where.withholds(lane):
+        if isinstance(where, ScopeQueue) and where.withholds(lane):
             return Reason(where.scope.id, "claim", inf, "a request of several scopes goes first")
-        if isinstance(where, Room) and where.saves(lane, self._now):
+        if isinstance(where, ScopeQueue) and where.saves(lane, self._now):
             return Reason(where.scope.id, "quota", where.kept_until(self._now), "a larger amount goes first")
-        if chooser.in_flight >= chooser.places:
+        if scheduler.in_flight >= scheduler.places:
             return NO_PLACE
-        return NO_PAGES if lane.kind == PAGE and chooser.left_by is NO_PAGES else None
+        return NO_PAGES if lane.kind == PAGE and scheduler.left_by is NO_PAGES else None
 
     def _of_scope(self, scope: Scope, amount: float) -> Reason:
         key = (scope.id, amount if scope.quota is not None else 1.0)
@@ -147,22 +147,22 @@ class _Outlook:
         return known
 
 
-def _why_scope(chooser: Chooser, scope_id: str, now: float) -> Reason | None:
-    outlook = _Outlook(chooser, now)
+def _why_scope(scheduler: Scheduler, scope_id: str, now: float) -> Reason | None:
+    reasons = _Reasons(scheduler, now)
     others: Reason | None = None
-    for lane in chooser.lanes.values():
+    for lane in scheduler.lanes.values():
         for scope in lane.scopes:
             if scope.id == scope_id:
                 reason = scope.reason(now, lane.amount_in(scope))
                 if reason.limit:
                     return reason
-                others = others or outlook.why(lane)
+                others = others or reasons.why(lane)
     return None if others in _OF_ALL else others
 
 
-def _grant_of(chooser: Chooser, request: object) -> Grant | None:
-    for lane in chooser.lanes.values():
+def _grant_of(scheduler: Scheduler, request: object) -> Grant | None:
+    for lane in scheduler.lanes.values():
         for item in lane.queue:
             if item[3].request is request:
                 return item[3]
-    return next((grant for grant in chooser.later.pending() if grant.request is request), None)
+    return next((grant for grant in scheduler.later.pending() if grant.request is request), None)

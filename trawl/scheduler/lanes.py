@@ -21,7 +21,7 @@ import attrs
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
-    from trawl.scheduler.scope_queue import Room
+    from trawl.scheduler.scope_queue import ScopeQueue
     from trawl.throttling.scope import Scope
 
 __all__ = [
@@ -320,7 +320,7 @@ class Lane:
         self.queue: list[tuple[int, float, int, Grant]] = []
         self.turn: int = 0
         self.version: int = 0
-        self.where: str | Room | OriginGate | None = None
+        self.where: str | ScopeQueue | OriginGate | None = None
         self.held: float = 0.0
         self.mark: float = 0.0
         self.bases: list[int] | None = None
@@ -368,7 +368,7 @@ class Lane:
         self.queue[:] = line[:keep]  # sorted, it is a heap
         return [place[3] for place in line[keep:]]
 
-    def wait_at(self, where: Room | OriginGate, now: float) -> None:
+    def wait_at(self, where: ScopeQueue | OriginGate, now: float) -> None:
         """Note that it waits there from ``now`` on."""
         self.version += 1
         self.where = where

@@ -3,7 +3,7 @@
 A lane of the core holds a few leased requests, the rest is in the frontier. Two rules keep the order exact: the head
 of a lane is never worse than the best that its lane has in the frontier, and a lane that has something in the frontier
 is never empty. A better one that comes takes the place of the worst where there are enough. Both rules are restored by
-:meth:`Heads.refill` before the next decision; whoever pushes or grants only notes the lane.
+:meth:`Prefetcher.refill` before the next decision; whoever pushes or grants only notes the lane.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Protocol
 
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.scheduler.lanes import Grant
-from trawl.scheduler.scheduler import Chooser
+from trawl.scheduler.scheduler import Scheduler
 
-__all__ = ["Aside", "Heads"]
+__all__ = ["Aside", "Prefetcher"]
 
 MOST = 32
 """Requests leased ahead for one lane."""
@@ -41,23 +41,23 @@ class Aside(Protocol):
         ...
 
 
-class Heads:
+class Prefetcher:
     """Moves records from the frontier into the core's lanes, a lane at a time.
 
     Args:
         frontier: Where the records are.
-        chooser: The core that they go to.
+        scheduler: The core that they go to.
         grant_of: Makes the core's grant for a record.
 
     Attributes:
         aside: Takes what need not be sent; None: everything is.
     """
 
-    __slots__ = ("_chooser", "_frontier", "_grant_of", "_hungry", "aside")
+    __slots__ = ("_frontier", "_grant_of", "_hungry", "_scheduler", "aside")
 
-    def __init__(self, frontier: Frontier, chooser: Chooser, grant_of: Callable[[Record], Grant]) -> None:
+    def __init__(self, frontier: Frontier, scheduler: Scheduler, grant_of: Callable[[Record], Grant]) -> None:
         self._frontier = frontier
-        self._chooser = chooser
+        self._scheduler = scheduler
         self._grant_of = grant_of
         self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
         self.aside: Aside | None = None
@@ -81,7 +81,7 @@ class Heads:
             lane = record.lane_key()
             self._hungry[lane] = None
             if not is_better:
-                head, best = self._chooser.head(lane), self._frontier.best(lane)
+                head, best = self._scheduler.head(lane), self._frontier.best(lane)
                 is_better = head is None or (best is not None and best < head)
         return is_better
 
@@ -116,7 +116,7 @@ class Heads:
                     await self._frontier.release(early)
                     records = [record for record in records if record.not_before <= now]
                 for record in records:
-                    self._chooser.push(self._grant_of(record), now, record.not_before)
+                    self._scheduler.push(self._grant_of(record), now, record.not_before)
                 await self._give_back(lane, now)
                 if len(records) < most and self._frontier.best(lane) is not None:
                     hungry[lane] = None  # look again
@@ -125,21 +125,21 @@ class Heads:
         best = self._frontier.best(lane)
         if best is None:
             return 0
-        buffered = self._chooser.buffered(lane)
+        buffered = self._scheduler.buffered(lane)
         if buffered < LOW:
             most = self._most()
             if most == MOST or buffered < (most + 3) // 4:
                 return most - buffered
-        head = self._chooser.head(lane)
+        head = self._scheduler.head(lane)
         return 1 if head is None or best < head else 0
 
     def _most(self) -> int:
         """How many may be leased ahead for one lane."""
-        lanes = len(self._chooser.lanes) + len(self._hungry)
+        lanes = len(self._scheduler.lanes) + len(self._hungry)
         return MOST if lanes * MOST <= IN_ALL else max(1, IN_ALL // lanes)
 
     async def _give_back(self, lane: LaneKey, now: float) -> None:
         """Give the worst of a lane back that has too many: better ones have come one by one."""
-        excess = self._chooser.buffered(lane) - self._most()
+        excess = self._scheduler.buffered(lane) - self._most()
         if excess > 0:
-            await self._frontier.release([grant.lease for grant in self._chooser.withdraw_worst(lane, excess)])
+            await self._frontier.release([grant.lease for grant in self._scheduler.withdraw_worst(lane, excess)])

@@ -38,16 +38,16 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trawl.scheduler.lanes import PAGE, READY
-from trawl.scheduler.scope_queue import ROOM_TO_GROW, Claims, Room, Ticket
+from trawl.scheduler.scope_queue import ROOM_TO_GROW, ClaimQueue, ScopeQueue, Ticket
 
 if TYPE_CHECKING:
     from trawl.scheduler.lanes import Grant, Lane, Rank
     from trawl.throttling.scope import Scope
 
-__all__ = ["BACKOFF_PATIENCE", "Board", "Later"]
+__all__ = ["BACKOFF_PATIENCE", "LaneQueues", "LaterQueue"]
 
 
-class Later:
+class LaterQueue:
     """Entries that may not go before an instant, soonest first, then in the order of coming."""
 
     __slots__ = ("_heap",)
@@ -84,42 +84,42 @@ BACKOFF_PATIENCE = 30.0
 contention like any other: two scopes that back off for hours would starve those who need both."""
 
 
-class Board:
+class LaneQueues:
     """Who is ready, who waits where, and when a scope is to be looked at.
 
     Attributes:
         ready: A heap of the lanes that are looked at next.
-        rooms: The rooms that there are, by scope.
+        scope_queues: The rooms that there are, by scope.
         claims: The claimant and the line.
         keeping: The rooms of quotas that are kept for somebody.
     """
 
-    __slots__ = ("_bound", "_tiebreak", "_timer_bound", "_timers", "claims", "keeping", "ready", "rooms")
+    __slots__ = ("_bound", "_tiebreak", "_timer_bound", "_timers", "claims", "keeping", "ready", "scope_queues")
 
     def __init__(self) -> None:
         self.ready: list[Ticket] = []
-        self.rooms: dict[str, Room] = {}
-        self.claims: Claims = Claims()
-        self.keeping: dict[Room, None] = {}
-        self._timers: list[tuple[float, int, Room]] = []
+        self.scope_queues: dict[str, ScopeQueue] = {}
+        self.claims: ClaimQueue = ClaimQueue()
+        self.keeping: dict[ScopeQueue, None] = {}
+        self._timers: list[tuple[float, int, ScopeQueue]] = []
         self._tiebreak = count().__next__
         self._bound = ROOM_TO_GROW
         self._timer_bound = ROOM_TO_GROW
 
-    def room(self, scope: Scope) -> Room:
+    def queue_of(self, scope: Scope) -> ScopeQueue:
         """The room of ``scope``, made when it is first needed."""
-        room: Room | None = scope.waiting
-        if room is None:
-            room = scope.waiting = self.rooms[scope.id] = Room(scope)
-        return room
+        queue: ScopeQueue | None = scope.waiting
+        if queue is None:
+            queue = scope.waiting = self.scope_queues[scope.id] = ScopeQueue(scope)
+        return queue
 
-    def close_room(self, scope: Scope) -> None:
+    def close_queue(self, scope: Scope) -> None:
         """Forget the room of a scope that no lane needs any more."""
         if scope.waiting is not None:
             self.keeping.pop(scope.waiting, None)
             scope.waiting.armed = inf
             scope.waiting = None
-            del self.rooms[scope.id]
+            del self.scope_queues[scope.id]
 
     # -- lanes move
 
@@ -129,24 +129,24 @@ class Board:
         if scope is None:
             self.make_ready(lane, now)
             return
-        room = self.room(scope)
-        self._wait(lane, room, now)
-        self.wake(room, now)
+        queue = self.queue_of(scope)
+        self._wait(lane, queue, now)
+        self.wake(queue, now)
 
     def line_up_anew(self, scope: Scope, lanes: Iterable[Lane], now: float) -> None:
         """Line those of ``lanes`` up by share that need a scope which has just got a quota."""
-        room = self.room(scope)
+        queue = self.queue_of(scope)
         mine = [lane for lane in lanes if scope in lane.scopes]
-        waited = [lane for lane in mine if lane.where is room]
-        room.clear()
+        waited = [lane for lane in mine if lane.where is queue]
+        queue.clear()
         for lane in mine:
             lane.count_passes()
             if lane.where is READY or lane in waited:
-                self._wait(lane, self.room(lane.quota_after(None) or scope), now)
-            elif isinstance(lane.where, Room):
+                self._wait(lane, self.queue_of(lane.quota_after(None) or scope), now)
+            elif isinstance(lane.where, ScopeQueue):
                 self._wait(lane, lane.where, now)
         for each in {scope: None for lane in mine for scope in lane.scopes if scope.quota is not None}:
-            self.wake(self.room(each), now)
+            self.wake(self.queue_of(each), now)
 
     def make_ready(self, lane: Lane, now: float) -> None:
         """Have ``lane`` looked at at the next choice."""
@@ -161,74 +161,74 @@ class Board:
             heapify(ready)
             self._bound = 2 * len(ready) + ROOM_TO_GROW
 
-    def block(self, lane: Lane, room: Room, until: float, now: float) -> None:
+    def block(self, lane: Lane, queue: ScopeQueue, until: float, now: float) -> None:
         """Have ``lane`` wait for a scope that opens at ``until``; at or before ``now``: for a claim or a baton."""
         if until > now:
-            room.close(now)
+            queue.close(now)
         else:
-            room.open(now)
-        self._wait(lane, room, now)
-        if now < until < room.armed:
-            self._arm(room, until)
+            queue.open(now)
+        self._wait(lane, queue, now)
+        if now < until < queue.armed:
+            self._arm(queue, until)
 
     def pass_on(self, lane: Lane, now: float) -> None:
         """Pass on the batons of a lane that is not ready any more."""
         for scope in lane.scopes:
-            room = scope.waiting
-            if room is not None and room.baton is lane:
-                room.baton = None
-                self.wake(room, now)
+            queue = scope.waiting
+            if queue is not None and queue.baton is lane:
+                queue.baton = None
+                self.wake(queue, now)
 
     def let_go(self, lane: Lane) -> None:
         """Keep no quota for ``lane`` any more; its rooms are to be woken."""
         lane.is_kept_for = False
-        for room in [room for room in self.keeping if room.kept_for is lane]:
-            del self.keeping[room]
-            room.kept_for = None
-            room.refills = -1  # who was set aside for it comes back
+        for queue in [queue for queue in self.keeping if queue.kept_for is lane]:
+            del self.keeping[queue]
+            queue.kept_for = None
+            queue.refills = -1  # who was set aside for it comes back
 
     def look_again(self, scope: Scope, now: float) -> None:
         """Note that ``scope`` changed: for whom a quota is kept that needs it as well may have to wait longer."""
-        for room in [*self.keeping] if self.keeping else ():
-            if room.scope is not scope and room.kept_for is not None and scope in room.kept_for.scopes:
-                room.refills = -1
-                self.wake(room, now)
+        for queue in [*self.keeping] if self.keeping else ():
+            if queue.scope is not scope and queue.kept_for is not None and scope in queue.kept_for.scopes:
+                queue.refills = -1
+                self.wake(queue, now)
 
     # -- scopes open
 
-    def wake(self, room: Room, now: float) -> None:
+    def wake(self, queue: ScopeQueue, now: float) -> None:
         """Restore W for one scope, and set its timer."""
-        if not room.waiters and not room.aside:
+        if not queue.waiters and not queue.aside:
             return
-        scope = room.scope
-        if room.claim is not None:
-            self._doubt(room, now)
-        until = scope.gate(now, room.least if scope.quota is not None else 1.0)
+        scope = queue.scope
+        if queue.claim is not None:
+            self._doubt(queue, now)
+        until = scope.gate(now, queue.least if scope.quota is not None else 1.0)
         if until > now:
-            room.close(now)
-            self._arm(room, until)
+            queue.close(now)
+            self._arm(queue, until)
             return
-        room.open(now)
-        if room.passed:
-            self._keep(room, now)
-        if room.aside:
-            self._bring_back(room, now)
-        before = room.baton
-        room.baton = best = self._best(room, now)
+        queue.open(now)
+        if queue.passed:
+            self._keep(queue, now)
+        if queue.aside:
+            self._bring_back(queue, now)
+        before = queue.baton
+        queue.baton = best = self._best(queue, now)
         if scope.quota is not None and before is not None and best not in {None, before} and before.where is READY:
-            self._wait(before, room, now)  # a larger share has come: it waits behind that
+            self._wait(before, queue, now)  # a larger share has come: it waits behind that
             self.pass_on(before, now)
-        self._arm(room, room.aside[0][0] if room.aside else inf)
+        self._arm(queue, queue.aside[0][0] if queue.aside else inf)
 
     def let_time_pass(self, now: float) -> None:
         """Wake the scopes whose time has come."""
         timers = self._timers
         while timers and timers[0][0] <= now:
-            until, _, room = heappop(timers)
-            if room.armed == until:
-                room.armed = inf
-                room.open(until)  # the time since then it waited for a place
-                self.wake(room, now)
+            until, _, queue = heappop(timers)
+            if queue.armed == until:
+                queue.armed = inf
+                queue.open(until)  # the time since then it waited for a place
+                self.wake(queue, now)
 
     def next_timer(self) -> float:
         """The instant at which the next scope is to be looked at; ``inf`` for none."""
@@ -255,10 +255,10 @@ class Board:
             return
         self.claims.leave(lane)
         for scope in lane.scopes:
-            room = scope.waiting
-            if room is not None and room.claim is lane:
-                room.claim = None
-                room.refills = -1  # whom the claim set aside comes back
+            queue = scope.waiting
+            if queue is not None and queue.claim is lane:
+                queue.claim = None
+                queue.refills = -1  # whom the claim set aside comes back
         if (following := self.claims.seat_next()) is not None:
             self._mark(following)
             if following.where is not READY:
@@ -285,54 +285,54 @@ class Board:
 
     # -- inside
 
-    def _wait(self, lane: Lane, room: Room, now: float) -> None:
+    def _wait(self, lane: Lane, queue: ScopeQueue, now: float) -> None:
         lane.leave(now)
-        lane.wait_at(room, now)
-        room.add(lane)
+        lane.wait_at(queue, now)
+        queue.add(lane)
 
-    def _best(self, room: Room, now: float) -> Lane | None:
+    def _best(self, queue: ScopeQueue, now: float) -> Lane | None:
         """Make the best lane ready that the open scope lets through; who it is, or None when nobody may go.
 
         It is the one that has the baton where that is ready and none of those who fit is better.
         """
-        waiters, scope = room.waiters, room.scope
-        ready = room.baton if room.baton is not None and room.baton.where is READY else None
+        waiters, scope = queue.waiters, queue.scope
+        ready = queue.baton if queue.baton is not None and queue.baton.where is READY else None
         while waiters:
             ticket = waiters[0]
             lane = ticket[5]
             if ticket[4] != lane.version:
                 heappop(waiters)
                 continue
-            if ready is not None and room.ticket(ready) <= ticket:
+            if ready is not None and queue.ticket(ready) <= ticket:
                 return ready
-            if room.claim is not None and room.withholds(lane):
+            if queue.claim is not None and queue.withholds(lane):
                 # One that a quota is kept from would come back at once, and be made ready again, for ever.
-                if room.claim.where is room and (scope.quota is None or room.fits_at(room.claim, now) <= now):
-                    self.make_ready(room.claim, now)
-                    return room.claim
+                if queue.claim.where is queue and (scope.quota is None or queue.fits_at(queue.claim, now) <= now):
+                    self.make_ready(queue.claim, now)
+                    return queue.claim
                 if scope.quota is None:
                     return None  # whoever is behind it ranks behind the claimant too
-                self._set_aside(room, inf)
+                self._set_aside(queue, inf)
                 continue
             if scope.quota is not None:
-                if (until := room.fits_at(lane, now)) > now:
-                    self._set_aside(room, until)
+                if (until := queue.fits_at(lane, now)) > now:
+                    self._set_aside(queue, until)
                     continue
-                lane = room.starved_by(lane, now) or lane
+                lane = queue.starved_by(lane, now) or lane
             if lane is ticket[5]:
                 heappop(waiters)
-            if room.peers:
-                lane = self._of_largest_share(room, lane, now)
+            if queue.peers:
+                lane = self._of_largest_share(queue, lane, now)
             self.enter(lane, now, scope)
             if lane.where is READY:
                 return lane
         return ready
 
-    def _of_largest_share(self, room: Room, lane: Lane, now: float) -> Lane:
+    def _of_largest_share(self, queue: ScopeQueue, lane: Lane, now: float) -> Lane:
         """Who goes at the turn of ``lane`` in a room without a quota: the largest of those that share one (F07)."""
         best = lane
         for scope in lane.scopes if not lane.is_claiming else ():
-            peers = room.peers.get(scope.id)
+            peers = queue.peers.get(scope.id)
             while peers and scope in best.scopes:
                 peer = peers[0][5]
                 if peers[0][4] != peer.version:
@@ -346,52 +346,55 @@ class Board:
         if best is not lane:
             best.turn, lane.turn = lane.turn, best.turn
             best.is_starving = lane.is_starving = False  # the line knows them by their turns
-            self._wait(lane, room, now)
+            self._wait(lane, queue, now)
         return best
 
-    def _keep(self, room: Room, now: float) -> None:
+    def _keep(self, queue: ScopeQueue, now: float) -> None:
         """Keep a quota for who was passed too often."""
-        room.keep()
-        if room.kept_for is not None and room not in self.keeping:
-            self.keeping[room] = None
-            room.refills = -1  # who is set aside is to know until when
+        queue.keep()
+        if queue.kept_for is not None and queue not in self.keeping:
+            self.keeping[queue] = None
+            queue.refills = -1  # who is set aside is to know until when
 
-    def _set_aside(self, room: Room, until: float) -> None:
-        heappush(room.aside, (until, heappop(room.waiters)))
+    def _set_aside(self, queue: ScopeQueue, until: float) -> None:
+        heappush(queue.aside, (until, heappop(queue.waiters)))
 
-    def _bring_back(self, room: Room, now: float) -> None:
+    def _bring_back(self, queue: ScopeQueue, now: float) -> None:
         """Put those set aside back among the waiters whose time has come, or all when room was made otherwise."""
-        quota = room.scope.quota
-        if quota is None or quota.refills != room.refills:
-            for _, ticket in room.aside:
-                heappush(room.waiters, ticket)
-            room.aside.clear()
-        while room.aside and room.aside[0][0] <= now:
-            heappush(room.waiters, heappop(room.aside)[1])
-        room.refills = -1 if quota is None else quota.refills
+        quota = queue.scope.quota
+        if quota is None or quota.refills != queue.refills:
+            for _, ticket in queue.aside:
+                heappush(queue.waiters, ticket)
+            queue.aside.clear()
+        while queue.aside and queue.aside[0][0] <= now:
+            heappush(queue.waiters, heappop(queue.aside)[1])
+        queue.refills = -1 if quota is None else quota.refills
 
-    def _doubt(self, room: Room, now: float) -> None:
+    def _doubt(self, queue: ScopeQueue, now: float) -> None:
         """Drop the claim on a scope that is closed for longer than contention lasts."""
-        claimant = room.claim
+        claimant = queue.claim
         if (
             claimant is not None
             and claimant.where is not READY
-            and (room.scope.is_shut(now, claimant.amount_in(room.scope), BACKOFF_PATIENCE) or room.saves(claimant, now))
+            and (
+                queue.scope.is_shut(now, claimant.amount_in(queue.scope), BACKOFF_PATIENCE)
+                or queue.saves(claimant, now)
+            )
         ):
             self.end_claim(claimant, now)
 
     def _mark(self, lane: Lane) -> None:
         for scope in lane.scopes:
-            self.room(scope).claim = lane
+            self.queue_of(scope).claim = lane
 
-    def _arm(self, room: Room, until: float) -> None:
-        if until == room.armed:
+    def _arm(self, queue: ScopeQueue, until: float) -> None:
+        if until == queue.armed:
             return
-        room.armed = until
+        queue.armed = until
         if until == inf:
             return
         timers = self._timers
-        heappush(timers, (until, self._tiebreak(), room))
+        heappush(timers, (until, self._tiebreak(), queue))
         if len(timers) > self._timer_bound:
             timers[:] = [timer for timer in timers if timer[2].armed == timer[0]]
             heapify(timers)

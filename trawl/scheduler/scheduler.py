@@ -1,9 +1,9 @@
 """The choice: which request goes next, all its scopes at once, or not before when.
 
-Pure: no clock, no Trio. Whoever calls has a free place and the time, asks :meth:`Chooser.grant`, starts what comes out
-with no await in between (R18), and sleeps until :meth:`Chooser.next_event` when nothing does. Whatever changes in the
-meantime is told (:meth:`~Chooser.push`, :meth:`~Chooser.sent`, :meth:`~Chooser.give_back`, :meth:`~Chooser.changed`,
-:meth:`~Chooser.open_gate`) and followed by asking again.
+Pure: no clock, no Trio. The caller has a free place and the time, asks :meth:`Scheduler.grant`, starts what comes out
+with no await in between (R18), and sleeps until :meth:`Scheduler.next_event` when nothing does. It reports every change
+(:meth:`~Scheduler.push`, :meth:`~Scheduler.sent`, :meth:`~Scheduler.give_back`, :meth:`~Scheduler.changed`,
+:meth:`~Scheduler.open_gate`) and asks again.
 
 The order: direct fetches before pages, then by priority, then lanes in turn, and inside a lane the oldest first (F12).
 How lanes wait and are woken is told in :mod:`trawl.scheduler.queues`, how requests of several scopes are kept from
@@ -33,28 +33,28 @@ from trawl.scheduler.lanes import (
     SortKey,
     page_lane_id,
 )
-from trawl.scheduler.queues import BACKOFF_PATIENCE, Board, Later
-from trawl.scheduler.scope_queue import PASSES, Room
+from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
+from trawl.scheduler.scope_queue import PASSES, ScopeQueue
 
 if TYPE_CHECKING:
     from trawl.throttling.explain import Reason
     from trawl.throttling.scope import Scope
 
-__all__ = ["Chooser", "PageLane", "Refused", "reconsider"]
+__all__ = ["PageLane", "Refused", "Scheduler", "reconsider"]
 
 
-def reconsider(chooser: Chooser, scope: Scope, now: float) -> None:
+def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
     """Have the best grant of every lane that waits for ``scope`` vetted at the next choice, before the scope is asked.
 
     Without it they would be refused when the scope opens, which a backoff may put off for minutes.
     """
-    room = scope.waiting
-    for lane in room.lanes() if room is not None else ():
+    queue = scope.waiting
+    for lane in queue.lanes() if queue is not None else ():
         lane.head.is_vetted = False
-        chooser.board.make_ready(lane, now)
+        scheduler.queues.make_ready(lane, now)
 
 
-class Chooser:
+class Scheduler:
     """Lanes, scopes and places of one crawl.
 
     Args:
@@ -70,7 +70,7 @@ class Chooser:
         in_flight: Entries that were granted and not given back.
         grants: Entries ever granted.
         looks: Lanes ever looked at.
-        board: Who is ready and who waits where: for explanations and tests, to be read only; so are the next three.
+        queues: Who is ready and who waits where: for explanations and tests, to be read only; so are the next three.
         lanes: The lanes that have something pending.
         later: What waits for a time of its own.
         closed: The closed gates, by origin.
@@ -84,7 +84,6 @@ class Chooser:
         "_scope_of",
         "_sign",
         "_vet",
-        "board",
         "closed",
         "grants",
         "in_flight",
@@ -95,6 +94,7 @@ class Chooser:
         "pending",
         "pending_direct",
         "places",
+        "queues",
     )
 
     def __init__(
@@ -117,9 +117,9 @@ class Chooser:
         self._next_order = count(1).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
-        self.board: Board = Board()
+        self.queues: LaneQueues = LaneQueues()
         self.lanes: dict[LaneId, Lane] = {}
-        self.later: Later = Later()
+        self.later: LaterQueue = LaterQueue()
         self.closed: dict[str, OriginGate] = {}
         self.left_by: Reason | None = None
 
@@ -148,13 +148,13 @@ class Chooser:
         With ``pages`` false only direct grants go. A :class:`Refused` comes out in place of a grant that may not go.
         """
         if self.in_flight >= self.places:
-            self.left_by = NO_PLACE if self.board.ready else None
+            self.left_by = NO_PLACE if self.queues.ready else None
             return None
         self._now = now
-        self.board.let_time_pass(now)
+        self.queues.let_time_pass(now)
         for grant, order in self.later.due(now):
             self._line_up(grant, order, now)
-        ready = self.board.ready
+        ready = self.queues.ready
         while ready:
             ticket = ready[0]
             lane = ticket[5]
@@ -222,13 +222,13 @@ class Chooser:
         self._now = now
         if scope.quota is not None and scope.quota.is_late:
             scope.quota.is_late = False
-            self.board.line_up_anew(scope, self.lanes.values(), now)
-        room = scope.waiting
-        if room is not None:
-            room.baton = None
-            room.refills = -1
-            self.board.wake(room, now)
-        self.board.look_again(scope, now)
+            self.queues.line_up_anew(scope, self.lanes.values(), now)
+        queue = scope.waiting
+        if queue is not None:
+            queue.baton = None
+            queue.refills = -1
+            self.queues.wake(queue, now)
+        self.queues.look_again(scope, now)
 
     def gate_of(self, origin: str) -> OriginGate | None:
         """The closed gate of ``origin``; None when it is open."""
@@ -239,16 +239,16 @@ class Chooser:
         gate = self.closed.setdefault(origin, OriginGate(origin))
         if reason is not None:
             gate.reason = reason
-        claimant = self.board.claims.claimant
+        claimant = self.queues.claims.claimant
         if claimant is not None and claimant.origin == origin and claimant.kind != PASSING:
-            self.board.end_claim(claimant, self._now)
+            self.queues.end_claim(claimant, self._now)
 
     def open_gate(self, origin: str, now: float) -> None:
         """Let what waits for ``origin`` go on, in the order of coming. Safe to call when it is open."""
         self._now = now
         gate = self.closed.pop(origin, None)
         for lane in gate.waiting() if gate is not None else ():
-            self.board.enter(lane, now)
+            self.queues.enter(lane, now)
 
     def best_waiting(self, origin: str) -> int:
         """The best priority that waits for the gate of ``origin``; 0 when nothing does."""
@@ -264,11 +264,11 @@ class Chooser:
         """
         if self.in_flight >= self.places:
             return inf
-        return min(self.board.next_timer(), self.later.next_at())
+        return min(self.queues.next_timer(), self.later.next_at())
 
     def has_ready(self) -> bool:
         """Whether a lane may be waiting to be looked at now; False is certain."""
-        return bool(self.board.ready)
+        return bool(self.queues.ready)
 
     def buffered(self, lane: PageLane) -> int:
         """How many pages wait in a lane; those that were pushed with a later time are not among them yet."""
@@ -308,11 +308,11 @@ class Chooser:
             lane.add(grant, order)
             lane.take_turn(self._next_turn())
             if not self._is_stopped(lane, now):
-                self.board.enter(lane, now)
+                self.queues.enter(lane, now)
         elif lane.add(grant, order) and not isinstance(lane.where, OriginGate):
-            self.board.enter(lane, now)  # a better head: to be looked at again
+            self.queues.enter(lane, now)  # a better head: to be looked at again
             if lane.where is not READY:
-                self.board.pass_on(lane, now)
+                self.queues.pass_on(lane, now)
 
     def _is_stopped(self, lane: Lane, now: float) -> bool:
         """Whether the gate of a lane's origin is closed; the lane then waits there."""
@@ -327,22 +327,22 @@ class Chooser:
 
     def _look(self, lane: Lane, now: float) -> Grant | Refused | None:
         """Grant a ready lane's best grant, or send the lane to wait."""
-        board = self.board
+        queues = self.queues
         if self._is_stopped(lane, now):
-            board.end_claim(lane, now)
+            queues.end_claim(lane, now)
             if lane.is_kept_for:
-                board.let_go(lane)
+                queues.let_go(lane)
                 self._wake(lane, now)
-            board.pass_on(lane, now)
+            queues.pass_on(lane, now)
             return None
         grant = lane.queue[0][3]
         is_vetted = grant.is_vetted
         if not is_vetted and (reason := self._objection(grant, now)) is not None:
             return self._refuse(lane, grant, reason, now)
-        room, until = self._obstacle(lane, grant, now)
-        if room is not None:
-            board.block(lane, room, until, now)
-            board.pass_on(lane, now)
+        queue, until = self._obstacle(lane, grant, now)
+        if queue is not None:
+            queues.block(lane, queue, until, now)
+            queues.pass_on(lane, now)
             return None
         if is_vetted and (reason := self._objection(grant, now)) is not None:  # rules may have changed while it waited
             return self._refuse(lane, grant, reason, now)
@@ -358,13 +358,13 @@ class Chooser:
         self._settle(lane, now)
         return Refused(grant, reason)
 
-    def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[Room | None, float]:
+    def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
         """The room that ``lane`` has to wait in, and the instant its scope opens; no room: it may go.
 
         It is the scope that opens last, "full" counting as never. A lane that contention has kept off too often, with
         all that is in its way being contention, asks for the claim.
         """
-        at: Room | None = None
+        at: ScopeQueue | None = None
         worst = now
         is_contention, may_claim = True, len(lane.scopes) > 1
         for index, scope in enumerate(lane.scopes):
@@ -375,20 +375,20 @@ class Chooser:
                     is_contention = False
                 if until > worst:
                     worst = until
-                    at = self.board.room(scope)
-            elif (room := scope.waiting) is not None and room.keeps_off(lane, now):
-                is_contention = is_contention and not room.saves(lane, now)
-                at = at or room
+                    at = self.queues.queue_of(scope)
+            elif (queue := scope.waiting) is not None and queue.keeps_off(lane, now):
+                is_contention = is_contention and not queue.saves(lane, now)
+                at = at or queue
         if at is not None and may_claim:
             if not is_contention:
-                self.board.end_claim(lane, now)
+                self.queues.end_claim(lane, now)
             elif not lane.is_claiming and lane.passes() >= PASSES:
-                self.board.claim(lane)
+                self.queues.claim(lane)
         return at, worst
 
     def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
-        board = self.board
-        rank = lane.rank() if board.claims.claimant is not None else None
+        queues = self.queues
+        rank = lane.rank() if queues.claims.claimant is not None else None
         self._leave(grant)
         lane.drop_head()
         lane.version += 1
@@ -401,31 +401,31 @@ class Chooser:
         if grant.is_exempt:
             grant.steps = tuple([self._scope_of(id, now).step for id, _ in grant.scopes])
         if lane.is_kept_for:
-            board.let_go(lane)
+            queues.let_go(lane)
         if lane.is_claiming or lane.is_starving:
-            board.end_claim(lane, now)
+            queues.end_claim(lane, now)
         elif rank is not None:
-            board.yield_claim(lane, rank, now)
+            queues.yield_claim(lane, rank, now)
         for scope in lane.scopes:
             if scope.waiting is not None and scope.waiting.baton is lane:
                 scope.waiting.baton = None  # it will have a new turn, others may be before it then
         if lane.queue:
             lane.take_turn(self._next_turn())
-            board.enter(lane, now)
+            queues.enter(lane, now)
         else:
             self._retire(lane, now)
         for scope in lane.scopes:
-            room = scope.waiting
-            if room is not None:
-                board.wake(room, now)
-            board.look_again(scope, now)
+            queue = scope.waiting
+            if queue is not None:
+                queues.wake(queue, now)
+            queues.look_again(scope, now)
         return grant
 
     def _wake(self, lane: Lane, now: float) -> None:
         for scope in lane.scopes:
             if scope.waiting is not None:
-                self.board.wake(scope.waiting, now)
-            self.board.look_again(scope, now)
+                self.queues.wake(scope.waiting, now)
+            self.queues.look_again(scope, now)
 
     def _leave(self, grant: Grant) -> None:
         grant.is_pending = False
@@ -434,24 +434,24 @@ class Chooser:
 
     def _settle(self, lane: Lane, now: float) -> None:
         """Put a lane that has lost its head where it belongs, and pass its batons on: its rank is another."""
-        board = self.board
+        queues = self.queues
         was_kept_for = lane.is_kept_for
         if was_kept_for:
-            board.let_go(lane)
+            queues.let_go(lane)
         if not lane.queue:
             self._retire(lane, now)
         elif not isinstance(lane.where, OriginGate):
-            board.enter(lane, now)
-        board.pass_on(lane, now)
+            queues.enter(lane, now)
+        queues.pass_on(lane, now)
         if was_kept_for:
             self._wake(lane, now)
 
     def _retire(self, lane: Lane, now: float) -> None:
         """Forget an empty lane, and the rooms that nobody needs any more."""
-        board = self.board
+        queues = self.queues
         lane.end(now)
         del self.lanes[lane.id]
-        board.end_claim(lane, now)
+        queues.end_claim(lane, now)
         for scope in lane.scopes:
             if not scope.lanes:
-                board.close_room(scope)
+                queues.close_queue(scope)

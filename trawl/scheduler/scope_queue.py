@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.scope import Scope
 
-__all__ = ["PASSES", "ROOM_TO_GROW", "Claims", "Room", "Ticket"]
+__all__ = ["PASSES", "ROOM_TO_GROW", "ClaimQueue", "ScopeQueue", "Ticket"]
 
 PASSES = 8
 """A lane that was passed so often asks for the claim. With two scopes it then waits for at most twice as many; the
 promise (F12) is 32."""
 
 
-class Claims:
+class ClaimQueue:
     """The one seat, and the line for it.
 
     Attributes:
@@ -96,7 +96,7 @@ ROOM_TO_GROW = 64
 """A heap is cleaned when it has doubled, and has more than this many records."""
 
 
-class Room:
+class ScopeQueue:
     """Who waits for one scope.
 
     Attributes:

@@ -30,12 +30,12 @@ import attrs
 from trawl.errors import SettingsError
 from trawl.throttling.configuration import load_exception, load_object
 from trawl.throttling.limits import Jitter, jitter_factors
-from trawl.throttling.user_calls import Failed, figure, nobody, said
+from trawl.throttling.user_calls import OnFailure, call_user, call_user_number, ignore_failure
 
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["Backoff", "Base", "CustomBackoff", "Standing", "backoff_of"]
+__all__ = ["Backoff", "BackoffState", "Base", "CustomBackoff", "backoff_of"]
 
 _CLOSE = 1.05
 """A delay within 5 % of the refused one has closed in on it."""
@@ -134,31 +134,31 @@ class CustomBackoff(Backoff):
     """
 
     own: Any = None
-    failed: Failed = attrs.field(default=nobody, eq=False, repr=False)
+    failed: OnFailure = attrs.field(default=ignore_failure, eq=False, repr=False)
 
     def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
         """As the user's object says, if it does."""
-        answer = said(self.own, "is_trigger", self.failed, status, exception)
+        answer = call_user(self.own, "is_trigger", self.failed, status, exception)
         return super().is_trigger(status, exception) if answer is None else bool(answer)
 
     def slower(self, delay: float, base: float) -> float:
         """As the user's object says, if it does; never under ``base``."""
-        wanted = figure(self.own, "slower", self.failed, delay, base, is_finite=True)
+        wanted = call_user_number(self.own, "slower", self.failed, delay, base, is_finite=True)
         return super().slower(delay, base) if wanted is None else max(base, wanted)
 
     def faster(self, delay: float, base: float) -> float:
         """As the user's object says, if it does; never under ``base``."""
-        wanted = figure(self.own, "faster", self.failed, delay, base, is_finite=True)
+        wanted = call_user_number(self.own, "faster", self.failed, delay, base, is_finite=True)
         return super().faster(delay, base) if wanted is None else max(base, wanted)
 
     def fewer(self, concurrency: float) -> float:
         """As the user's object says, if it does; whole slots, at least 1."""
-        wanted = figure(self.own, "fewer", self.failed, concurrency)
+        wanted = call_user_number(self.own, "fewer", self.failed, concurrency)
         return super().fewer(concurrency) if wanted is None else max(1.0, _whole(wanted, math.floor))
 
     def more(self, concurrency: float, full: float) -> float:
         """As the user's object says, if it does; whole slots, at most ``full``."""
-        wanted = figure(self.own, "more", self.failed, concurrency, full)
+        wanted = call_user_number(self.own, "more", self.failed, concurrency, full)
         return super().more(concurrency, full) if wanted is None else min(full, max(1.0, _whole(wanted, math.ceil)))
 
 
@@ -167,7 +167,11 @@ def _whole(slots: float, rounded: Callable[[float], int]) -> float:
 
 
 def backoff_of(
-    config: Mapping[str, Any], settings: ThrottlingSettings, path: str = "backoff", *, failed: Failed = nobody
+    config: Mapping[str, Any],
+    settings: ThrottlingSettings,
+    path: str = "backoff",
+    *,
+    failed: OnFailure = ignore_failure,
 ) -> Backoff:
     """The strategy that a scope's ``backoff`` mapping and the settings make.
 
@@ -227,7 +231,7 @@ def _chain(exception: BaseException) -> Iterator[BaseException]:
 
 
 @attrs.frozen(kw_only=True)
-class Standing:
+class BackoffState:
     """How far a scope has backed off. A scope that never had to has none.
 
     Attributes:
@@ -239,7 +243,7 @@ class Standing:
         quiet_from: The instant of the last trigger or step; the window runs from here, or from ``good_at`` if later.
         has_good: Whether there was a good answer since the last trigger.
         good_at: The instant of the first good answer since the last trigger.
-        eased_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
+        recovered_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
         refused: The delay that was refused after a step back, in seconds (B17); None where none was.
     """
 
@@ -251,11 +255,11 @@ class Standing:
     quiet_from: float = -math.inf
     has_good: bool = True
     good_at: float = -math.inf
-    eased_at: float = -math.inf
+    recovered_at: float = -math.inf
     refused: float | None = None
 
     @classmethod
-    def at(cls, base: Base) -> Standing:
+    def at(cls, base: Base) -> BackoffState:
         """A scope that is at its base."""
         return cls(delay=base.delay, concurrency=base.concurrency, full=base.concurrency)
 
@@ -269,7 +273,7 @@ class Standing:
         """What a step moves: the delay, the concurrency, and the delay that was refused."""
         return self.delay, self.concurrency, self.refused
 
-    def waiting_from(self, now: float) -> Standing:
+    def waiting_from(self, now: float) -> BackoffState:
         """The same, with a window that begins at ``now``."""
         return attrs.evolve(self, quiet_from=now)
 
@@ -277,11 +281,11 @@ class Standing:
         """Whether it is slower than its base."""
         return self.delay > base.delay or self.is_cut
 
-    def again(self, now: float) -> Standing:
+    def repeated(self, now: float) -> BackoffState:
         """After one more trigger of the same incident: no step, but the window starts over."""
         return attrs.evolve(self, quiet_from=now, has_good=False, good_at=-math.inf)
 
-    def stepped(self, strategy: Backoff, base: Base, now: float, *, in_flight: int, sent_at: float) -> Standing:
+    def escalated(self, strategy: Backoff, base: Base, now: float, *, in_flight: int, sent_at: float) -> BackoffState:
         """After the trigger of a new incident: one step.
 
         Args:
@@ -291,12 +295,12 @@ class Standing:
             in_flight: Requests in flight, this one included: what slots are counted from where they have no limit.
             sent_at: When the request that was refused had been sent: only then does it answer a step back.
         """
-        is_answer = self.eased_at <= sent_at and now <= self.eased_at + strategy.window
+        is_answer = self.recovered_at <= sent_at and now <= self.recovered_at + strategy.window
         after = attrs.evolve(
-            self.again(now),
+            self.repeated(now),
             delay=strategy.slower(max(self.delay, base.delay), base.delay),
             steps=self.steps + 1,
-            eased_at=-math.inf,
+            recovered_at=-math.inf,
             refused=self.delay if is_answer else self.refused,
         )
         if after.delay > self.delay:
@@ -306,7 +310,7 @@ class Standing:
         cut_from = self.cut_from if self.is_cut else used
         return attrs.evolve(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)
 
-    def answered(self, now: float) -> Standing:
+    def answered(self, now: float) -> BackoffState:
         """After a good answer."""
         return self if self.has_good else attrs.evolve(self, has_good=True, good_at=now)
 
@@ -316,7 +320,7 @@ class Standing:
             return math.inf
         return max(self.quiet_from, self.good_at) + max(strategy.window, _LEAST_WINDOW)
 
-    def eased(self, strategy: Backoff, base: Base) -> Standing | None:
+    def recovered(self, strategy: Backoff, base: Base) -> BackoffState | None:
         """After the quiet window that ends at :meth:`due_at`; None: a whole one went by at its base, so it is over."""
         if not self.is_backing_off(base):
             return None
@@ -324,18 +328,18 @@ class Standing:
         if self.is_cut:
             more = strategy.more(self.concurrency, self.cut_from)
             return self._back(at, base, concurrency=self.full if more >= self.cut_from else more, delay=self.delay)
-        delay = self._eased_delay(strategy, base)
+        delay = self._recovered_delay(strategy, base)
         is_close = self.refused is not None and delay <= self.refused * _CLOSE
         back = self._back(at, base, concurrency=self.concurrency, delay=delay)
         return attrs.evolve(back, refused=None) if is_close else back
 
-    def _back(self, at: float, base: Base, *, delay: float, concurrency: float) -> Standing:
+    def _back(self, at: float, base: Base, *, delay: float, concurrency: float) -> BackoffState:
         back = attrs.evolve(
-            self, delay=delay, concurrency=concurrency, steps=max(1, self.steps - 1), quiet_from=at, eased_at=at
+            self, delay=delay, concurrency=concurrency, steps=max(1, self.steps - 1), quiet_from=at, recovered_at=at
         )
         return back if back.is_backing_off(base) else attrs.evolve(back, steps=0)
 
-    def _eased_delay(self, strategy: Backoff, base: Base) -> float:
+    def _recovered_delay(self, strategy: Backoff, base: Base) -> float:
         if self.refused is None:
             return strategy.faster(self.delay, base.delay)
         if self.refused <= 0.0:  # without a delay there is no rate to go half-way to: divide, under the minimum too

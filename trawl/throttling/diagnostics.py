@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from trawl.http import host_scope
-from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
     from trawl.throttling.explain import Reason, Sent
-    from trawl.throttling.scope_table import CrawlDelays, Kinds
+    from trawl.throttling.scope_table import CrawlDelays, ScopePolicies
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["PERIOD", "Alarms", "Watch", "WhyNext"]
+__all__ = ["PERIOD", "Diagnostics", "PeriodStats", "WhyNext"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
@@ -45,7 +45,7 @@ _ENOUGH = 20  # answers in a period that a figure may be drawn from
 _HOSTS = 10_000  # hosts whose warning was given, as far as that is remembered
 
 
-class Watch:
+class PeriodStats:
     """What one scope did in the current period. Hot, so mutable and slotted."""
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Watch:
         self.items: int = 0
         self.held_by: Reason | None = None
 
-    def begin(self, scope: Scope, policy: ScopePolicy, now: float) -> None:
+    def begin(self, scope: Scope, state: ScopeState, now: float) -> None:
         """Start a period."""
         self.began_at: float = now
         self.looks: int = 0
@@ -84,7 +84,7 @@ class Watch:
         self.busy: float = 0.0
         self.latency: float = 0.0
         self.items = 0
-        self.sends: int = policy.sends
+        self.sends: int = state.sends
         self.auto_min: float = math.inf
         self.auto_max: float = 0.0
         self.limited: dict[str, float] = dict(scope.waits.limited)
@@ -113,7 +113,7 @@ class Watch:
         return max(sorted(spent), key=lambda limit: spent[limit], default=_OTHERS)
 
 
-class Alarms:
+class Diagnostics:
     """Gives the warnings of one crawl.
 
     Args:
@@ -130,7 +130,7 @@ class Alarms:
         self._most = most
         self._given: dict[str, None] = {}
 
-    def at_start(self, kinds: Kinds) -> None:
+    def at_start(self, policies: ScopePolicies) -> None:
         """Warn of concurrencies above the cap on all requests in flight (A11), and of keys that fit no host."""
         per_domain = self._settings.concurrent_requests_per_domain
         if per_domain > self._most:
@@ -140,8 +140,8 @@ class Alarms:
             )  # fmt: skip
         for sentence in self._settings.mistyped_methods():
             logger.warning("%s", sentence)
-        for id, kind in kinds.configured():
-            concurrency = kind.config.get("concurrency", 0)
+        for id, policy in policies.configured():
+            concurrency = policy.config.get("concurrency", 0)
             if concurrency > self._most:
                 logger.warning(
                     "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
@@ -155,7 +155,7 @@ class Alarms:
                     id,
                 )  # fmt: skip
         if self._settings.concurrent_requests_per_ip:  # I05: addresses are looked up in the configuration, not names
-            hosts = [id for id, _ in kinds.configured() if is_host_like(id) and not is_address(id)]
+            hosts = [id for id, _ in policies.configured() if is_host_like(id) and not is_address(id)]
             if hosts:
                 logger.warning(
                     "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names are not used "
@@ -163,17 +163,17 @@ class Alarms:
                     ", ".join(map(repr, hosts)),
                 )  # fmt: skip
 
-    def differs_from_robots(self, scope: Scope, policy: ScopePolicy, delay: float) -> None:
+    def differs_from_robots(self, scope: Scope, state: ScopeState, delay: float) -> None:
         """Warn where the user's own delay or concurrency for a scope is not what its Crawl-delay asks for (D12)."""
         kept = []
-        if policy.kind.keeps_delay and scope.limits.delay != delay:
+        if state.policy.keeps_delay and scope.limits.delay != delay:
             kept.append(f"a delay of {scope.limits.delay:g} s")
-        if policy.kind.keeps_concurrency and scope.limits.concurrency != 1:
+        if state.policy.keeps_concurrency and scope.limits.concurrency != 1:
             kept.append(f"a concurrency of {scope.limits.concurrency:g}")
         if delay > 0.0 and kept and self._is_first(f"robots {scope.id}"):
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, one request at a time; %s sets %s, which stays",
-                scope.id, delay, policy.kind.source, " and ".join(kept),
+                scope.id, delay, state.policy.source, " and ".join(kept),
             )  # fmt: skip
 
     def host_left_out(self, entry: Sent, crawl_delays: CrawlDelays) -> None:
@@ -199,15 +199,15 @@ class Alarms:
                 count, most,
             )  # fmt: skip
 
-    def items(self, policy: ScopePolicy | None, count: int) -> None:
+    def items(self, state: ScopeState | None, count: int) -> None:
         """Count items that came from a scope's responses; no policy: it has no scope of its own."""
-        if policy is not None and policy.watch is not None:
-            policy.watch.items += count
+        if state is not None and state.period is not None:
+            state.period.items += count
 
     def look(
         self,
         scope: Scope,
-        policy: ScopePolicy,
+        state: ScopeState,
         entry: Sent,
         outcome: Outcome,
         now: float,
@@ -217,95 +217,95 @@ class Alarms:
 
         Args:
             scope: The scope.
-            policy: Its policies.
+            state: Its policies.
             entry: What was answered.
             outcome: The answer.
             now: The instant.
             why_next: Says why the next request waits that has the same scopes.
         """
-        if policy.auto is None and not policy.kind.is_watched:
+        if state.auto is None and not state.policy.is_watched:
             return
-        watch: Watch | None = policy.watch
-        if watch is None:
-            watch = policy.watch = Watch()
+        period: PeriodStats | None = state.period
+        if period is None:
+            period = state.period = PeriodStats()
             self.has_watches = True
-            watch.begin(scope, policy, now)
+            period.begin(scope, state, now)
         held_by = why_next(entry, now) if scope.lanes else None
-        watch.waited(scope, entry.left_by, None if held_by is None or held_by.scope == scope.id else held_by)
-        watch.looks += 1
-        watch.pending += bool(scope.lanes)
-        watch.peak = max(watch.peak, scope.in_flight)
+        period.waited(scope, entry.left_by, None if held_by is None or held_by.scope == scope.id else held_by)
+        period.looks += 1
+        period.pending += bool(scope.lanes)
+        period.peak = max(period.peak, scope.in_flight)
         if outcome.sent_at is not None:
-            watch.busy += outcome.ended_at - outcome.sent_at
-        watch.latency += outcome.latency or 0.0
-        if policy.auto is not None:
-            watch.auto_min, watch.auto_max = min(watch.auto_min, policy.auto), max(watch.auto_max, policy.auto)
-        if now - watch.began_at >= PERIOD:
-            self._judge(scope, policy, watch, now)
-            watch.begin(scope, policy, now)
+            period.busy += outcome.ended_at - outcome.sent_at
+        period.latency += outcome.latency or 0.0
+        if state.auto is not None:
+            period.auto_min, period.auto_max = min(period.auto_min, state.auto), max(period.auto_max, state.auto)
+        if now - period.began_at >= PERIOD:
+            self._judge(scope, state, period, now)
+            period.begin(scope, state, now)
 
-    def _judge(self, scope: Scope, policy: ScopePolicy, watch: Watch, now: float) -> None:
-        seconds = now - watch.began_at
-        is_demanded = watch.looks > 0 and watch.pending >= _BUSY * watch.looks
-        reason = watch.reason(scope) if is_demanded else _TOO_FEW
-        self._not_reached(scope, policy, watch, seconds, reason)
-        if policy.auto is not None:
-            self._blind_spots(scope, policy, watch, seconds, is_demanded=is_demanded)
+    def _judge(self, scope: Scope, state: ScopeState, period: PeriodStats, now: float) -> None:
+        seconds = now - period.began_at
+        is_demanded = period.looks > 0 and period.pending >= _BUSY * period.looks
+        reason = period.reason(scope) if is_demanded else _TOO_FEW
+        self._not_reached(scope, state, period, seconds, reason)
+        if state.auto is not None:
+            self._blind_spots(scope, state, period, seconds, is_demanded=is_demanded)
 
-    def _not_reached(self, scope: Scope, policy: ScopePolicy, watch: Watch, seconds: float, reason: str) -> None:
-        config = policy.kind.config
+    def _not_reached(self, scope: Scope, state: ScopeState, period: PeriodStats, seconds: float, reason: str) -> None:
+        config = state.policy.config
         wanted = config.get("concurrency")
-        if wanted is not None and watch.peak < min(wanted, self._most):
+        if wanted is not None and period.peak < min(wanted, self._most):
             self._once(
-                watch, "concurrency",
+                period, "concurrency",
                 "%s: its concurrency of %d is not reached (%d at most in %.0f s); what holds it up: %s",
-                scope.id, wanted, watch.peak, seconds, reason,
+                scope.id, wanted, period.peak, seconds, reason,
             )  # fmt: skip
         rate = config.get("rate")
-        reached = (policy.sends - watch.sends) / seconds
+        reached = (state.sends - period.sends) / seconds
         if rate is not None and reached < rate * _REACHED:
             self._once(
-                watch, "rate", "%s: its rate of %g/s is not reached (%.3g/s in %.0f s); what holds it up: %s",
+                period, "rate", "%s: its rate of %g/s is not reached (%.3g/s in %.0f s); what holds it up: %s",
                 scope.id, rate, reached, seconds, reason,
             )  # fmt: skip
 
     def _blind_spots(
-        self, scope: Scope, policy: ScopePolicy, watch: Watch, seconds: float, *, is_demanded: bool
+        self, scope: Scope, state: ScopeState, period: PeriodStats, seconds: float, *, is_demanded: bool
     ) -> None:
-        rule = policy.kind.autothrottle
+        rule = state.policy.autothrottle
         if rule is None:
             return
-        if watch.auto_min >= rule.max_delay:
+        if period.auto_min >= rule.max_delay:
             self._once(
-                watch, "maximum", "%s: AutoThrottle's delay is stuck at its maximum, %g s", scope.id, rule.max_delay
+                period, "maximum", "%s: AutoThrottle's delay is stuck at its maximum, %g s", scope.id, rule.max_delay
             )
-        if watch.auto_max <= _NEAR_ZERO:
-            self._once(watch, "zero", "%s: AutoThrottle's delay is near zero: %.3g s", scope.id, watch.auto_max)
-        reached = watch.busy / seconds
+        if period.auto_max <= _NEAR_ZERO:
+            self._once(period, "zero", "%s: AutoThrottle's delay is near zero: %.3g s", scope.id, period.auto_max)
+        reached = period.busy / seconds
         if is_demanded and reached < rule.target_concurrency / 2.0:
             self._once(
-                watch, "target", "%s: AutoThrottle's target concurrency of %g is not reached (%.2g on average); "
-                "what holds it up: %s", scope.id, rule.target_concurrency, reached, watch.reason(scope),
+                period, "target", "%s: AutoThrottle's target concurrency of %g is not reached (%.2g on average); "
+                "what holds it up: %s", scope.id, rule.target_concurrency, reached, period.reason(scope),
             )  # fmt: skip
-        self._soft_blocks(scope, watch)
+        self._soft_blocks(scope, period)
 
-    def _soft_blocks(self, scope: Scope, watch: Watch) -> None:
+    def _soft_blocks(self, scope: Scope, period: PeriodStats) -> None:
         """Pages that stay quick and carry less and less: a block that says 200."""
-        if watch.looks < _ENOUGH:
+        if period.looks < _ENOUGH:
             return
-        items, latency = watch.items / watch.looks, watch.latency / watch.looks
-        if watch.first_items is None:
-            watch.first_items, watch.first_latency = items, latency
-        elif items < watch.first_items / 2.0 and latency <= watch.first_latency * _QUICK:
+        items, latency = period.items / period.looks, period.latency / period.looks
+        if period.first_items is None:
+            period.first_items, period.first_latency = items, latency
+        elif items < period.first_items / 2.0 and latency <= period.first_latency * _QUICK:
             self._once(
-                watch, "items",
+                period, "items",
                 "%s: %.2g items a response, after %.2g at first, and the pages stay quick: is it blocking us?",
-                scope.id, items, watch.first_items,
+                scope.id, items, period.first_items,
             )  # fmt: skip
 
-    def _once(self, watch: Watch, name: str, words: str, *facts: object) -> None:
-        if name not in watch.given:
-            watch.given.add(name)
+    def _once(self, period: PeriodStats, name: str, words: str, *facts: object) -> None:
+        if name not in period.given:
+            period.given.add(name)
             logger.warning(words, *facts)
 
     def _is_first(self, name: str) -> bool:

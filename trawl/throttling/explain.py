@@ -29,9 +29,9 @@ from trawl.http import Times
 
 if TYPE_CHECKING:
     from trawl.http import Request
-    from trawl.throttling.scopes import Charges
+    from trawl.throttling.scopes import ScopeAmounts
 
-__all__ = ["Asking", "LimitName", "Reason", "ScopeReport", "Sent", "Waits", "limit_words"]
+__all__ = ["AmountCounter", "LimitName", "Reason", "ScopeReport", "Sent", "Waits", "limit_words"]
 
 
 class Sent(Protocol):
@@ -43,7 +43,7 @@ class Sent(Protocol):
         ...
 
     @property
-    def scopes(self) -> Charges:
+    def scopes(self) -> ScopeAmounts:
         """What it is charged to."""
         ...
 
@@ -159,7 +159,7 @@ class Waits:
             self.owed += min(self.due_at, now) - before
 
 
-class Asking:
+class AmountCounter:
     """The amounts that those ask who wait, each with how often.
 
     Attributes:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import attrs
 
-__all__ = ["DIALECTS", "Dialect", "HeaderLines", "Hint", "ServerWindow", "hint_of"]
+__all__ = ["HEADER_FORMATS", "HeaderFormat", "HeaderLines", "Hint", "ServerWindow", "hint_of"]
 
 
 class HeaderLines(Protocol):
@@ -62,7 +62,7 @@ Parse = Callable[[str, str, datetime], Sequence[ServerWindow]]
 
 
 @attrs.frozen
-class Dialect:
+class HeaderFormat:
     """One way in which servers tell when to come back.
 
     Attributes:
@@ -99,7 +99,7 @@ def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
     """
     now_utc = _date_of(headers) or now_utc
     best: Hint | None = None
-    for dialect in DIALECTS:
+    for dialect in HEADER_FORMATS:
         for line in _texts(headers, dialect):
             text, remaining = line
             delay = _chosen(dialect.parse(text, remaining, now_utc))
@@ -108,7 +108,7 @@ def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
     return best
 
 
-def _texts(headers: HeaderLines, dialect: Dialect) -> Iterable[tuple[str, str]]:
+def _texts(headers: HeaderLines, dialect: HeaderFormat) -> Iterable[tuple[str, str]]:
     lines = headers.getlist(dialect.header)
     if not lines:
         return ()
@@ -212,12 +212,12 @@ def _shown(text: str) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-DIALECTS: tuple[Dialect, ...] = (
-    Dialect("Retry-After", "", _retry_after),
-    Dialect("RateLimit-Reset", "RateLimit-Remaining", _fields),
-    Dialect("RateLimit", "", _dictionary),
-    Dialect("RateLimit", "", _structured),
-    Dialect("X-RateLimit-Reset", "X-RateLimit-Remaining", _vendor),
-    Dialect("X-Rate-Limit-Reset", "X-Rate-Limit-Remaining", _vendor),
+HEADER_FORMATS: tuple[HeaderFormat, ...] = (
+    HeaderFormat("Retry-After", "", _retry_after),
+    HeaderFormat("RateLimit-Reset", "RateLimit-Remaining", _fields),
+    HeaderFormat("RateLimit", "", _dictionary),
+    HeaderFormat("RateLimit", "", _structured),
+    HeaderFormat("X-RateLimit-Reset", "X-RateLimit-Remaining", _vendor),
+    HeaderFormat("X-Rate-Limit-Reset", "X-Rate-Limit-Remaining", _vendor),
 )
 """Every dialect that is read."""

@@ -29,25 +29,25 @@ from trawl.http import host_scope
 from trawl.throttling.configuration import load_object
 from trawl.throttling.hints import Hint, hint_of
 from trawl.throttling.scopes import ScopeBackoff, iter_scopes, normal_id
-from trawl.throttling.user_calls import said
+from trawl.throttling.user_calls import call_user
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request, Response
     from trawl.throttling.explain import Sent
-    from trawl.throttling.policy import ScopePolicy
-    from trawl.throttling.scopes import Charges, Scopes
+    from trawl.throttling.policy import ScopeState
+    from trawl.throttling.scopes import ScopeAmounts, Scopes
 
 __all__ = [
-    "Asked",
-    "Asking",
+    "BackoffSignal",
+    "CallContext",
     "Decider",
-    "Signal",
+    "ManagerCalls",
     "ThrottlingManager",
     "ThrottlingManagerProtocol",
     "ThrottlingScopeManager",
     "ThrottlingScopeManagerProtocol",
-    "asked",
     "awaited",
+    "call_context",
     "is_overridden",
     "is_trigger",
     "manager_of",
@@ -58,7 +58,7 @@ _KEYS = ("delay", "consumed", "consumed_quota", "remaining", "quota")
 
 
 @attrs.frozen(kw_only=True)
-class Signal:
+class BackoffSignal:
     """What one answer says about one scope.
 
     Attributes:
@@ -76,7 +76,7 @@ class Signal:
     remaining: float | None = None
 
 
-def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, Signal]:
+def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSignal]:
     """What a backoff method returned, by scope (E09, E11).
 
     ``{}`` (or a bare id) means exhausted; ``consumed`` or ``remaining`` without a ``delay`` correct the
@@ -89,30 +89,30 @@ def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, Signal]:
     if backoff is None:
         return {}
     if not isinstance(backoff, Mapping):
-        return {normal_id(id): Signal() for id in iter_scopes(backoff)}
+        return {normal_id(id): BackoffSignal() for id in iter_scopes(backoff)}
     return {normal_id(id): _signal(id, figures, header) for id, figures in backoff.items()}
 
 
-def _signal(id: str, figures: Any, header: str) -> Signal:
+def _signal(id: str, figures: Any, header: str) -> BackoffSignal:
     if not isinstance(id, str):
         raise TypeError(f"the id of a scope is a string, not {id!r}")
     if figures is None:
-        return Signal()
+        return BackoffSignal()
     if not isinstance(figures, Mapping):
         raise TypeError(f"what backs scope {id!r} off is a mapping of {', '.join(_KEYS)}, not {figures!r}")
-    for name, figure in figures.items():
+    for name, call_user_number in figures.items():
         if name not in _KEYS:
             raise ValueError(f"what backs scope {id!r} off has an unknown key {name!r}; known are {', '.join(_KEYS)}")
-        if figure is None:
+        if call_user_number is None:
             continue
-        if isinstance(figure, bool) or not isinstance(figure, int | float):
-            raise TypeError(f"{name!r} of scope {id!r} is a number, not {figure!r}")
-        if not 0 <= figure < math.inf:
-            raise ValueError(f"{name!r} of scope {id!r} must be a number from 0 up, not {figure!r}")
+        if isinstance(call_user_number, bool) or not isinstance(call_user_number, int | float):
+            raise TypeError(f"{name!r} of scope {id!r} is a number, not {call_user_number!r}")
+        if not 0 <= call_user_number < math.inf:
+            raise ValueError(f"{name!r} of scope {id!r} must be a number from 0 up, not {call_user_number!r}")
     delay = figures.get("delay")
     consumed = figures.get("consumed", figures.get("consumed_quota"))
     remaining = figures.get("remaining", figures.get("quota"))
-    return Signal(
+    return BackoffSignal(
         is_trigger=delay is not None or (consumed is None and remaining is None),
         delay=delay or None,
         header=header if delay else "",
@@ -204,26 +204,26 @@ class Decider(Protocol):
 
 
 @attrs.frozen
-class Asked:
+class CallContext:
     """The question that a manager is about to answer.
 
     Attributes:
         decider: Whose question it is.
         requests: The request whose outcome it is about, and what it became on its way.
-        charges: What that request was charged to.
+        amounts: What that request was charged to.
     """
 
     decider: Decider
     requests: tuple[Request, ...]
-    charges: Charges
+    amounts: ScopeAmounts
 
-    def charges_of(self, request: Request | None) -> Charges | None:
+    def scope_amounts_of(self, request: Request | None) -> ScopeAmounts | None:
         """What the request was charged to, if the question is about it; None: it is about another."""
         is_it = request is None or any(request is one for one in self.requests)
-        return self.charges if is_it else None
+        return self.amounts if is_it else None
 
 
-asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
+call_context: ContextVar[CallContext | None] = ContextVar("asked", default=None)
 """The question that is being answered in this task: a response that a manager makes up is an answer to it, too."""
 
 
@@ -280,7 +280,7 @@ class ThrottlingManager:
 
     def _asking_decider(self) -> Decider | None:
         """The throttle it is bound to, or else, where another manager made it for its own use, the one that asks."""
-        question = asked.get()
+        question = call_context.get()
         return self._decider if self._decider is not None or question is None else question.decider
 
     def hint_nowait(self, response: Response) -> Hint | None:
@@ -363,18 +363,18 @@ def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:
 _HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
 
 
-def is_trigger(policy: ScopePolicy, response: Response | None, exception: Exception | None) -> bool:
+def is_trigger(state: ScopeState, response: Response | None, exception: Exception | None) -> bool:
     """Whether an answer says "slow down" to one scope: as its scope manager says, else as its backoff does."""
     if isinstance(exception, SoftBlocked):  # the user has said so
         return True
-    if policy.manager is not None:
-        answer = said(policy.manager, "is_trigger", policy.kind.failed, response, exception)
+    if state.manager is not None:
+        answer = call_user(state.manager, "is_trigger", state.policy.failed, response, exception)
         if answer is not None:
             return bool(answer)
-    return policy.kind.backoff.is_trigger(None if response is None else response.status, exception)
+    return state.policy.backoff.is_trigger(None if response is None else response.status, exception)
 
 
-class Asking:
+class ManagerCalls:
     """Asks one crawl's manager what outcomes mean.
 
     Args:
@@ -392,38 +392,40 @@ class Asking:
         self._default = default
         self._decider = decider
 
-    def own_signals(self, entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> dict[str, Signal] | None:
+    def own_signals(
+        self, entry: Sent, outcome: Outcome, states: Sequence[ScopeState]
+    ) -> dict[str, BackoffSignal] | None:
         """What the default manager says; None (almost always): nothing.
 
         Args:
             entry: The request.
             outcome: What became of it.
-            policies: Of its scopes, in their order.
+            states: Of its scopes, in their order.
         """
         response, error = outcome.response, outcome.error
         if response is None and error is None:
             return None
-        told = [
-            id for (id, _), policy in zip(entry.scopes, policies, strict=True) if is_trigger(policy, response, error)
-        ]
+        told = [id for (id, _), state in zip(entry.scopes, states, strict=True) if is_trigger(state, response, error)]
         if not told:
             return None
         hint = None if response is None else self._default.hint_nowait(response)
-        return dict.fromkeys(told, Signal() if hint is None else Signal(delay=hint.delay, header=hint.header))
+        return dict.fromkeys(
+            told, BackoffSignal() if hint is None else BackoffSignal(delay=hint.delay, header=hint.header)
+        )
 
-    async def ask(self, entry: Sent, outcome: Outcome) -> dict[str, Signal]:
+    async def ask(self, entry: Sent, outcome: Outcome) -> dict[str, BackoffSignal]:
         """What the user's manager says. A checkpoint only where its answer is one. Raises whatever it raises."""
         response = outcome.response
         requests = [entry.request, outcome.request]
         if response is not None and response.request is not None:
             requests.append(response.request)
-        token = asked.set(Asked(self._decider, tuple(requests), entry.scopes))
+        token = call_context.set(CallContext(self._decider, tuple(requests), entry.scopes))
         try:
             return await self._answer(entry, outcome)
         finally:
-            asked.reset(token)
+            call_context.reset(token)
 
-    async def _answer(self, entry: Sent, outcome: Outcome) -> dict[str, Signal]:
+    async def _answer(self, entry: Sent, outcome: Outcome) -> dict[str, BackoffSignal]:
         ask: Any
         if outcome.response is not None:
             ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)

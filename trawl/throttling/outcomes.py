@@ -2,12 +2,12 @@
 
 The order is fixed, and each part changes its own field only:
 
-1. windows that are over take effect (``ScopePolicy.settle``);
+1. windows that are over take effect (``ScopeState.settle``);
 2. the quota is corrected by what was really consumed;
 3. a trigger counts towards its incident, and rampup or backoff takes its step; or a good answer is noted;
 4. holds: nothing before the backoff's delay, nothing before what a header asks for;
 5. AutoThrottle adjusts its delay;
-6. the parts are put together (``ScopePolicy.apply``).
+6. the parts are put together (``ScopeState.apply``).
 
 Whether a request that was refused is sent again, and whether that is one of its retries (B20).
 
@@ -48,18 +48,18 @@ from typing import TYPE_CHECKING
 
 from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
 from trawl.http import body_bytes
-from trawl.throttling.backoff import Backoff, Standing
+from trawl.throttling.backoff import Backoff, BackoffState
 from trawl.throttling.explain import Reason
-from trawl.throttling.managers import Signal
-from trawl.throttling.patience import Patience
-from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.failure_timer import FailureTimer
+from trawl.throttling.managers import BackoffSignal
+from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
-from trawl.throttling.user_calls import figure, said
+from trawl.throttling.user_calls import call_user, call_user_number
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request
     from trawl.throttling.explain import Sent
-    from trawl.throttling.scopes import Charges
+    from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
     "ADMITTED_AT",
@@ -67,7 +67,7 @@ __all__ = [
     "REFUSALS",
     "REFUSED_AT",
     "UNCOUNTED",
-    "GivenUp",
+    "UnresponsiveScopes",
     "adjust",
     "correct",
     "good",
@@ -103,8 +103,8 @@ _KEPT = range(200, 400)
 def judge(
     entry: Sent,
     outcome: Outcome,
-    policies: Sequence[ScopePolicy],
-    signals: Iterable[Signal],
+    states: Sequence[ScopeState],
+    signals: Iterable[BackoffSignal],
     *,
     now: float,
     utc: datetime,
@@ -114,13 +114,13 @@ def judge(
     Args:
         entry: The request.
         outcome: What became of it.
-        policies: Of the scopes for which it is a trigger, as they were before it.
+        states: Of the scopes for which it is a trigger, as they were before it.
         signals: What was told about its scopes.
         now: The instant.
         utc: The same in wall time.
     """
     response, error = outcome.response, outcome.error
-    if not policies or (response is not None and response.status in _KEPT):
+    if not states or (response is not None and response.status in _KEPT):
         return
     if error is not None and not getattr(error, "is_retryable", False):
         return
@@ -128,23 +128,23 @@ def judge(
     refused_utc = entry.request.meta_get(REFUSED_AT)
     refused_at = None if refused_utc is None else now - max(0.0, utc.timestamp() - refused_utc)
     _note(entry, outcome, REFUSED_AT, utc.timestamp())
-    is_retry, refusals = _said(entry, outcome, policies), 0
+    is_retry, refusals = _said(entry, outcome, states), 0
     if is_retry is None:
         has_hint = any(signal.delay for signal in signals if signal.is_trigger)
         if has_hint or (response is not None and response.status == TOO_MANY_REQUESTS):
-            is_retry, refusals = False, _refusals(entry, policies, refused_at)
+            is_retry, refusals = False, _refusals(entry, states, refused_at)
             _note(entry, outcome, REFUSALS, refusals)
         else:
-            is_retry = _counts(entry, outcome, policies, refused_at)
+            is_retry = _counts(entry, outcome, states, refused_at)
     outcome.is_hopeless = refusals >= MOST_REFUSALS
     outcome.is_excused = not is_retry and not outcome.is_hopeless
     if refusals < 2 and not entry.request.meta_get(BAD_PAGE):  # else it is known to be refused while others are served
         name = _name(entry)
-        for policy in policies:
-            policy.refused = name if policy.refused in ("", name) else SEVERAL
+        for state in states:
+            state.refused = name if state.refused in ("", name) else SEVERAL
 
 
-def passed_by(entry: Sent, others: Mapping[str, Signal] | None) -> list[str]:
+def passed_by(entry: Sent, others: Mapping[str, BackoffSignal] | None) -> list[str]:
     """The scopes that don't hold a refused request back by themselves, so that it has to wait for them before it goes.
 
     Args:
@@ -155,48 +155,50 @@ def passed_by(entry: Sent, others: Mapping[str, Signal] | None) -> list[str]:
     return [*ids, *(id for id, _ in entry.scopes)] if entry.is_exempt else ids
 
 
-def _said(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy]) -> bool | None:
+def _said(entry: Sent, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
     """Whether it is a retry by the word of a scope's manager; None: none has an opinion."""
-    for policy in policies:
-        if policy.manager is None:
+    for state in states:
+        if state.manager is None:
             continue
-        answer = said(policy.manager, "is_retry", policy.kind.failed, entry.request, outcome.response, outcome.error)
+        answer = call_user(
+            state.manager, "is_retry", state.policy.failed, entry.request, outcome.response, outcome.error
+        )
         if answer is not None:
             return bool(answer)
     return None
 
 
-def _counts(entry: Sent, outcome: Outcome, policies: Sequence[ScopePolicy], refused_at: float | None) -> bool:
+def _counts(entry: Sent, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
     error = outcome.error
     is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
-    if is_not_there and not any(each.has_answered for each in policies):
+    if is_not_there and not any(each.has_answered for each in states):
         return True
-    is_known, has_failed = bool(entry.request.meta_get(BAD_PAGE)), bool(entry.request.meta_get(UNCOUNTED))
-    are_others_served = refused_at is not None and all(policy.good_at > refused_at for policy in policies)
-    is_own_fault = is_known or (has_failed and isinstance(error, ResponseBroken))
-    if not are_others_served and not (is_own_fault and _is_alone(entry, policies)):
+    is_known, log_failure = bool(entry.request.meta_get(BAD_PAGE)), bool(entry.request.meta_get(UNCOUNTED))
+    are_others_served = refused_at is not None and all(state.good_at > refused_at for state in states)
+    is_own_fault = is_known or (log_failure and isinstance(error, ResponseBroken))
+    if not are_others_served and not (is_own_fault and _is_alone(entry, states)):
         _note(entry, outcome, UNCOUNTED, True)
         return False
     if not is_known:
         _note(entry, outcome, BAD_PAGE, True)
-        if has_failed:  # its first failure; a 429 before it stays excused
+        if log_failure:  # its first failure; a 429 before it stays excused
             _note(entry, outcome, "retry_times", entry.request.meta_get("retry_times", 0) + 1)
     return True
 
 
-def _refusals(entry: Sent, policies: Sequence[ScopePolicy], refused_at: float | None) -> int:
+def _refusals(entry: Sent, states: Sequence[ScopeState], refused_at: float | None) -> int:
     """How often it was told to come back later while others were served, this time included."""
     count: int = entry.request.meta_get(REFUSALS, 0)
-    if refused_at is None or not count or any(policy.passed_at > refused_at for policy in policies):
+    if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
         return 1
-    are_others_served = all(policy.good_at > refused_at for policy in policies)
-    return count + (are_others_served or (count > 1 and _is_alone(entry, policies)))
+    are_others_served = all(state.good_at > refused_at for state in states)
+    return count + (are_others_served or (count > 1 and _is_alone(entry, states)))
 
 
-def _is_alone(entry: Sent, policies: Sequence[ScopePolicy]) -> bool:
+def _is_alone(entry: Sent, states: Sequence[ScopeState]) -> bool:
     """Whether its scopes refused nobody else since their last good answers, but what fails by itself."""
     name = _name(entry)
-    return all(policy.refused in ("", name) for policy in policies)
+    return all(state.refused in ("", name) for state in states)
 
 
 def _name(entry: Sent) -> str:
@@ -214,7 +216,7 @@ ADMITTED_AT = "throttling_admitted_at"
 _MOST = 10_000  # scopes listed
 
 
-class GivenUp:
+class UnresponsiveScopes:
     """The scopes of one crawl that were given up and are being drained. Hot when it is empty: test it first."""
 
     __slots__ = ("_at_utc",)
@@ -240,7 +242,7 @@ class GivenUp:
         """When which scope was given up, in epoch seconds."""
         return self._at_utc
 
-    def take_up(self, at_utc: Mapping[str, float], utc: datetime) -> None:
+    def restore(self, at_utc: Mapping[str, float], utc: datetime) -> None:
         """Go on refusing what was pending when these scopes were given up in an earlier run, which is before ``utc``.
 
         Also where the machine's clock was set back since: what is admitted now comes later all the same.
@@ -248,9 +250,9 @@ class GivenUp:
         now = utc.timestamp()
         self._at_utc.update({id: min(at, now) for id, at in at_utc.items()})
 
-    def admit(self, request: Request, charges: Charges, utc: datetime) -> None:
+    def admit(self, request: Request, amounts: ScopeAmounts, utc: datetime) -> None:
         """Mark a request that comes after its scope was given up; one that was refused, and is sent again, does not."""
-        given_up = max([self._at_utc[id] for id, _ in charges if id in self._at_utc], default=math.inf)
+        given_up = max([self._at_utc[id] for id, _ in amounts if id in self._at_utc], default=math.inf)
         if given_up < math.inf and request.meta_get(REFUSED_AT, -math.inf) < given_up:
             request.meta[ADMITTED_AT] = utc.timestamp()
 
@@ -271,7 +273,7 @@ _BELIEVABLE = 366 * 86_400.0
 """Seconds. A wish beyond a year is a mistake, and capping it is not worth a line in the log."""
 
 
-def correct(scope: Scope, signal: Signal, now: float, *, expected: float | None, sent_at: float | None) -> bool:
+def correct(scope: Scope, signal: BackoffSignal, now: float, *, expected: float | None, sent_at: float | None) -> bool:
     """Correct the quota of ``scope`` (F04); whether there was anything to correct.
 
     Args:
@@ -283,7 +285,7 @@ def correct(scope: Scope, signal: Signal, now: float, *, expected: float | None,
     """
     if signal.consumed is not None:
         difference = signal.consumed - (expected or 0.0)
-        scope.policy.used += difference
+        scope.state.used += difference
         scope.charge(difference, now, sent_at)
     if signal.remaining is not None:
         scope.set_remaining(signal.remaining, now)
@@ -292,8 +294,8 @@ def correct(scope: Scope, signal: Signal, now: float, *, expected: float | None,
 
 def trigger(
     scope: Scope,
-    policy: ScopePolicy,
-    signal: Signal,
+    state: ScopeState,
+    signal: BackoffSignal,
     outcome: Outcome,
     now: float,
     *,
@@ -305,7 +307,7 @@ def trigger(
 
     Args:
         scope: The scope.
-        policy: Its policies.
+        state: Its policies.
         signal: What was told about it.
         outcome: The answer.
         now: The instant.
@@ -313,92 +315,98 @@ def trigger(
         granted_at: When it was granted.
         factor: What a hold that a header asks for is lengthened by, for jitter; at least 1.
     """
-    is_new = step == scope.step if step is not None else granted_at >= policy.stepped_at
-    policy.triggers += 1
-    policy.triggered_at = now
-    if policy.patience is None:
-        policy.patience = Patience(now, lead=max(0.0, now - granted_at))
-    patience = policy.patience
+    is_new = step == scope.step if step is not None else granted_at >= state.escalated_at
+    state.triggers += 1
+    state.triggered_at = now
+    if state.failure_timer is None:
+        state.failure_timer = FailureTimer(now, lead=max(0.0, now - granted_at))
+    failure_timer = state.failure_timer
     is_robots = outcome.request.url.endswith("/robots.txt")  # it is asked again at a pace of its own, which counts
-    patience.refused(granted_at, is_paced=is_robots)
+    failure_timer.refused(granted_at, is_paced=is_robots)
     what = describe(outcome)
     if is_new:
-        policy.trigger_source = what
-    ramp = policy.ramp
-    if ramp is not None and not ramp.has_fallen_back:
+        state.trigger_source = what
+    rampup = state.rampup
+    if rampup is not None and not rampup.has_fallen_back:
         if is_new:
-            before = ramp.limits
-            if ramp.triggered(now):
-                policy.steer(ramp.triggers, before)
-            _count_incident(scope, policy, now)
-        policy.apply(scope)
+            before = rampup.limits
+            if rampup.triggered(now):
+                state.steer(rampup.triggers, before)
+            _count_incident(scope, state, now)
+        state.apply(scope)
         if outcome.sent_at is None:  # no send, from which the delay could count
             until = now + scope.interval()
             scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
     else:
-        _back_off(scope, policy, outcome, now, is_new=is_new)
+        _back_off(scope, state, outcome, now, is_new=is_new)
     if signal.delay:
-        _obey(scope, policy, patience, signal, now, what, factor)
-    _put_off(scope, policy, patience, now)
-    patience.quiet(now + scope.quiet_for(now))
+        _obey(scope, state, failure_timer, signal, now, what, factor)
+    _put_off(scope, state, failure_timer, now)
+    failure_timer.quiet(now + scope.quiet_for(now))
 
 
-def _put_off(scope: Scope, policy: ScopePolicy, patience: Patience, now: float) -> None:
+def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: float) -> None:
     """Hold the scope until the end of the patience, where that is the time of the last try (B20)."""
-    standing, until = policy.standing, max(now, scope.held_until)
+    standing, until = state.backoff, max(now, scope.held_until)
     if standing is None:  # rampup moves it: its falls double the delay at the most
         until = max(until, scope.last_sent + scope.interval())
         following, mover = 2.0 * scope.longest, "rampup"
     else:
-        strategy, mover = policy.kind.backoff, f"backoff step {standing.steps}"
-        following = Backoff.slower(strategy, standing.delay, policy.base(scope).delay)  # a guess: no other is asked
+        strategy, mover = state.policy.backoff, f"backoff step {standing.steps}"
+        following = Backoff.slower(strategy, standing.delay, state.base(scope).delay)  # a guess: no other is asked
         following *= max(1.0, strategy.jitter[1])
-    last = patience.put_off(until, following, policy.kind.give_up_after)
+    last = failure_timer.put_off(until, following, state.policy.give_up_after)
     if last > until:
-        source = f"{mover}: {policy.trigger_source}; the last try before it is given up"
+        source = f"{mover}: {state.trigger_source}; the last try before it is given up"
         scope.hold(last, Reason(scope.id, "backoff", last, source))
 
 
-def _count_incident(scope: Scope, policy: ScopePolicy, now: float) -> None:
+def _count_incident(scope: Scope, state: ScopeState, now: float) -> None:
     scope.step += 1
-    policy.steps += 1
-    policy.stepped_at = now
+    state.steps += 1
+    state.escalated_at = now
 
 
-def _back_off(scope: Scope, policy: ScopePolicy, outcome: Outcome, now: float, *, is_new: bool) -> None:
-    base = policy.base(scope)
-    standing = policy.standing or Standing.at(base)
+def _back_off(scope: Scope, state: ScopeState, outcome: Outcome, now: float, *, is_new: bool) -> None:
+    base = state.base(scope)
+    standing = state.backoff or BackoffState.at(base)
     if is_new:
         sent_at = outcome.sent_at if outcome.sent_at is not None else outcome.started_at
-        strategy = policy.kind.backoff
-        standing = standing.stepped(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at)
-        _count_incident(scope, policy, now)
+        strategy = state.policy.backoff
+        standing = standing.escalated(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at)
+        _count_incident(scope, state, now)
         # The first step of a trouble is news; but the failure of one page, which is told with the page, is no trouble.
         news = 1 if outcome.error is None else 2
         logger.log(
             logging.WARNING if standing.steps == news else logging.INFO,
             "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s",
-            scope.id, standing.steps, standing.delay, standing.concurrency, outcome.error or policy.trigger_source,
+            scope.id, standing.steps, standing.delay, standing.concurrency, outcome.error or state.trigger_source,
         )  # fmt: skip
     else:
-        standing = standing.again(now)
-    policy.standing = standing
-    policy.apply(scope)
+        standing = standing.repeated(now)
+    state.backoff = standing
+    state.apply(scope)
     quiet = scope.interval()
-    if policy.manager is not None:
+    if state.manager is not None:
         about = (outcome.response, outcome.error, quiet)
-        wanted = figure(policy.manager, "get_delay", policy.kind.failed, *about, is_finite=True)
+        wanted = call_user_number(state.manager, "get_delay", state.policy.failed, *about, is_finite=True)
         quiet = quiet if wanted is None else max(0.0, wanted)
     if quiet > 0.0:
-        source = f"backoff step {standing.steps}: {policy.trigger_source}"
+        source = f"backoff step {standing.steps}: {state.trigger_source}"
         scope.hold(now + quiet, Reason(scope.id, "backoff", now + quiet, source))
 
 
 def _obey(
-    scope: Scope, policy: ScopePolicy, patience: Patience, signal: Signal, now: float, what: str, factor: float
+    scope: Scope,
+    state: ScopeState,
+    failure_timer: FailureTimer,
+    signal: BackoffSignal,
+    now: float,
+    what: str,
+    factor: float,
 ) -> None:
     """Hold the scope for what a header (or a manager) asks, capped (D01, D05)."""
-    wanted, most = signal.delay or 0.0, policy.kind.backoff.max_delay
+    wanted, most = signal.delay or 0.0, state.policy.backoff.max_delay
     delay = min(wanted, most) * factor
     header = signal.header or "the throttling manager"
     source = f"{header}, {what}"
@@ -407,67 +415,67 @@ def _obey(
         if wanted <= _BELIEVABLE:
             logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, most)
     else:
-        patience.asked(now, now + delay)
-    policy.hints += 1
-    policy.last_hint = source
+        failure_timer.asked(now, now + delay)
+    state.hints += 1
+    state.last_hint = source
     scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
 
 
-def lengthened(scope: Scope, policy: ScopePolicy, seed: int | str) -> float:
+def lengthened(scope: Scope, state: ScopeState, seed: int | str) -> float:
     """What a hold that a header asks for is multiplied by: jitter lengthens it, never shortens (B06, R10)."""
-    spread = policy.kind.backoff.jitter[1] - 1.0
+    spread = state.policy.backoff.jitter[1] - 1.0
     if spread <= 0.0:
         return 1.0
-    return 1.0 + spread * random.Random(f"{seed}:{scope.id}:hint {policy.hints}").random()
+    return 1.0 + spread * random.Random(f"{seed}:{scope.id}:hint {state.hints}").random()
 
 
-def step_at_start(scope: Scope, policy: ScopePolicy, signal: Signal, now: float) -> None:
+def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: float) -> None:
     """Take what the manager says before the first send: a delay only holds, exhausted takes one step (E10)."""
     if signal.delay:
         source = "get_initial_backoff of the throttling manager"
         scope.hold(now + signal.delay, Reason(scope.id, "hint", now + signal.delay, source))
     elif signal.is_trigger:
-        base = policy.base(scope)
-        standing = policy.standing or Standing.at(base)
-        policy.standing = standing.stepped(policy.kind.backoff, base, now, in_flight=1, sent_at=now)
-        policy.trigger_source = "exhausted at the start, says the throttling manager"
-        _count_incident(scope, policy, now)
-        policy.apply(scope)
+        base = state.base(scope)
+        standing = state.backoff or BackoffState.at(base)
+        state.backoff = standing.escalated(state.policy.backoff, base, now, in_flight=1, sent_at=now)
+        state.trigger_source = "exhausted at the start, says the throttling manager"
+        _count_incident(scope, state, now)
+        state.apply(scope)
 
 
-def good(policy: ScopePolicy, now: float, *, was_refused: bool = False) -> bool:
+def good(state: ScopeState, now: float, *, was_refused: bool = False) -> bool:
     """Note a good answer, of a request that had been refused before or of another; whether it may start a recovery."""
-    policy.good_at = now
+    state.good_at = now
     if was_refused:
-        policy.passed_at = now
-    policy.patience = None
-    policy.refused = ""
-    standing = policy.standing
+        state.passed_at = now
+    state.failure_timer = None
+    state.refused = ""
+    standing = state.backoff
     if standing is not None:
-        policy.standing = standing.answered(now)
-        return policy.standing is not standing
-    if policy.ramp is not None and policy.ramp.has_fallen_back:
-        policy.ramp.has_fallen_back = False
+        state.backoff = standing.answered(now)
+        return state.backoff is not standing
+    if state.rampup is not None and state.rampup.has_fallen_back:
+        state.rampup.has_fallen_back = False
     return False
 
 
-def adjust(scope: Scope, policy: ScopePolicy, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:
+def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:
     """Let AutoThrottle follow the latency of an answer; whether its delay moved."""
-    auto, rule, response, latency = policy.auto, policy.kind.autothrottle, outcome.response, outcome.latency
-    if auto is None or rule is None or response is None or latency is None or policy.ramp is not None:
+    auto, rule, response, latency = state.auto, state.policy.autothrottle, outcome.response, outcome.latency
+    if auto is None or rule is None or response is None or latency is None or state.rampup is not None:
         return False
     if outcome.request.meta_get("autothrottle_dont_adjust_delay"):
         return False
-    policy.auto = rule.adjusted(auto, latency, is_healthy=response.status == 200 and not is_trigger)
+    state.auto = rule.adjusted(auto, latency, is_healthy=response.status == 200 and not is_trigger)
     if debug:
         logger.info(
             "slot: %s | conc: %d | latency: %.0f ms, last %.0f ms | target: %.0f ms | delay: %.0f -> %.0f ms | "
             "size: %d bytes",
-            scope.id, scope.in_flight, latency * 1000, policy.last_latency * 1000, rule.target_delay(latency) * 1000,
-            auto * 1000, policy.auto * 1000, body_bytes(response),
+            scope.id, scope.in_flight, latency * 1000, state.last_latency * 1000, rule.target_delay(latency) * 1000,
+            auto * 1000, state.auto * 1000, body_bytes(response),
         )  # fmt: skip
-    policy.last_latency = latency
-    return policy.auto != auto
+    state.last_latency = latency
+    return state.auto != auto
 
 
 def describe(outcome: Outcome) -> str:

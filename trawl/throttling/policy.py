@@ -1,13 +1,13 @@
 """What policy keeps for one scope, and how its parts make the limits in force.
 
-Theory of operation. Four parts may move a scope, and each moves its own field only; :meth:`ScopePolicy.apply` puts
+Theory of operation. Four parts may move a scope, and each moves its own field only; :meth:`ScopeState.apply` puts
 them together, always in this order::
 
     configured ─► AutoThrottle or rampup ─► robots.txt (never faster) ─► backoff (never faster) ─► in force
 
 What robots.txt or backing off put in force is a floor, too: jitter only lengthens it (D12).
 Windows that pass (recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at which
-they ended: :meth:`ScopePolicy.settle`. A *kind* is what scopes configured alike share, so that a host nobody
+they ended: :meth:`ScopeState.settle`. A *kind* is what scopes configured alike share, so that a host nobody
 configured costs a reference.
 
 AutoThrottle: a host's delay follows its latency (H01-H12).
@@ -33,15 +33,15 @@ from typing import Any
 import attrs
 
 from trawl.http import TimesTotal
-from trawl.throttling.backoff import Backoff, Base, Standing
+from trawl.throttling.backoff import Backoff, BackoffState, Base
 from trawl.throttling.explain import LimitName
+from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.limits import Limits, lengthening
-from trawl.throttling.patience import Patience
-from trawl.throttling.rampup import Ramp, Rampup
+from trawl.throttling.rampup import RampupPolicy, RampupState
 from trawl.throttling.scope import CONFIGURED, Scope
-from trawl.throttling.user_calls import Failed, has_failed, nobody, said
+from trawl.throttling.user_calls import OnFailure, call_user, ignore_failure, log_failure
 
-__all__ = ["AutoThrottle", "Kind", "ScopePolicy"]
+__all__ = ["AutoThrottle", "ScopePolicy", "ScopeState"]
 
 
 @attrs.frozen(kw_only=True)
@@ -96,7 +96,7 @@ _MOST_STEPS = 1000
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Kind:
+class ScopePolicy:
     """What scopes that are configured alike share.
 
     Attributes:
@@ -114,12 +114,12 @@ class Kind:
     config: Mapping[str, Any]
     limits: Limits
     backoff: Backoff
-    rampup: Rampup | None = None
+    rampup: RampupPolicy | None = None
     autothrottle: AutoThrottle | None = None
     give_up_after: float = 900.0
     source: str = CONFIGURED
     manager: Any = None
-    failed: Failed = nobody
+    failed: OnFailure = ignore_failure
 
     @property
     def keeps_delay(self) -> bool:
@@ -137,21 +137,21 @@ class Kind:
         return "concurrency" in self.config
 
 
-class ScopePolicy:
+class ScopeState:
     """The policies' state of one scope. Hot, so mutable and slotted.
 
     Attributes:
-        kind: What it shares with others configured alike.
+        policy: What it shares with others configured alike.
         auto: The delay that AutoThrottle wants, in seconds; None where it leaves the scope alone.
         last_latency: The latency before this one, for the log.
-        ramp: Its rampup; None where it is off.
+        rampup: Its rampup; None where it is off.
         robots: The Crawl-delay obeyed, in seconds; 0.0 for none.
         standing: How far it has backed off; None: not at all.
         trigger_source: What the last trigger was, in words.
-        stepped_at: When the last incident was counted.
+        escalated_at: When the last incident was counted.
         triggered_at: The last trigger.
         good_at: The last good answer.
-        patience: What is left of the patience since the last good answer; None where nothing was refused since.
+        failure_timer: What is left of the patience since the last good answer; None where nothing was refused since.
         has_answered: Whether anything was ever answered, good or bad.
         passed_at: The last good answer to a request that had been refused before.
         refused: The request that was refused since the last good answer, those left out that are known to fail by
@@ -168,40 +168,40 @@ class ScopePolicy:
         hints: Headers obeyed.
         last_hint: The last of them.
         times: Where the time of its requests went; None before the first.
-        watch: What the alarms keep; None before the first period.
+        period: What the alarms keep; None before the first period.
     """
 
     __slots__ = (
         "armed",
         "auto",
+        "backoff",
+        "escalated_at",
+        "failure_timer",
         "first_sent",
         "good_at",
         "has_answered",
         "hints",
-        "kind",
         "last_hint",
         "last_latency",
         "made_at",
         "manager",
         "passed_at",
-        "patience",
-        "ramp",
+        "period",
+        "policy",
+        "rampup",
         "refused",
         "requests",
         "robots",
         "sends",
-        "standing",
-        "stepped_at",
         "steps",
         "times",
         "trigger_source",
         "triggered_at",
         "triggers",
         "used",
-        "watch",
     )
 
-    def __init__(self, kind: Kind, now: float = 0.0) -> None:
+    def __init__(self, policy: ScopePolicy, now: float = 0.0) -> None:
         self.made_at: float = now
         self.last_latency: float = 0.0
         self.robots: float = 0.0
@@ -215,31 +215,33 @@ class ScopePolicy:
         self.hints: int = 0
         self.last_hint: str = ""
         self.times: TimesTotal | None = None
-        self.watch: Any = None
+        self.period: Any = None
         self.armed: float = math.inf
         self.has_answered: bool = False
-        self.adopt(kind)
+        self.set_policy(policy)
         self.start_afresh()
 
-    def adopt(self, kind: Kind) -> None:
-        """Take over what a scope of ``kind`` starts with."""
-        self.kind: Kind = kind
-        self.auto: float | None = kind.autothrottle.first_delay if kind.autothrottle is not None else None
-        self.ramp: Ramp | None = None
-        if kind.rampup is not None:
-            limits = kind.limits
-            slots = min(limits.concurrency, kind.rampup.most)
-            self.ramp = Ramp(kind.rampup, delay=limits.delay, delay_per_slot=limits.delay_per_slot, concurrency=slots)
-            self.ramp.floor = self.robots
+    def set_policy(self, policy: ScopePolicy) -> None:
+        """Take over what a scope of ``policy`` starts with."""
+        self.policy: ScopePolicy = policy
+        self.auto: float | None = policy.autothrottle.first_delay if policy.autothrottle is not None else None
+        self.rampup: RampupState | None = None
+        if policy.rampup is not None:
+            limits = policy.limits
+            slots = min(limits.concurrency, policy.rampup.most)
+            self.rampup = RampupState(
+                policy.rampup, delay=limits.delay, delay_per_slot=limits.delay_per_slot, concurrency=slots
+            )
+            self.rampup.floor = self.robots
 
     def start_afresh(self) -> None:
         """Forget triggers and how far it backed off."""
-        self.standing: Standing | None = None
+        self.backoff: BackoffState | None = None
         self.trigger_source: str = ""
-        self.stepped_at: float = -math.inf
+        self.escalated_at: float = -math.inf
         self.triggered_at: float = -math.inf
         self.good_at: float = -math.inf
-        self.patience: Patience | None = None
+        self.failure_timer: FailureTimer | None = None
         self.passed_at: float = -math.inf
         self.refused: str = ""
 
@@ -250,12 +252,12 @@ class ScopePolicy:
         before = (scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter)
         delay, rest, slots = self._undisturbed(scope.limits)
         scope.delay_limit, scope.delay_source, scope.concurrency_source = self._sources(scope.limits, delay, slots)
-        scope.quota_source = self.kind.source
+        scope.quota_source = self.policy.source
         jitter, floor = scope.limits.jitter, self.wish
         scope.floor_source = f"Crawl-delay {floor:g} of robots.txt" if 0.0 < floor < delay else ""
-        standing = self.standing
+        standing = self.backoff
         if standing is not None and standing.is_backing_off(Base(delay, slots)):
-            jitter = lengthening(self.kind.backoff.jitter)  # a rest of the user's own is not drawn shorter either
+            jitter = lengthening(self.policy.backoff.jitter)  # a rest of the user's own is not drawn shorter either
             words = f"backoff step {standing.steps}: {self.trigger_source}"
             if standing.delay > delay:
                 delay = floor = standing.delay
@@ -269,7 +271,7 @@ class ScopePolicy:
     @property
     def wish(self) -> float:
         """The Crawl-delay in force, in seconds: none where the user set the scope's own delay (D12)."""
-        return 0.0 if self.kind.keeps_delay else self.robots
+        return 0.0 if self.policy.keeps_delay else self.robots
 
     def base(self, scope: Scope) -> Base:
         """What backing off returns to now."""
@@ -279,20 +281,20 @@ class ScopePolicy:
     def _undisturbed(self, limits: Limits) -> tuple[float, float, float]:
         """Delay, delay per slot and concurrency without the backoff."""
         delay, rest, slots = limits.delay, limits.delay_per_slot, limits.concurrency
-        if self.ramp is not None:
-            delay, rest, slots = self.ramp.delay, self.ramp.delay_per_slot, self.ramp.concurrency
+        if self.rampup is not None:
+            delay, rest, slots = self.rampup.delay, self.rampup.delay_per_slot, self.rampup.concurrency
         elif self.auto is not None:
             delay = self.auto
         if self.robots > 0.0:
             delay = max(delay, self.wish)
-            if not self.kind.keeps_concurrency:
+            if not self.policy.keeps_concurrency:
                 slots = 1.0
         return delay, rest, slots
 
     def _sources(self, limits: Limits, delay: float, slots: float) -> tuple[LimitName, str, str]:
-        configured = self.kind.source
+        configured = self.policy.source
         is_robots = self.wish > 0.0 and delay == self.wish > limits.delay
-        mover = "rampup" if self.ramp is not None else "AutoThrottle" if self.auto is not None else configured
+        mover = "rampup" if self.rampup is not None else "AutoThrottle" if self.auto is not None else configured
         slots_source = configured if slots == limits.concurrency else "robots.txt" if self.robots > 0.0 else mover
         if is_robots:
             return "robots", f"Crawl-delay {self.robots:g} of robots.txt", slots_source
@@ -302,11 +304,11 @@ class ScopePolicy:
 
     def due_at(self, scope: Scope) -> float:
         """The next instant at which the passing of time alone moves it; ``inf`` for none."""
-        due = math.inf if self.patience is None else self.patience.due_at(self.kind.give_up_after)
-        if self.standing is not None:
-            due = min(due, self.standing.due_at(self.kind.backoff, self.base(scope)))
-        if self.ramp is not None:
-            due = min(due, self.ramp.due_at)
+        due = math.inf if self.failure_timer is None else self.failure_timer.due_at(self.policy.give_up_after)
+        if self.backoff is not None:
+            due = min(due, self.backoff.due_at(self.policy.backoff, self.base(scope)))
+        if self.rampup is not None:
+            due = min(due, self.rampup.due_at)
         return due
 
     def is_beyond_hope(self, scope: Scope, now: float) -> bool:
@@ -315,64 +317,66 @@ class ScopePolicy:
         What was not asked can't answer: if requests were pending and it was open for half of that time, but another
         scope or a spent quota kept them, that time is left out.
         """
-        patience, after = self.patience, self.kind.give_up_after
-        if patience is None or patience.due_at(after) > now:
+        failure_timer, after = self.failure_timer, self.policy.give_up_after
+        if failure_timer is None or failure_timer.due_at(after) > now:
             return False
-        return not (scope.lanes and not scope.in_flight and patience.unasked(now, at_least=after / 2.0))
+        return not (scope.lanes and not scope.in_flight and failure_timer.unasked(now, at_least=after / 2.0))
 
     def settle(self, scope: Scope, now: float) -> bool:
         """Let every window that is over at ``now`` take effect; whether a limit moved. Giving up is not done here."""
         is_touched = self._ease(scope, now)
-        while self.ramp is not None and self.ramp.due_at <= now:
-            at, triggers, before = self.ramp.due_at, self.ramp.triggers, self.ramp.limits
-            self.ramp.window_over(is_held=self.standing is not None or scope.held_until > at)
+        while self.rampup is not None and self.rampup.due_at <= now:
+            at, triggers, before = self.rampup.due_at, self.rampup.triggers, self.rampup.limits
+            self.rampup.window_over(is_held=self.backoff is not None or scope.held_until > at)
             self.steer(triggers, before)
-            if self.ramp.has_fallen_back and self.standing is None:
+            if self.rampup.has_fallen_back and self.backoff is None:
                 self._fall_back(scope, at)
             is_touched = True
         return is_touched and self.apply(scope)
 
     def steer(self, triggers: int, before: Mapping[str, float]) -> None:
         """Let the scope manager say where rampup moves, which was at ``before`` and would move to its limits now."""
-        ramp = self.ramp
-        if self.manager is None or ramp is None or ramp.has_fallen_back:
+        rampup = self.rampup
+        if self.manager is None or rampup is None or rampup.has_fallen_back:
             return
-        wanted = said(self.manager, "get_rampup", self.kind.failed, triggers, before, ramp.limits)
+        wanted = call_user(self.manager, "get_rampup", self.policy.failed, triggers, before, rampup.limits)
         if wanted is not None:
             try:
-                ramp.move_to(wanted)
+                rampup.move_to(wanted)
             except (TypeError, ValueError):
-                has_failed(self.manager, "get_rampup", self.kind.failed)
+                log_failure(self.manager, "get_rampup", self.policy.failed)
 
     def _ease(self, scope: Scope, now: float) -> bool:
         """Take the steps back that are due; whether there were any."""
-        was = self.standing
+        was = self.backoff
         for _ in range(_MOST_STEPS):
             base = self.base(scope)
-            before = self.standing
-            if before is None or before.due_at(self.kind.backoff, base) > now:
+            before = self.backoff
+            if before is None or before.due_at(self.policy.backoff, base) > now:
                 break
-            self.standing = before.eased(self.kind.backoff, base)
-            if self.standing is None and self.ramp is not None:
-                self.ramp.has_fallen_back = False
-            if self.standing is not None and self.standing.pace == before.pace:
-                self.standing = self.standing.waiting_from(now)  # the windows that went by lead nowhere either
+            self.backoff = before.recovered(self.policy.backoff, base)
+            if self.backoff is None and self.rampup is not None:
+                self.rampup.has_fallen_back = False
+            if self.backoff is not None and self.backoff.pace == before.pace:
+                self.backoff = self.backoff.waiting_from(now)  # the windows that went by lead nowhere either
         else:
-            self.standing = None if self.standing is None else self.standing.waiting_from(now)
-        return self.standing is not was
+            self.backoff = None if self.backoff is None else self.backoff.waiting_from(now)
+        return self.backoff is not was
 
     def _fall_back(self, scope: Scope, now: float) -> None:
         """Take the first step of backing off in place of rampup (C05): its window had triggers and no good answer."""
         base = self.base(scope)
-        self.standing = Standing.at(base).stepped(self.kind.backoff, base, now, in_flight=scope.in_flight, sent_at=now)
+        self.backoff = BackoffState.at(base).escalated(
+            self.policy.backoff, base, now, in_flight=scope.in_flight, sent_at=now
+        )
         scope.step += 1
         self.steps += 1
-        self.stepped_at = now
+        self.escalated_at = now
         logger.warning(
             "%s: no good answer in a window of rampup: backing off, step 1: delay %.3g s, concurrency %g, after %s",
-            scope.id, self.standing.delay, self.standing.concurrency, self.trigger_source,
+            scope.id, self.backoff.delay, self.backoff.concurrency, self.trigger_source,
         )  # fmt: skip
 
     def is_quiet(self, scope: Scope, now: float) -> bool:
         """Whether forgetting the scope would lose nothing that matters: it is idle and not backing off (I01)."""
-        return self.standing is None and self.patience is None and scope.is_idle(now)
+        return self.backoff is None and self.failure_timer is None and scope.is_idle(now)

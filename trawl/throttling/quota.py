@@ -28,16 +28,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from trawl.throttling.state import QuotaState
+from trawl.throttling.snapshot import QuotaSnapshot
 
 if TYPE_CHECKING:
     from trawl.throttling.allowance import Allowance
     from trawl.throttling.scope import Scope
 
-__all__ = ["Ledger", "Pages", "Quota", "spent"]
+__all__ = ["PageBudget", "PageBudgets", "Quota", "spent"]
 
 
-class Pages:
+class PageBudget:
     """The page budget of one scope. Hot where there is one, so mutable and slotted.
 
     Attributes:
@@ -71,13 +71,13 @@ class Pages:
         return was_awaited or self.is_spent
 
 
-class Ledger:
+class PageBudgets:
     """The page budgets of a crawl, by scope: of those that have one, also where the scope is forgotten."""
 
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: dict[str, Pages] = {}
+        self._kept: dict[str, PageBudget] = {}
 
     def keep(self, scope: Scope) -> None:
         """Let a scope that was made, or given other limits, go on from its count."""
@@ -92,10 +92,10 @@ class Ledger:
         """How many pages have come, by scope, to be stored."""
         return {id: pages.counted for id, pages in self._kept.items() if pages.counted}
 
-    def take_up(self, counts: Mapping[str, int]) -> None:
+    def restore(self, counts: Mapping[str, int]) -> None:
         """Count the pages of an earlier run."""
         for id, counted in counts.items():
-            self._kept[id] = Pages(inf, counted)
+            self._kept[id] = PageBudget(inf, counted)
 
 
 def spent(scopes: Iterable[Scope]) -> str | None:
@@ -152,7 +152,7 @@ class Quota:
         self._is_awaited = False
         self._charges: deque[tuple[float, float]] = deque()
 
-    def adopt(self, quota: float, window: float, *, sliding: bool, now: float = -inf) -> None:
+    def apply_limits(self, quota: float, window: float, *, sliding: bool, now: float = -inf) -> None:
         """Change the limits; what was spent in the window that runs at ``now`` stays, one that is over stays over."""
         self._pass_time(now)
         if not self._spent:
@@ -268,14 +268,14 @@ class Quota:
         self._pass_time(now)
         self.correct(self.quota - max(0.0, min(remaining, self.quota)) - self._spent, now)
 
-    def state(self, now: float) -> QuotaState | None:
+    def snapshot(self, now: float) -> QuotaSnapshot | None:
         """What is spent at ``now``, on the run clock; None: nothing. What is reserved was never sent."""
         self._pass_time(now)
         if not self._spent:
             return None
-        return QuotaState(spent=self._spent, ends_at=self._ends_at, window=self.window, charges=tuple(self._charges))
+        return QuotaSnapshot(spent=self._spent, ends_at=self._ends_at, window=self.window, charges=tuple(self._charges))
 
-    def take_up(self, state: QuotaState, now: float) -> QuotaState:
+    def restore(self, state: QuotaSnapshot, now: float) -> QuotaSnapshot:
         """Count what an earlier run has spent, besides what is spent; instants are on the run clock.
 
         A window that is over by now counts not. Where it is longer or shorter now, it has begun when it did; where it
@@ -287,7 +287,7 @@ class Quota:
         self._pass_time(now)
         latest = now + self.window  # a clock that was set back makes no window longer
         begun_at = state.ends_at - (state.window or self.window)
-        left = QuotaState(window=state.window)
+        left = QuotaSnapshot(window=state.window)
         if not self.sliding:
             ends_at = (state.charges[0][0] if state.charges else begun_at) + self.window
             if ends_at > now:
@@ -299,7 +299,7 @@ class Quota:
             charges = [(min(at, now), amount) for at, amount in state.charges or ((begun_at, state.spent),)]
             over = [each for each in charges if each[0] + self.window <= now]
             if over:
-                left = QuotaState(spent=sum([each[1] for each in over]), window=state.window, charges=tuple(over))
+                left = QuotaSnapshot(spent=sum([each[1] for each in over]), window=state.window, charges=tuple(over))
             self._charges = deque(sorted([*self._charges, *charges]))
             self._spent = sum([amount for _, amount in self._charges])
         self._pass_time(now)

@@ -37,12 +37,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from trawl.throttling.configuration import check_target
-from trawl.throttling.state import Learned
+from trawl.throttling.snapshot import RampupSnapshot
 
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["MOST_SLOTS", "Ramp", "Rampup", "rampup_of"]
+__all__ = ["MOST_SLOTS", "RampupPolicy", "RampupState", "rampup_of"]
 
 MOST_SLOTS = 1000.0
 """The concurrency that rampup never passes where ``CONCURRENT_REQUESTS`` sets no cap (C05)."""
@@ -61,7 +61,7 @@ _LEAST_DELAY = 1e-4  # seconds; below it a delay is none: no clock we sleep by i
 
 
 @attrs.frozen(kw_only=True)
-class Rampup:
+class RampupPolicy:
     """How one scope ramps up.
 
     Attributes:
@@ -83,7 +83,7 @@ class Rampup:
 
 def rampup_of(
     config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, window: float, max_delay: float = math.inf
-) -> Rampup | None:
+) -> RampupPolicy | None:
     """The policy that a scope's ``rampup`` makes; None where it is off (C01).
 
     Args:
@@ -97,7 +97,7 @@ def rampup_of(
     given: Mapping[str, Any] = {} if config is True else config
     target = given.get("backoff_target", settings.rampup_backoff_target)
     length = given.get("window", window)
-    return Rampup(
+    return RampupPolicy(
         target=check_target(target, "backoff_target"),
         delay_factor=given.get("delay_factor", 0.8),
         min_delay=given.get("min_delay", 0.0),
@@ -107,7 +107,7 @@ def rampup_of(
     )
 
 
-class Ramp:
+class RampupState:
     """Where one scope is on its way to the server's limit.
 
     Args:
@@ -152,8 +152,8 @@ class Ramp:
         "sends",
     )
 
-    def __init__(self, policy: Rampup, *, delay: float, delay_per_slot: float, concurrency: float) -> None:
-        self.policy: Rampup = policy
+    def __init__(self, policy: RampupPolicy, *, delay: float, delay_per_slot: float, concurrency: float) -> None:
+        self.policy: RampupPolicy = policy
         self.delay: float = delay
         self.delay_per_slot: float = delay_per_slot
         self.concurrency: float = concurrency
@@ -200,13 +200,15 @@ class Ramp:
         """
         if not isinstance(limits, Mapping):
             raise TypeError(f"get_rampup() must return a mapping or None, not {limits!r}")
-        for name, figure in limits.items():
+        for name, call_user_number in limits.items():
             if name not in self.limits:
                 raise ValueError(f"get_rampup() returned {name!r}; known are {', '.join(self.limits)}")
-            if isinstance(figure, bool) or not isinstance(figure, int | float):
-                raise TypeError(f"get_rampup() returned {figure!r} as {name!r}, which is not a number")
-            if not figure >= 0 or (figure == math.inf and name != "concurrency"):
-                raise ValueError(f"get_rampup() returned {figure!r} as {name!r}: it must be a finite number from 0 up")
+            if isinstance(call_user_number, bool) or not isinstance(call_user_number, int | float):
+                raise TypeError(f"get_rampup() returned {call_user_number!r} as {name!r}, which is not a number")
+            if not call_user_number >= 0 or (call_user_number == math.inf and name != "concurrency"):
+                raise ValueError(
+                    f"get_rampup() returned {call_user_number!r} as {name!r}: it must be a finite number from 0 up"
+                )
         self.delay = max(float(limits.get("delay", self.delay)), self.floor)
         self.delay_per_slot = float(limits.get("delay_per_slot", self.delay_per_slot))
         if "concurrency" in limits:
@@ -225,9 +227,9 @@ class Ramp:
             most = min(most, self.concurrency / self.delay_per_slot)
         return most
 
-    def learned(self, configured: tuple[float, float, float]) -> Learned:
+    def learned(self, configured: tuple[float, float, float]) -> RampupSnapshot:
         """What it found out under the limits it began with, to be stored; the window that runs is left out."""
-        return Learned(
+        return RampupSnapshot(
             delay=self.delay,
             delay_per_slot=self.delay_per_slot,
             concurrency=self.concurrency,
@@ -239,7 +241,7 @@ class Ramp:
             configured=configured,
         )
 
-    def take_up(self, learned: Learned) -> None:
+    def restore(self, learned: RampupSnapshot) -> None:
         """Go on from what was found out; a new window begins with the next answer."""
         self.delay = max(learned.delay, min(self.delay, self.policy.min_delay))
         self.delay_per_slot = learned.delay_per_slot

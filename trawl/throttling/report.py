@@ -8,62 +8,62 @@ from typing import TYPE_CHECKING
 
 from trawl.http import Times, TimesTotal
 from trawl.throttling.explain import ScopeReport
-from trawl.throttling.policy import ScopePolicy
+from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
 
 if TYPE_CHECKING:
     from trawl.throttling.explain import Sent
 
-__all__ = ["account", "add_parsing", "add_times", "add_vain_send", "report_of", "reports_of"]
+__all__ = ["account", "add_parsing", "add_times", "add_wasted_send", "report_of", "reports_of"]
 
 
-def account(policy: ScopePolicy, entry: Sent, charged: float | None) -> None:
+def account(state: ScopeState, entry: Sent, charged: float | None) -> None:
     """Count a request that came to its end.
 
     Args:
-        policy: Of its scope.
+        state: Of its scope.
         entry: The request.
         charged: What it was expected to use of the quota; None: nothing.
     """
-    policy.requests += 1
+    state.requests += 1
     if entry.sent_at is not None and not entry.is_exempt:
-        policy.sends += 1
-        policy.first_sent = min(policy.first_sent, entry.sent_at)
-        policy.used += charged or 0.0
+        state.sends += 1
+        state.first_sent = min(state.first_sent, entry.sent_at)
+        state.used += charged or 0.0
 
 
-def add_vain_send(scopes: Iterable[Scope], sent_at: float) -> None:
+def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
     """Count a send that met a dead connection: it goes to the wire again, at once or in another turn."""
     for scope in scopes:
-        policy: ScopePolicy = scope.policy
-        policy.sends += 1
-        policy.first_sent = min(policy.first_sent, sent_at)
-        if policy.ramp is not None:
-            policy.ramp.sends += 1  # the delay in force has let it through
+        state: ScopeState = scope.state
+        state.sends += 1
+        state.first_sent = min(state.first_sent, sent_at)
+        if state.rampup is not None:
+            state.rampup.sends += 1  # the delay in force has let it through
 
 
 def add_times(scopes: Iterable[Scope], times: Times) -> None:
     """Add the times of a request to those of each scope that it took."""
     for scope in scopes:
-        policy: ScopePolicy = scope.policy
-        if policy.times is None:
-            policy.times = TimesTotal()
-        policy.times.add(times)
+        state: ScopeState = scope.state
+        if state.times is None:
+            state.times = TimesTotal()
+        state.times.add(times)
 
 
 def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
     """Add what the callback of such a request took."""
     for scope in scopes:
-        policy: ScopePolicy = scope.policy
-        if policy.times is not None:
-            policy.times.parsing += seconds
+        state: ScopeState = scope.state
+        if state.times is not None:
+            state.times.parsing += seconds
 
 
 def limited_by(scope: Scope, now: float) -> dict[str, float]:
     """Seconds that its requests waited for it, by limit; those that wait at ``now`` are counted up to then."""
     limited, since = dict(scope.waits.limited), scope.waits.since
     if scope.lanes > scope.stopped and -math.inf < since < now:
-        reason = scope.reason(now, scope.asked)
+        reason = scope.reason(now, scope.min_amount)
         if reason.limit:
             limited[reason.limit] = limited.get(reason.limit, 0.0) + now - since
     if stopped := scope.stopped_for(now):
@@ -76,9 +76,9 @@ def rate_in_force(scope: Scope) -> float:
     rate = 1.0 / scope.delay if scope.delay > 0.0 else math.inf
     if scope.delay_per_slot > 0.0 and scope.concurrency < math.inf:
         rate = min(rate, scope.concurrency / scope.delay_per_slot)
-    quota, policy = scope.quota, scope.policy
+    quota, state = scope.quota, scope.state
     if quota is not None and quota.window > 0.0:
-        amount = policy.used / policy.sends if policy is not None and policy.sends else scope.asked
+        amount = state.used / state.sends if state is not None and state.sends else scope.min_amount
         rate = min(rate, quota.quota / quota.window / amount if amount > 0.0 else math.inf)
     return rate
 
@@ -97,27 +97,27 @@ def allowed_rate(scope: Scope, rate: float) -> float:
 
 def report_of(scope: Scope, now: float) -> ScopeReport:
     """What a scope did so far."""
-    policy: ScopePolicy = scope.policy
-    span = scope.last_sent - policy.first_sent
-    rate = (policy.sends - 1) / span if policy.sends > 1 and span > 0.0 else 0.0
+    state: ScopeState = scope.state
+    span = scope.last_sent - state.first_sent
+    rate = (state.sends - 1) / span if state.sends > 1 and span > 0.0 else 0.0
     return ScopeReport(
         scope=scope.id,
-        requests=policy.requests,
-        sends=policy.sends,
+        requests=state.requests,
+        sends=state.sends,
         rate=rate,
         allowed=allowed_rate(scope, rate),
         delay=scope.delay,
         concurrency=scope.concurrency,
         limited=limited_by(scope, now),
-        times=Times() if policy.times is None else policy.times.mean(),
-        triggers=policy.triggers,
-        steps=policy.steps,
-        hints=policy.hints,
-        last_hint=policy.last_hint,
+        times=Times() if state.times is None else state.times.mean(),
+        triggers=state.triggers,
+        steps=state.steps,
+        hints=state.hints,
+        last_hint=state.last_hint,
     )
 
 
 def reports_of(scopes: Iterable[Scope], now: float) -> list[ScopeReport]:
     """What all of them did, the busiest first; those left out that never had a request, nor one that waits."""
-    reports = [report_of(scope, now) for scope in scopes if scope.policy.requests or scope.stopped_for(now)]
+    reports = [report_of(scope, now) for scope in scopes if scope.state.requests or scope.stopped_for(now)]
     return sorted(reports, key=lambda report: (-report.requests, report.scope))

@@ -23,9 +23,9 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from trawl.throttling.explain import Asking, LimitName, Reason, Waits
+from trawl.throttling.explain import AmountCounter, LimitName, Reason, Waits
 from trawl.throttling.limits import EXACT, Limits, Slots, Stream, factor, lengthening
-from trawl.throttling.quota import Pages, Quota
+from trawl.throttling.quota import PageBudget, Quota
 
 __all__ = ["CONFIGURED", "Scope"]
 
@@ -69,12 +69,12 @@ class Scope:
         lanes: Lanes with something pending that need it.
         stopped: Those of them that wait for a robots.txt.
         waits: What its requests waited for.
-        policy: Whatever policy keeps for this scope.
+        state: Whatever policy keeps for this scope.
         waiting: Whatever the chooser keeps for this scope.
     """
 
     __slots__ = (
-        "_asking",
+        "_amounts",
         "_drawn",
         "_seed",
         "_slots",
@@ -100,10 +100,10 @@ class Scope:
         "last_sent",
         "limits",
         "pages",
-        "policy",
         "quota",
         "quota_source",
         "reserved",
+        "state",
         "step",
         "stopped",
         "unsent",
@@ -130,20 +130,20 @@ class Scope:
         self.lanes: int = 0
         self.stopped: int = 0
         self.waits: Waits = Waits()
-        self.policy: Any = None
+        self.state: Any = None
         self.waiting: Any = None
         self.quota: Quota | None = None
-        self.pages: Pages | None = None
+        self.pages: PageBudget | None = None
         self._seed = seed
         self._stream: Stream | None = None
         self._drawn: float | None = None
         self._stopped_at = inf
         self._stopped_for = 0.0
-        self._asking: Asking | None = None  # made when an amount is named: few scopes have a quota
+        self._amounts: AmountCounter | None = None  # made when an amount is named: few scopes have a quota
         self._slots: Slots | None = None  # made when a second slot is needed: most hosts have one
-        self.adopt(limits)
+        self.apply_limits(limits)
 
-    def adopt(self, limits: Limits, now: float = -inf) -> None:
+    def apply_limits(self, limits: Limits, now: float = -inf) -> None:
         """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policy adds its own on top."""
         self.limits: Limits = limits
         self.concurrency: float = limits.concurrency
@@ -154,14 +154,14 @@ class Scope:
         if self.pages is not None:
             self.pages.limit = limits.pages
         elif limits.pages < inf:
-            self.pages = Pages(limits.pages)
+            self.pages = PageBudget(limits.pages)
         if limits.quota == inf:
             self.quota = None
         elif self.quota is None:
             self.quota = Quota(limits.quota, limits.window, sliding=limits.sliding, reserved=self.reserved)
             self.quota.is_late = self.lanes > 0
         else:
-            self.quota.adopt(limits.quota, limits.window, sliding=limits.sliding, now=now)
+            self.quota.apply_limits(limits.quota, limits.window, sliding=limits.sliding, now=now)
 
     # -- the question
 
@@ -274,25 +274,25 @@ class Scope:
             self.waits.needed_at = now
         self.lanes += 1
         if amount is not None:
-            if self._asking is None:
-                self._asking = Asking()
-            self._asking.add(amount)
+            if self._amounts is None:
+                self._amounts = AmountCounter()
+            self._amounts.add(amount)
         self._count_stop(now)
 
     def need_no_more(self, amount: float | None, now: float) -> None:
         """Count such a lane no more."""
         self.lanes -= 1
-        if amount is not None and self._asking is not None:
-            self._asking.remove(amount)
+        if amount is not None and self._amounts is not None:
+            self._amounts.remove(amount)
         self._count_stop(now)
 
     @property
-    def asked(self) -> float:
+    def min_amount(self) -> float:
         """The least amount that a pending request asks of it; 1.0 where one names none."""
-        if self._asking is None or not self._asking.count:
+        if self._amounts is None or not self._amounts.count:
             return 1.0
-        least = self._asking.least
-        return least if self._asking.count == self.lanes else min(least, 1.0)
+        least = self._amounts.least
+        return least if self._amounts.count == self.lanes else min(least, 1.0)
 
     def stop(self, now: float) -> None:
         """Count a lane of its own that waits for a robots.txt from ``now`` on."""
@@ -423,7 +423,7 @@ class Scope:
             return ()
         return tuple([at for at in self._slots.sent_at if at + rest > now])
 
-    def take_up(self, sent_at: float, slots: tuple[float, ...] = ()) -> None:
+    def restore(self, sent_at: float, slots: tuple[float, ...] = ()) -> None:
         """Count the sends of an earlier run: the latest, and those of slots that rest; instants on the run clock."""
         self.last_sent = max(self.last_sent, sent_at)
         if slots and not self.in_flight:

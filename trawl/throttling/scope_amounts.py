@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
 from trawl.throttling.managers import awaited, is_overridden
-from trawl.throttling.scopes import Charges, charges_of, normal_id
+from trawl.throttling.scopes import ScopeAmounts, normal_id, scope_amounts_of
 
 if TYPE_CHECKING:
     from trawl.http import Request
-    from trawl.throttling.scope_table import Kinds
+    from trawl.throttling.scope_table import ScopePolicies
 
-__all__ = ["SESSION", "AddressOf", "Charging"]
+__all__ = ["SESSION", "AddressOf", "ScopeResolver"]
 
 SESSION = "session:"
 """What the id of a session's scope begins with; its name follows."""
@@ -24,21 +24,21 @@ AddressOf = Callable[[str], Awaitable[str | None]]
 _ADDRESSES = 100_000  # hosts whose address is remembered
 
 
-class Charging:
+class ScopeResolver:
     """Says what requests are charged to.
 
     Args:
         manager: The manager.
-        kinds: Told which ids are requests' own hosts.
+        policies: Told which ids are requests' own hosts.
         address_of: Says addresses; None: scopes stay hosts.
 
     Attributes:
         asks_manager: The manager names scopes itself, so that it has to be asked.
     """
 
-    def __init__(self, manager: Any, kinds: Kinds, address_of: AddressOf | None) -> None:
+    def __init__(self, manager: Any, policies: ScopePolicies, address_of: AddressOf | None) -> None:
         self._manager = manager
-        self._kinds = kinds
+        self._policies = policies
         self._address_of = address_of
         self.asks_manager: bool = is_overridden(manager, "get_scopes") and hasattr(manager, "get_scopes")
         self._addresses: dict[str, str] = {}
@@ -48,22 +48,22 @@ class Charging:
         """Whether the answer is always known at once."""
         return not self.asks_manager and self._address_of is None
 
-    def of_nowait(self, request: Request) -> Charges | None:
+    def of_nowait(self, request: Request) -> ScopeAmounts | None:
         """What a request is charged to, without asking a user's manager; None: :meth:`of` has to.
 
         Raises:
             TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
             ValueError: An id in it is empty, or an amount negative.
         """
-        charges = self._of_nowait(request)
-        return charges if charges is None or request.meta_get("session") is None else _in_session(charges, request)
+        amounts = self._of_nowait(request)
+        return amounts if amounts is None or request.meta_get("session") is None else _in_session(amounts, request)
 
-    def _of_nowait(self, request: Request) -> Charges | None:
+    def _of_nowait(self, request: Request) -> ScopeAmounts | None:
         named = request.meta_get("throttling_scopes")
         if named is not None:
             if isinstance(named, Iterator):  # read once, and asked for again by a redirect (E03)
                 request.meta["throttling_scopes"] = named = tuple(named)
-            return self._noted(charges_of(named), request)
+            return self._noted(scope_amounts_of(named), request)
         if self.asks_manager:
             return None
         host = host_scope(request.url)
@@ -73,10 +73,10 @@ class Charging:
             address = self._addresses.get(host)
             return None if address is None else ((address, None),)
         if "." not in host:
-            self._kinds.own_host(host)
+            self._policies.own_host(host)
         return ((host, None),)
 
-    async def of(self, request: Request) -> Charges:
+    async def of(self, request: Request) -> ScopeAmounts:
         """What a request is charged to, its manager asked. A checkpoint only where the manager's answer is one.
 
         Raises:
@@ -84,14 +84,14 @@ class Charging:
             ValueError: An id is empty, or an amount negative.
             Exception: Whatever the manager raises.
         """
-        charges = self.of_nowait(request)
-        if charges is not None:
-            return charges
+        amounts = self.of_nowait(request)
+        if amounts is not None:
+            return amounts
         if self.asks_manager:
-            charges = self._noted(charges_of(await awaited(self._manager.get_scopes(request))), request)
+            amounts = self._noted(scope_amounts_of(await awaited(self._manager.get_scopes(request))), request)
         else:
-            charges = self._noted(((await self.own_scope(request), None),), request)
-        return _in_session(charges, request)
+            amounts = self._noted(((await self.own_scope(request), None),), request)
+        return _in_session(amounts, request)
 
     async def own_scope(self, request: Request) -> str:
         """What a request is charged to by default: its host, or the address of that (I05). "" for a URL without a host.
@@ -112,21 +112,21 @@ class Charging:
             del self._addresses[next(iter(self._addresses))]
         return self._addresses[host]
 
-    def _noted(self, charges: Charges, request: Request) -> Charges:
+    def _noted(self, amounts: ScopeAmounts, request: Request) -> ScopeAmounts:
         """Note what is only known here: that an id is its request's own host (E20)."""
-        for id, _ in charges:
+        for id, _ in amounts:
             if "." not in id and id == host_scope(request.url):
-                self._kinds.own_host(id)
-        return charges
+                self._policies.own_host(id)
+        return amounts
 
     def scope_of_host(self, host: str) -> str:
         """The scope that requests to a host are under: the host, or its address where that is what counts (I05)."""
         return self._addresses.get(host, host)
 
 
-def _in_session(charges: Charges, request: Request) -> Charges:
+def _in_session(amounts: ScopeAmounts, request: Request) -> ScopeAmounts:
     """The charges of a request that is in a session: its scope too, unless meta names the scopes themselves."""
     session = request.meta_get("session")
     if session is None or request.meta_get("throttling_scopes") is not None:
-        return charges
-    return tuple(sorted({**dict(charges), f"{SESSION}{session}": None}.items()))
+        return amounts
+    return tuple(sorted({**dict(amounts), f"{SESSION}{session}": None}.items()))

@@ -38,20 +38,20 @@ from trawl.throttling.backoff import backoff_of
 from trawl.throttling.configuration import check_scope, load_object
 from trawl.throttling.limits import Limits, limits_of
 from trawl.throttling.managers import ThrottlingScopeManager
-from trawl.throttling.policy import AutoThrottle, Kind, ScopePolicy
-from trawl.throttling.quota import Ledger
+from trawl.throttling.policy import AutoThrottle, ScopePolicy, ScopeState
+from trawl.throttling.quota import PageBudgets
 from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.user_calls import Failed, nobody
+from trawl.throttling.user_calls import OnFailure, ignore_failure
 
-__all__ = ["CrawlDelays", "Due", "Kinds", "Table"]
+__all__ = ["CrawlDelays", "ScopePolicies", "ScopeTable", "ScopeTimers"]
 
 _ROOM_TO_GROW = 64
 
 
-class Due:
+class ScopeTimers:
     """The instants at which the scopes of a table are due.
 
     Args:
@@ -60,7 +60,7 @@ class Due:
 
     __slots__ = ("_bound", "_heap", "_order", "_scopes")
 
-    def __init__(self, scopes: Table) -> None:
+    def __init__(self, scopes: ScopeTable) -> None:
         self._scopes = scopes
         self._heap: list[tuple[float, int, str]] = []
         self._order = 0
@@ -76,10 +76,10 @@ class Due:
 
     def arm(self, scope: Scope) -> None:
         """Note anew when ``scope`` is due."""
-        at = scope.policy.due_at(scope)
-        if at == scope.policy.armed:
+        at = scope.state.due_at(scope)
+        if at == scope.state.armed:
             return
-        scope.policy.armed = at
+        scope.state.armed = at
         if at < inf:
             self._order += 1
             heappush(self._heap, (at, self._order, scope.id))
@@ -91,15 +91,15 @@ class Due:
         while self._heap and self._heap[0][0] <= now:
             at, _, id = heappop(self._heap)
             scope = self._scopes.get(id)
-            if scope is not None and scope.policy.armed == at:
-                scope.policy.armed = inf
+            if scope is not None and scope.state.armed == at:
+                scope.state.armed = inf
                 yield scope
 
     def _throw_out(self) -> None:
         kept = {}
         for entry in self._heap:
             scope = self._scopes.get(entry[2])
-            if scope is not None and scope.policy.armed == entry[0]:
+            if scope is not None and scope.state.armed == entry[0]:
                 kept[entry[2]] = entry
         self._heap[:] = kept.values()
         heapify(self._heap)
@@ -151,7 +151,7 @@ class CrawlDelays:
 _OWN_HOSTS = 10_000  # names without a dot that are remembered as hosts: intranets have few
 
 
-class Kinds:
+class ScopePolicies:
     """The kinds of all scopes of one crawl.
 
     Args:
@@ -162,7 +162,7 @@ class Kinds:
         SettingsError: A scope's custom strategy can't be made.
     """
 
-    def __init__(self, settings: ThrottlingSettings, failed: Failed = nobody) -> None:
+    def __init__(self, settings: ThrottlingSettings, failed: OnFailure = ignore_failure) -> None:
         self.settings = settings
         self._failed = failed
         per_ip = settings.concurrent_requests_per_ip
@@ -171,11 +171,11 @@ class Kinds:
             normal_id(key): (key, config) for key, config in settings.throttling_scopes.items()
         }
         self._own_hosts: dict[str, None] = {}
-        self._known: dict[tuple[str, bool, bool], Kind] = {}
+        self._known: dict[tuple[str, bool, bool], ScopePolicy] = {}
         for id in self._configs:
             self.of(id)
 
-    def of(self, id: str) -> Kind:
+    def of(self, id: str) -> ScopePolicy:
         """The kind of a scope with a normalised id; the same object for scopes that are configured alike."""
         is_host, is_ip = self._form(id)
         key, config = self._configs.get(id) or (is_host and self._configs.get(host_part(id))) or ("", {})
@@ -195,7 +195,7 @@ class Kinds:
             if len(self._own_hosts) > _OWN_HOSTS:
                 del self._own_hosts[next(iter(self._own_hosts))]
 
-    def changed(self, id: str, changes: Mapping[str, Any]) -> Kind:
+    def changed(self, id: str, changes: Mapping[str, Any]) -> ScopePolicy:
         """The kind of a scope whose configuration is to be changed (I12); nothing is changed before :meth:`keep`.
 
         Raises:
@@ -211,29 +211,29 @@ class Kinds:
         is_host, is_ip = self._form(id)
         return self._made(id, checked, is_host=is_host, is_ip=is_ip)
 
-    def keep(self, id: str, kind: Kind) -> None:
+    def keep(self, id: str, policy: ScopePolicy) -> None:
         """Put a kind of :meth:`changed` in the place of the scope's, also for when it is made anew."""
         for known in [known for known in self._known if known[0] == id]:
             del self._known[known]
-        self._configs[id] = (id, kind.config)
-        self._known[id, *self._form(id)] = kind
+        self._configs[id] = (id, policy.config)
+        self._known[id, *self._form(id)] = policy
 
     def _form(self, id: str) -> tuple[bool, bool]:
         """Whether a scope is host-like, and whether it is an address that hosts are charged to (I05)."""
         is_host = self.is_host(id)
         return is_host, self._ip_settings is not None and is_host and is_address(id)
 
-    def configured(self) -> list[tuple[str, Kind]]:
+    def configured(self) -> list[tuple[str, ScopePolicy]]:
         """The scopes that have a configuration of their own."""
         return [(id, self.of(id)) for id in self._configs]
 
-    def _made(self, key: str, config: Mapping[str, Any], *, is_host: bool, is_ip: bool) -> Kind:
+    def _made(self, key: str, config: Mapping[str, Any], *, is_host: bool, is_ip: bool) -> ScopePolicy:
         settings = self._ip_settings if is_ip and self._ip_settings is not None else self.settings
         path = f"THROTTLING_SCOPES[{key!r}]"
         backoff = backoff_of(config.get("backoff", {}), settings, f"{path}['backoff']", failed=self._failed)
         follows_latency = settings.autothrottle_enabled and is_host and "delay" not in config and "rate" not in config
         cls = load_object(config.get("manager") or settings.throttling_scope_manager, f"{path}['manager']")
-        return Kind(
+        return ScopePolicy(
             config=config,
             limits=limits_of(config, settings, is_host=is_host),
             backoff=backoff,
@@ -262,31 +262,33 @@ _LOOKS_AT_LIMIT = 32
 """The same while there are more than the limit."""
 
 
-class Table:
+class ScopeTable:
     """Scopes by id, each with its policy.
 
     Args:
-        kinds: What is configured.
+        policies: What is configured.
         seed: For the scopes' draws.
         forgotten: Told of each scope that is forgotten.
 
     Attributes:
         crawl: For the scope managers' ``from_crawler``.
-        kinds: What is configured.
+        policies: What is configured.
         pages: The page budgets, also those of scopes that were forgotten.
     """
 
-    def __init__(self, kinds: Kinds, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None) -> None:
+    def __init__(
+        self, policies: ScopePolicies, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None
+    ) -> None:
         self.crawl: object = None
-        self.kinds: Kinds = kinds
-        self.pages: Ledger = Ledger()
+        self.policies: ScopePolicies = policies
+        self.pages: PageBudgets = PageBudgets()
         self._seed = seed
         self._forgotten = forgotten
         self._allowances: Allowances | None = None
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
-        self._limit = kinds.settings.throttling_scope_limit
-        self._max_idle = kinds.settings.throttling_scope_max_idle
+        self._limit = policies.settings.throttling_scope_limit
+        self._max_idle = policies.settings.throttling_scope_max_idle
 
     def __len__(self) -> int:
         return len(self._scopes)
@@ -304,23 +306,23 @@ class Table:
         if scope is not None:
             return scope, False
         self._forget_some(now)
-        kind = self.kinds.of(id)
-        scope = self._scopes[id] = Scope(id, kind.limits, seed=self._seed)
-        scope.policy = ScopePolicy(kind, now)
+        policy = self.policies.of(id)
+        scope = self._scopes[id] = Scope(id, policy.limits, seed=self._seed)
+        scope.state = ScopeState(policy, now)
         try:
-            scope.policy.manager = self.manager_of(id, kind)  # it may set limits of this very scope
+            scope.state.manager = self.manager_of(id, policy)  # it may set limits of this very scope
         except BaseException:
             del self._scopes[id]
             raise
         self.pages.keep(scope)
         self._allow(scope)
-        scope.policy.apply(scope)
+        scope.state.apply(scope)
         self._by_age.append(id)
         return scope, True
 
-    def adopt(self, scope: Scope, limits: Limits, now: float) -> None:
+    def apply_limits(self, scope: Scope, limits: Limits, now: float) -> None:
         """Put other limits in force on a scope."""
-        scope.adopt(limits, now)
+        scope.apply_limits(limits, now)
         self.pages.keep(scope)
         self._allow(scope)
 
@@ -334,22 +336,22 @@ class Table:
         if self._allowances is not None and scope.quota is not None:
             self._allowances.add(scope.id, scope.quota)
 
-    def manager_of(self, id: str, kind: Kind) -> Any:
+    def manager_of(self, id: str, policy: ScopePolicy) -> Any:
         """A new scope manager, as its kind has them; None for the default. Raises whatever the user's class does."""
-        if kind.manager is None:
+        if policy.manager is None:
             return None
-        make = getattr(kind.manager, "from_crawler", None)
-        config = _merged(id, kind)
-        return kind.manager(config) if make is None else make(self.crawl, config)
+        make = getattr(policy.manager, "from_crawler", None)
+        config = _merged(id, policy)
+        return policy.manager(config) if make is None else make(self.crawl, config)
 
     def _forget_some(self, now: float) -> None:
         looks = _LOOKS if len(self._scopes) < self._limit else _LOOKS_AT_LIMIT
         for _ in range(min(looks, len(self._by_age))):
             scope = self._scopes[self._by_age[0]]
-            policy: ScopePolicy = scope.policy
-            idle = now - max(scope.last_sent, policy.good_at, policy.triggered_at, policy.made_at)
+            state: ScopeState = scope.state
+            idle = now - max(scope.last_sent, state.good_at, state.triggered_at, state.made_at)
             is_due = idle > (self._max_idle if len(self._scopes) < self._limit else 0.0)
-            if is_due and policy.is_quiet(scope, now):
+            if is_due and state.is_quiet(scope, now):
                 self._by_age.popleft()
                 del self._scopes[scope.id]
                 if self._allowances is not None:
@@ -360,9 +362,9 @@ class Table:
                 self._by_age.rotate(-1)
 
 
-def _merged(id: str, kind: Kind) -> Mapping[str, Any]:
+def _merged(id: str, policy: ScopePolicy) -> Mapping[str, Any]:
     """A scope's configuration with the defaults filled in, for its manager (E17)."""
-    limits, backoff = kind.limits, kind.backoff
+    limits, backoff = policy.limits, policy.backoff
     return {
         "id": id,
         "concurrency": limits.concurrency,
@@ -374,7 +376,7 @@ def _merged(id: str, kind: Kind) -> Mapping[str, Any]:
         "sliding": limits.sliding,
         "rampup": False,
         "ignore_robots_txt": False,
-        **kind.config,
+        **policy.config,
         "backoff": {
             "http_codes": sorted(backoff.http_codes),
             "exceptions": list(backoff.exceptions),

@@ -18,17 +18,17 @@ from weakref import WeakKeyDictionary
 import ada_url
 
 __all__ = [
-    "Charges",
+    "ScopeAmounts",
     "ScopeBackoff",
     "Scopes",
     "add_scope",
-    "charges_of",
     "host_part",
     "is_address",
     "is_host_like",
     "is_mistaken",
     "iter_scopes",
     "normal_id",
+    "scope_amounts_of",
     "scope_cache",
     "update_scope_backoff",
 ]
@@ -39,7 +39,7 @@ Scopes = None | str | Iterable[str] | Mapping[str, float | None]
 ScopeBackoff = None | str | Iterable[str] | Mapping[str, Mapping[str, float] | None]
 """What the backoff methods may return (E09)."""
 
-Charges = tuple[tuple[str, float | None], ...]
+ScopeAmounts = tuple[tuple[str, float | None], ...]
 """The scopes of one request, sorted by id, with the amount expected of each."""
 
 _LABELS = re.compile(r"(?P<host>[^\s/:@\[\]?#%\\]+)(?::(?P<port>\d{1,5}))?")
@@ -203,9 +203,11 @@ def update_scope_backoff(
     if consumed is None:
         consumed = consumed_quota
     figures = {"delay": delay, "consumed": consumed, "remaining": remaining}
-    for name, figure in figures.items():
-        _check_amount(figure, name)
-    known = {name: float(figure) for name, figure in figures.items() if figure is not None}
+    for name, call_user_number in figures.items():
+        _check_amount(call_user_number, name)
+    known = {
+        name: float(call_user_number) for name, call_user_number in figures.items() if call_user_number is not None
+    }
     if isinstance(backoff, Mapping):
         kept = {_checked_id(key): _checked_figures(key, value) for key, value in backoff.items()}
         return {**kept, id: {**kept.get(id, {}), **known}}
@@ -297,7 +299,7 @@ def _is_unchanged(request: Any, seen: _Seen) -> bool:
     return all(before.get(key, _UNKNOWN) is value for key, value in meta.items())
 
 
-def charges_of(scopes: Scopes) -> Charges:
+def scope_amounts_of(scopes: Scopes) -> ScopeAmounts:
     """A set of scopes in any form as sorted, normalised charges.
 
     Raises:
@@ -338,8 +340,8 @@ def _checked_figures(id: str, figures: object) -> dict[str, float]:
         return {}
     if not isinstance(figures, Mapping):
         raise TypeError(f"what backs scope {id!r} off is a mapping, not {figures!r}")
-    for name, figure in figures.items():
-        _check_amount(figure, f"{name!r} of scope {id!r}")
+    for name, call_user_number in figures.items():
+        _check_amount(call_user_number, f"{name!r} of scope {id!r}")
     return dict(figures)
 
 

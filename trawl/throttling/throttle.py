@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
 from trawl.throttling.allowance import Allowances
-from trawl.throttling.diagnostics import Alarms, WhyNext
+from trawl.throttling.diagnostics import Diagnostics, WhyNext
 from trawl.throttling.explain import Reason, ScopeReport, Sent
 from trawl.throttling.managers import (
-    Asking,
-    Signal,
+    BackoffSignal,
+    ManagerCalls,
     ThrottlingManager,
-    asked,
     awaited,
+    call_context,
     is_overridden,
     is_trigger,
     manager_of,
@@ -35,7 +35,7 @@ from trawl.throttling.managers import (
 )
 from trawl.throttling.outcomes import (
     REFUSED_AT,
-    GivenUp,
+    UnresponsiveScopes,
     adjust,
     correct,
     good,
@@ -45,17 +45,17 @@ from trawl.throttling.outcomes import (
     step_at_start,
     trigger,
 )
-from trawl.throttling.policy import ScopePolicy
-from trawl.throttling.quota import Ledger
+from trawl.throttling.policy import ScopeState
+from trawl.throttling.quota import PageBudgets
 from trawl.throttling.report import account, reports_of
-from trawl.throttling.resume import Restored, state_of, with_ahead
+from trawl.throttling.restore import RestoredScopes, snapshot_of, with_ahead
 from trawl.throttling.scope import Scope
-from trawl.throttling.scope_amounts import AddressOf, Charging
-from trawl.throttling.scope_table import CrawlDelays, Due, Kinds, Table
-from trawl.throttling.scopes import Charges
+from trawl.throttling.scope_amounts import AddressOf, ScopeResolver
+from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
+from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.state import Ahead, ThrottleState
-from trawl.throttling.user_calls import Failed, nobody
+from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
+from trawl.throttling.user_calls import OnFailure, ignore_failure
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
@@ -92,7 +92,7 @@ class Throttle:
         manager: object | None = None,
         concurrent_requests: float | None = None,
         resolve: AddressOf | None = None,
-        failed: Failed = nobody,
+        failed: OnFailure = ignore_failure,
     ) -> None:
         self.settings = settings
         self._seed = seed
@@ -100,21 +100,23 @@ class Throttle:
         self._changed = changed
         self._why_next: WhyNext = lambda entry, now: None
         self._now = wall.anchor_at
-        self._table = Table(Kinds(settings, failed), seed=seed)
+        self._table = ScopeTable(ScopePolicies(settings, failed), seed=seed)
         self._manager_class = settings.throttling_manager if manager is None else manager
         self._default = ThrottlingManager()
         self._manager: Any = self._default
         self._default.bind(self)
         self._by_address = resolve if settings.concurrent_requests_per_ip else None
-        self.charging: Charging = Charging(self._default, self._table.kinds, self._by_address)
-        self._asking = Asking(self._default, self._default, self)
-        self._due = Due(self._table)
+        self.resolver: ScopeResolver = ScopeResolver(self._default, self._table.policies, self._by_address)
+        self._manager_calls = ManagerCalls(self._default, self._default, self)
+        self._timers = ScopeTimers(self._table)
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit)
-        self.given_up: GivenUp = GivenUp()
-        self._restored: Restored | None = None
-        self.pages: Ledger = self._table.pages
+        self.given_up: UnresponsiveScopes = UnresponsiveScopes()
+        self._restored: RestoredScopes | None = None
+        self.pages: PageBudgets = self._table.pages
         most = float(settings.concurrent_requests) or math.inf
-        self.alarms: Alarms = Alarms(settings, most=most if concurrent_requests is None else concurrent_requests)
+        self.diagnostics: Diagnostics = Diagnostics(
+            settings, most=most if concurrent_requests is None else concurrent_requests
+        )
 
     def make_managers(self, crawl: object) -> None:
         """Make the throttling manager, and give ``crawl`` to its ``from_crawler`` and to those of scope managers.
@@ -131,8 +133,8 @@ class Throttle:
         if isinstance(manager, ThrottlingManager):
             manager.bind(self)
         self._manager = manager
-        self.charging = Charging(manager, self._table.kinds, self._by_address)
-        self._asking = Asking(manager, self._default, self)
+        self.resolver = ScopeResolver(manager, self._table.policies, self._by_address)
+        self._manager_calls = ManagerCalls(manager, self._default, self)
 
     def bind(self, changed: Callable[[Scope, float], None], why_next: WhyNext) -> None:
         """Name another receiver of changes: the chooser, where it is made after the throttle.
@@ -148,22 +150,22 @@ class Throttle:
         """The scope of this id, made on demand (E17, E19, E20)."""
         scope, is_new = self._table.made(id, now)
         if is_new:
-            if self._restored is not None and self._restored.take_up(scope, now):
-                self._due.arm(scope)
+            if self._restored is not None and self._restored.restore(scope, now):
+                self._timers.arm(scope)
             if self._crawl_delays:
                 self._slow_down(scope, now)
         return scope
 
-    def scopes_of_nowait(self, request: Request) -> Charges | None:
+    def scopes_of_nowait(self, request: Request) -> ScopeAmounts | None:
         """What a request is charged to, without asking a user's manager; None: :meth:`scopes_of` has to.
 
         Raises:
             TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
             ValueError: An id in it is empty, or an amount negative.
         """
-        return self.charging.of_nowait(request)
+        return self.resolver.of_nowait(request)
 
-    async def scopes_of(self, request: Request) -> Charges:
+    async def scopes_of(self, request: Request) -> ScopeAmounts:
         """What a request is charged to, its manager asked. A checkpoint only where the manager's answer is one.
 
         Raises:
@@ -171,19 +173,19 @@ class Throttle:
             ValueError: An id is empty, or an amount negative.
             Exception: Whatever the manager raises.
         """
-        return await self.charging.of(request)
+        return await self.resolver.of(request)
 
-    def admitted(self, request: Request, charges: Charges) -> None:
+    def admitted(self, request: Request, amounts: ScopeAmounts) -> None:
         """Note that a request comes to its scopes as a new one: what they were given up for before is not its (B20)."""
-        if charges and self.given_up:
-            self.given_up.admit(request, charges, self.utc())
+        if amounts and self.given_up:
+            self.given_up.admit(request, amounts, self.utc())
 
     # -- outcomes
 
     async def begin(self, now: float) -> None:
         """Ask the manager what to hold before the first send (E10), and give the warnings due at start (A11)."""
         self._now = now
-        self.alarms.at_start(self._table.kinds)
+        self.diagnostics.at_start(self._table.policies)
         ask = getattr(self._manager, "get_initial_backoff", None)
         if ask is None or not is_overridden(self._manager, "get_initial_backoff"):
             return
@@ -195,41 +197,43 @@ class Throttle:
         for id, signal in signals.items():
             scope = self.scope(id, now)
             correct(scope, signal, now, expected=None, sent_at=None)
-            step_at_start(scope, scope.policy, signal, now)
+            step_at_start(scope, scope.state, signal, now)
             self._moved(scope, now)
 
-    def heard_nowait(self, entry: Sent, outcome: Outcome, now: float) -> bool:
-        """Take an outcome in without asking a user's manager; False: nothing was done, :meth:`heard` has to."""
-        if self._asking.is_custom and not outcome.is_cached:
+    def record_outcome_nowait(self, entry: Sent, outcome: Outcome, now: float) -> bool:
+        """Record an outcome without asking a user's manager; False: nothing was done, call :meth:`record_outcome`."""
+        if self._manager_calls.is_custom and not outcome.is_cached:
             return False
         self._now = now
         if outcome.is_cached:  # B16: it took no slot and says nothing of the server
             return True
-        self._take_in(entry, outcome, self._own_signals(entry, outcome), now)
+        self._apply(entry, outcome, self._own_signals(entry, outcome), now)
         return True
 
-    async def heard(self, entry: Sent, outcome: Outcome, now: float) -> None:
+    async def record_outcome(self, entry: Sent, outcome: Outcome, now: float) -> None:
         """Take an outcome in: after the body is read, before the places are given back.
 
         Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome.
         A checkpoint only where the manager's answer is one. When the manager raises, the default manager's word
         counts, and the exception goes on.
         """
-        if self.heard_nowait(entry, outcome, now):
+        if self.record_outcome_nowait(entry, outcome, now):
             return
         try:
-            signals: dict[str, Signal] | None = await self._asking.ask(entry, outcome)
+            signals: dict[str, BackoffSignal] | None = await self._manager_calls.ask(entry, outcome)
         except Exception:
-            self._take_in(entry, outcome, self._own_signals(entry, outcome), now)
+            self._apply(entry, outcome, self._own_signals(entry, outcome), now)
             raise
-        self._take_in(entry, outcome, signals, now)
+        self._apply(entry, outcome, signals, now)
 
-    def _own_signals(self, entry: Sent, outcome: Outcome) -> dict[str, Signal] | None:
-        return self._asking.own_signals(entry, outcome, [self.scope(id, self._now).policy for id, _ in entry.scopes])
+    def _own_signals(self, entry: Sent, outcome: Outcome) -> dict[str, BackoffSignal] | None:
+        return self._manager_calls.own_signals(
+            entry, outcome, [self.scope(id, self._now).state for id, _ in entry.scopes]
+        )
 
     async def own_scope(self, request: Request) -> str:
         """What a request is charged to by default: its host, or that host's address (I05)."""
-        return await self.charging.own_scope(request)
+        return await self.resolver.own_scope(request)
 
     def utc(self) -> datetime:
         """Wall time of the outcome that is being heard."""
@@ -243,39 +247,41 @@ class Throttle:
         Raises:
             ValueError: No request is given, and no answer is asked about: whose scopes it means is not known.
         """
-        question = asked.get()
-        charges = None if question is None else question.charges_of(request)
-        if charges is None:
+        question = call_context.get()
+        amounts = None if question is None else question.scope_amounts_of(request)
+        if amounts is None:
             if request is None:
                 raise ValueError(
                     "get_response_backoff() got a response without a request, so its scopes are unknown: "
                     "make it with request=..."
                 )
-            charges = await self.charging.of(request)
-        return [id for id, _ in charges if is_trigger(self.scope(id, self._now).policy, response, exception)]
+            amounts = await self.resolver.of(request)
+        return [id for id, _ in amounts if is_trigger(self.scope(id, self._now).state, response, exception)]
 
-    def _take_in(self, entry: Sent, outcome: Outcome, signals: dict[str, Signal] | None, now: float) -> None:
+    def _apply(self, entry: Sent, outcome: Outcome, signals: dict[str, BackoffSignal] | None, now: float) -> None:
         was_sent = entry.sent_at is not None
         if signals:
-            policies = [self.scope(id, now).policy for id, signal in signals.items() if signal.is_trigger]
-            judge(entry, outcome, policies, signals.values(), now=now, utc=self.utc())
+            states = [self.scope(id, now).state for id, signal in signals.items() if signal.is_trigger]
+            judge(entry, outcome, states, signals.values(), now=now, utc=self.utc())
         if self._crawl_delays:
-            self.alarms.host_left_out(entry, self._crawl_delays)
+            self.diagnostics.host_left_out(entry, self._crawl_delays)
         for index, (id, amount) in enumerate(entry.scopes):
             scope = self.scope(id, now)
             signal = signals.pop(id, None) if signals else None
             step = entry.steps[index] if index < len(entry.steps) else None
             charged = (1.0 if amount is None else amount) if was_sent and not entry.is_exempt else None
-            self._take_in_one(scope, signal, entry, outcome, now, step=step, charged=charged)
+            self._apply_to_scope(scope, signal, entry, outcome, now, step=step, charged=charged)
         for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
-            self._take_in_one(self.scope(id, now), signal, entry, outcome, now, step=None, charged=None, is_own=False)
+            self._apply_to_scope(
+                self.scope(id, now), signal, entry, outcome, now, step=None, charged=None, is_own=False
+            )
         if outcome.is_trigger:
             outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(entry, signals)]])
 
-    def _take_in_one(
+    def _apply_to_scope(
         self,
         scope: Scope,
-        signal: Signal | None,
+        signal: BackoffSignal | None,
         entry: Sent,
         outcome: Outcome,
         now: float,
@@ -284,31 +290,31 @@ class Throttle:
         charged: float | None,
         is_own: bool = True,
     ) -> None:
-        policy: ScopePolicy = scope.policy
-        has_moved = policy.armed <= now and policy.settle(scope, now)
+        state: ScopeState = scope.state
+        has_moved = state.armed <= now and state.settle(scope, now)
         is_trigger = signal is not None and signal.is_trigger
         if signal is not None:
             has_moved |= correct(scope, signal, now, expected=charged, sent_at=entry.sent_at)
-        if is_own and policy.ramp is not None and (entry.sent_at is not None or is_trigger):
-            policy.ramp.answered(now, busy=now - entry.granted_at, is_trigger=is_trigger or outcome.response is None)
+        if is_own and state.rampup is not None and (entry.sent_at is not None or is_trigger):
+            state.rampup.answered(now, busy=now - entry.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
-            factor = lengthened(scope, policy, self._seed) if signal.delay else 1.0
-            trigger(scope, policy, signal, outcome, now, step=step, granted_at=entry.granted_at, factor=factor)
+            factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
+            trigger(scope, state, signal, outcome, now, step=step, granted_at=entry.granted_at, factor=factor)
             has_moved = True
-            if policy.is_beyond_hope(scope, now):  # it was the last try
+            if state.is_beyond_hope(scope, now):  # it was the last try
                 self._give_up(scope, now)
         elif is_own and outcome.response is not None:
-            good(policy, now, was_refused=entry.request.meta_get(REFUSED_AT) is not None)
+            good(state, now, was_refused=entry.request.meta_get(REFUSED_AT) is not None)
         if is_own:
-            policy.has_answered |= outcome.response is not None
-            if adjust(scope, policy, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug):
-                has_moved |= policy.apply(scope)
-            account(policy, entry, charged)
-            self.alarms.look(scope, policy, entry, outcome, now, self._why_next)
+            state.has_answered |= outcome.response is not None
+            if adjust(scope, state, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug):
+                has_moved |= state.apply(scope)
+            account(state, entry, charged)
+            self.diagnostics.look(scope, state, entry, outcome, now, self._why_next)
         if has_moved:
             self._moved(scope, now)
-        elif policy.standing is not None or policy.ramp is not None:
-            self._due.arm(scope)
+        elif state.backoff is not None or state.rampup is not None:
+            self._timers.arm(scope)
 
     # -- time
 
@@ -317,27 +323,27 @@ class Throttle:
 
         What is due takes effect first; if that moved something the answer is ``now``: what waits is to be looked at.
         """
-        if self._due.next_at() <= now and self.tick(now):
+        if self._timers.next_at() <= now and self.tick(now):
             return now
-        return self._due.next_at()
+        return self._timers.next_at()
 
     def tick(self, now: float) -> bool:
         """Let the windows that are over at ``now`` take effect and report the scopes that moved; whether any did."""
         has_moved = False
         self._now = max(self._now, now)
-        for scope in self._due.passed(now):
-            if scope.policy.is_beyond_hope(scope, now):
+        for scope in self._timers.passed(now):
+            if scope.state.is_beyond_hope(scope, now):
                 self._give_up(scope, now)
                 has_moved = True
-            elif scope.policy.settle(scope, now):
+            elif scope.state.settle(scope, now):
                 self._moved(scope, now)
                 has_moved = True
             else:
-                self._due.arm(scope)
+                self._timers.arm(scope)
         return has_moved
 
     def _moved(self, scope: Scope, now: float) -> None:
-        self._due.arm(scope)
+        self._timers.arm(scope)
         self._changed(scope, now)
 
     def refused(self, entry: Sent, now: float) -> str | None:
@@ -347,16 +353,16 @@ class Throttle:
         return None
 
     def _give_up(self, scope: Scope, now: float) -> None:
-        policy: ScopePolicy = scope.policy
+        state: ScopeState = scope.state
         logger.warning(
             "%s: no good answer for %g s since its first refusal (last: %s); its pending requests are refused",
-            scope.id, policy.kind.give_up_after, policy.trigger_source,
+            scope.id, state.policy.give_up_after, state.trigger_source,
         )  # fmt: skip
         self.given_up.add(scope.id, self._wall.to_utc(now))
-        policy.start_afresh()
-        policy.adopt(policy.kind)
+        state.start_afresh()
+        state.set_policy(state.policy)
         scope.lift(but_hints=True)
-        policy.apply(scope)
+        state.apply(scope)
         self._moved(scope, now)
 
     # -- robots.txt
@@ -368,35 +374,35 @@ class Throttle:
         """
         if not self.settings.throttling_robotstxt_obey or not 0.0 <= delay < math.inf:
             return
-        id, delay = self.charging.scope_of_host(host_scope), min(delay, self.settings.throttling_robotstxt_max_delay)
+        id, delay = self.resolver.scope_of_host(host_scope), min(delay, self.settings.throttling_robotstxt_max_delay)
         if self._crawl_delays.say(id, origin or host_scope, delay) and (scope := self._table.get(id)) is not None:
             self._slow_down(scope, now)
 
     def _slow_down(self, scope: Scope, now: float) -> None:
         """Put a host's Crawl-delay in force on its scope, or take it away."""
-        policy: ScopePolicy = scope.policy
-        delay = 0.0 if policy.kind.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
-        self.alarms.differs_from_robots(scope, policy, delay)
-        if delay == policy.robots:
+        state: ScopeState = scope.state
+        delay = 0.0 if state.policy.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
+        self.diagnostics.differs_from_robots(scope, state, delay)
+        if delay == state.robots:
             return
-        policy.robots = delay
-        if policy.ramp is not None:
-            policy.ramp.floor = delay
-        if policy.apply(scope):
+        state.robots = delay
+        if state.rampup is not None:
+            state.rampup.floor = delay
+        if state.apply(scope):
             self._moved(scope, now)
 
     def trouble_since(self, host_scope: str) -> float:
         """From when the time counts in which a host gave no good answer; ``-inf`` where it is in no trouble (B20)."""
-        scope = self._table.get(self.charging.scope_of_host(host_scope))
-        return -math.inf if scope is None or scope.policy.patience is None else scope.policy.patience.since
+        scope = self._table.get(self.resolver.scope_of_host(host_scope))
+        return -math.inf if scope is None or scope.state.failure_timer is None else scope.state.failure_timer.since
 
     # -- what is stored, what people ask and change
 
-    def state(self, now: float, next_in: float | None = None) -> ThrottleState:
+    def snapshot(self, now: float, next_in: float | None = None) -> ThrottleSnapshot:
         """What was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
-        return state_of(self._table, self._restored, self.given_up.at_utc, self._wall, now, next_in)
+        return snapshot_of(self._table, self._restored, self.given_up.at_utc, self._wall, now, next_in)
 
-    def restore(self, state: ThrottleState, now: float, ahead: Ahead | None = None) -> None:
+    def restore(self, state: ThrottleSnapshot, now: float, ahead: QuotaAhead | None = None) -> None:
         """Go on from the state of an earlier run; call it before the first scope is made.
 
         Args:
@@ -406,8 +412,8 @@ class Throttle:
         """
         if ahead is not None:
             state = with_ahead(state, ahead)
-        self._restored = Restored(state, now, self._wall, self.pages, self.settings.throttling_scope_limit)
-        self.given_up.take_up(state.given_up, self._wall.to_utc(now))
+        self._restored = RestoredScopes(state, now, self._wall, self.pages, self.settings.throttling_scope_limit)
+        self.given_up.restore(state.given_up, self._wall.to_utc(now))
 
     def spend_by(self, allowances: Allowances) -> None:
         """Let quotas be spent only as far as ``allowances`` go, which are stored before: there is a job."""
@@ -421,13 +427,13 @@ class Throttle:
 
     def waiting_direct(self, count: int) -> None:
         """Say how many direct fetches wait now (F10)."""
-        self.alarms.waiting_direct(count)
+        self.diagnostics.waiting_direct(count)
 
     def items(self, request: Request, count: int, now: float) -> None:
         """Note how many items a response gave (H16)."""
-        if count and self.alarms.has_watches:
-            scope = self._table.get(self.charging.scope_of_host(host_scope(request.url)))
-            self.alarms.items(None if scope is None else scope.policy, count)
+        if count and self.diagnostics.has_watches:
+            scope = self._table.get(self.resolver.scope_of_host(host_scope(request.url)))
+            self.diagnostics.items(None if scope is None else scope.state, count)
 
     def set(self, scope_id: str, *, now: float, **limits: Any) -> None:
         """Change a scope's configuration while the crawl runs (I12): the keys of ``THROTTLING_SCOPES``.
@@ -439,18 +445,18 @@ class Throttle:
             Exception: Whatever a scope manager raises that is made for this; then, too.
         """
         scope = self.scope(scope_id, now)
-        policy: ScopePolicy = scope.policy
-        kind, manager = self._table.kinds.changed(scope.id, limits), policy.manager
-        if kind.manager is not policy.kind.manager:
-            manager = self._table.manager_of(scope.id, kind)
-        self._table.kinds.keep(scope.id, kind)  # nothing fails from here on
-        policy.manager = manager
-        policy.adopt(kind)
-        self._table.adopt(scope, kind.limits, now)
+        state: ScopeState = scope.state
+        policy, manager = self._table.policies.changed(scope.id, limits), state.manager
+        if policy.manager is not state.policy.manager:
+            manager = self._table.manager_of(scope.id, policy)
+        self._table.policies.keep(scope.id, policy)  # nothing fails from here on
+        state.manager = manager
+        state.set_policy(policy)
+        self._table.apply_limits(scope, policy.limits, now)
         if self._restored is not None:
-            self._restored.take_up_quota(scope, now)
+            self._restored.restore_quota(scope, now)
         self._slow_down(scope, now)
-        policy.apply(scope)
+        state.apply(scope)
         self._moved(scope, now)
 
     def why(self, scope_id: str, now: float, amount: float = 1.0) -> Reason:

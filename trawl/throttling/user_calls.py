@@ -12,19 +12,19 @@ from collections.abc import Callable
 from inspect import iscoroutine
 from typing import Any
 
-__all__ = ["Failed", "figure", "has_failed", "nobody", "said"]
+__all__ = ["OnFailure", "call_user", "call_user_number", "ignore_failure", "log_failure"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
-Failed = Callable[[], None]
+OnFailure = Callable[[], None]
 """Told of each failure."""
 
 
-def nobody() -> None:
-    """A :data:`Failed` that does nothing."""
+def ignore_failure() -> None:
+    """A :data:`OnFailure` that does nothing."""
 
 
-def said(owner: object, name: str, failed: Failed, *about: object) -> Any:
+def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> Any:
     """What the method ``name`` of ``owner`` answers; None, which is "as usual", where there is none or it raises.
 
     A decision waits for nobody: a method that is ``async`` fails, too.
@@ -39,13 +39,15 @@ def said(owner: object, name: str, failed: Failed, *about: object) -> Any:
             raise TypeError(f"{name}() is async: nobody can wait for it in the middle of a decision")
         return answer
     except Exception:
-        has_failed(owner, name, failed)
+        log_failure(owner, name, failed)
         return None
 
 
-def figure(owner: object, name: str, failed: Failed, *about: object, is_finite: bool = False) -> float | None:
+def call_user_number(
+    owner: object, name: str, failed: OnFailure, *about: object, is_finite: bool = False
+) -> float | None:
     """The same where a number is wanted; what is none, NaN included, is a failure too. So is, where asked, infinity."""
-    answer = said(owner, name, failed, *about)
+    answer = call_user(owner, name, failed, *about)
     if answer is None:
         return None
     try:
@@ -53,12 +55,12 @@ def figure(owner: object, name: str, failed: Failed, *about: object, is_finite: 
         if math.isnan(number) or (is_finite and math.isinf(number)):
             raise ValueError(f"{name}() answered {answer!r}, which is no number")
     except (TypeError, ValueError, OverflowError):
-        has_failed(owner, name, failed)
+        log_failure(owner, name, failed)
         return None
     return number
 
 
-def has_failed(owner: object, name: str, failed: Failed) -> None:
+def log_failure(owner: object, name: str, failed: OnFailure) -> None:
     """Log, in an exception's handler, that the method ``name`` of ``owner`` failed, and tell ``failed``."""
     logger.exception("%s.%s() failed: it is as usual", type(owner).__qualname__, name)
     failed()

@@ -6,27 +6,27 @@ from math import inf
 
 from tests.throttling.driving import answer, entry_of, throttle_of
 from trawl.http import Request
-from trawl.throttling.patience import Patience
+from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.scope import Scope
-from trawl.throttling.scope_table import Due, Kinds, Table
+from trawl.throttling.scope_table import ScopePolicies, ScopeTable, ScopeTimers
 from trawl.throttling.settings import ThrottlingSettings
 
 PATIENCE = 1e6
 
 
-def table() -> Table:
-    return Table(Kinds(ThrottlingSettings(backoff_give_up_after=PATIENCE)), seed=0)
+def table() -> ScopeTable:
+    return ScopeTable(ScopePolicies(ThrottlingSettings(backoff_give_up_after=PATIENCE)), seed=0)
 
 
-def in_trouble(scopes: Table, id: str, since: float) -> Scope:
+def in_trouble(scopes: ScopeTable, id: str, since: float) -> Scope:
     scope, _ = scopes.made(id, 0.0)
-    scope.policy.patience = None if since == inf else Patience(since)
+    scope.state.failure_timer = None if since == inf else FailureTimer(since)
     return scope
 
 
 def test_a_scope_is_due_once_at_the_instant_that_was_noted_last() -> None:
     scopes = table()
-    due = Due(scopes)
+    due = ScopeTimers(scopes)
     for since in (5.0, 3.0, 4.0):
         due.arm(in_trouble(scopes, "a", since))
     due.arm(in_trouble(scopes, "b", 3.5))
@@ -38,7 +38,7 @@ def test_a_scope_is_due_once_at_the_instant_that_was_noted_last() -> None:
 
 def test_hosts_that_refuse_and_answer_by_turns_leave_nothing_behind() -> None:
     scopes = table()
-    due = Due(scopes)
+    due = ScopeTimers(scopes)
     for now in range(10_000):
         for id in ("a", "b"):
             due.arm(in_trouble(scopes, id, float(now)))
@@ -55,4 +55,4 @@ def test_a_throttle_that_is_patient_for_days_remembers_no_past_triggers() -> Non
         for at, status in ((now, 503), (now + 1, 200)):
             answer(throttle, entry_of(throttle, request, at), at, status)
             throttle.tick(at)
-    assert len(throttle._due) < 200
+    assert len(throttle._timers) < 200

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from math import inf
 
-__all__ = ["Patience"]
+__all__ = ["FailureTimer"]
 
 _MOST_WAITS = 10
 """Times in a row that a server may ask for without that counting."""
@@ -29,7 +29,7 @@ _MOST_LEAD = 0.1
 """Of the patience. A first refusal that was a timeout is no reason to try again long before the end."""
 
 
-class Patience:
+class FailureTimer:
     """What is known of one trouble. Hot where many hosts fail, so mutable and slotted.
 
     Args:

@@ -15,18 +15,18 @@ from tests.throttling.driving import START_UTC, answer, entry_of, throttle_of
 from trawl.clock import WallClock
 from trawl.http import Request
 from trawl.throttling import Throttle
-from trawl.throttling.state import ThrottleState
+from trawl.throttling.snapshot import ThrottleSnapshot
 
 A = "a.example"
 URL = "http://a.example/"
 
 
-def stored(throttle: Throttle, now: float, next_in: float | None = None) -> ThrottleState:
+def stored(throttle: Throttle, now: float, next_in: float | None = None) -> ThrottleSnapshot:
     """The state as it comes back from where it is stored."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(throttle.state(now, next_in)), type=ThrottleState)
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(throttle.snapshot(now, next_in)), type=ThrottleSnapshot)
 
 
-def resumed(state: ThrottleState, down: float, at: float, **settings: Any) -> Throttle:
+def resumed(state: ThrottleSnapshot, down: float, at: float, **settings: Any) -> Throttle:
     """A throttle of a process whose clock begins at 1000, ``down`` seconds after the instant ``at`` of the first."""
     throttle = throttle_of(**settings)
     throttle._wall = WallClock(START_UTC + timedelta(seconds=at + down), 1000.0)
@@ -185,21 +185,21 @@ def test_a_quota_that_is_no_longer_configured_is_forgotten() -> None:
 def test_r11_what_autothrottle_and_rampup_learned_is_kept() -> None:
     auto = {"autothrottle_enabled": True}
     throttle = throttle_of(**auto)
-    throttle.scope(A, 0.0).policy.auto = 2.5
+    throttle.scope(A, 0.0).state.auto = 2.5
     state = stored(throttle, 1.0)
     assert resumed(state, 1.0, 1.0, **auto).scope(A, 1000.0).delay == 2.5
     capped = resumed(state, 1.0, 1.0, **auto, autothrottle_max_delay=2.0, autothrottle_start_delay=1.0)
     assert capped.scope(A, 1000.0).delay == 2.0
-    assert resumed(state, 1.0, 1.0).scope(A, 1000.0).policy.auto is None  # switched off meanwhile
+    assert resumed(state, 1.0, 1.0).scope(A, 1000.0).state.auto is None  # switched off meanwhile
 
     ramp = {"throttling_scopes": {A: {"rampup": True, "delay": 1.0}}}
     throttle = throttle_of(**ramp)
-    policy = throttle.scope(A, 0.0).policy
-    policy.ramp.delay, policy.ramp.refused = 0.3, 4.0
+    policy = throttle.scope(A, 0.0).state
+    policy.rampup.delay, policy.rampup.refused = 0.3, 4.0
     policy.apply(throttle.scope(A, 0.0))
     state = stored(throttle, 1.0)
     again = resumed(state, 1.0, 1.0, **ramp).scope(A, 1000.0)
-    assert (again.delay, again.policy.ramp.refused) == (0.3, 4.0)
+    assert (again.delay, again.state.rampup.refused) == (0.3, 4.0)
     other = {"throttling_scopes": {A: {"rampup": True, "delay": 3.0}}}
     assert resumed(state, 1.0, 1.0, **other).scope(A, 1000.0).delay == 3.0  # found out under other limits
 
@@ -210,8 +210,8 @@ def test_a_host_that_once_answered_is_known_to_have_done_so() -> None:
     state = stored(throttle, 100.0)
     assert (state.scopes, state.answered) == ({}, (A,))
     again = resumed(state, 1.0, 100.0)
-    assert again.scope(A, 1000.0).policy.has_answered
-    assert not again.scope("other.example", 1000.0).policy.has_answered
+    assert again.scope(A, 1000.0).state.has_answered
+    assert not again.scope("other.example", 1000.0).state.has_answered
 
 
 def test_what_no_scope_took_up_is_stored_again() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trawl.throttling.user_calls import figure, said
+from trawl.throttling.user_calls import call_user, call_user_number
 
 
 class Owner:
@@ -29,8 +29,8 @@ def test_what_has_no_such_method_and_what_answers_none_mean_as_usual() -> None:
     def failed() -> None:
         failures.append(None)
 
-    assert said(None, "get", failed) is said(Owner(None), "get", failed, 1) is None
-    assert figure(None, "get", failed) is figure(Owner(None), "get", failed, 1) is None
+    assert call_user(None, "get", failed) is call_user(Owner(None), "get", failed, 1) is None
+    assert call_user_number(None, "get", failed) is call_user_number(Owner(None), "get", failed, 1) is None
     assert not failures
 
 
@@ -38,7 +38,7 @@ def test_what_has_no_such_method_and_what_answers_none_mean_as_usual() -> None:
 def test_a_failure_is_told_logged_and_means_as_usual(answer: object, caplog: pytest.LogCaptureFixture) -> None:
     failures: list[None] = []
     with caplog.at_level(logging.ERROR, "trawl.throttling"):
-        assert figure(Owner(answer), "get", lambda: failures.append(None), 1.0) is None
+        assert call_user_number(Owner(answer), "get", lambda: failures.append(None), 1.0) is None
     assert len(failures) == 1
     assert caplog.messages == ["Owner.get() failed: it is as usual"]
 
@@ -49,11 +49,11 @@ def test_an_answer_that_would_have_to_be_waited_for_is_a_failure_and_no_yes(capl
             return False
 
     failures: list[None] = []
-    assert said(Slow(), "is_trigger", lambda: failures.append(None)) is None
+    assert call_user(Slow(), "is_trigger", lambda: failures.append(None)) is None
     assert len(failures) == 1
     assert "is_trigger() is async" in caplog.text
 
 
 @pytest.mark.parametrize(("answer", "number"), [(2, 2.0), ("2.5", 2.5), (math.inf, math.inf), (-1.0, -1.0)])
 def test_a_number_is_one_in_any_form(answer: object, number: float) -> None:
-    assert figure(Owner(answer), "get", lambda: pytest.fail("it is none")) == number
+    assert call_user_number(Owner(answer), "get", lambda: pytest.fail("it is none")) == number

@@ -11,10 +11,18 @@ from math import inf
 
 import msgspec
 
-__all__ = ["Ahead", "Learned", "PaceState", "QuotaState", "ScopeState", "ThrottleState", "TroubleState"]
+__all__ = [
+    "BackoffSnapshot",
+    "QuotaAhead",
+    "QuotaSnapshot",
+    "RampupSnapshot",
+    "ScopeSnapshot",
+    "SendSnapshot",
+    "ThrottleSnapshot",
+]
 
 
-class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RampupSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What rampup found out, under limits that were configured alike.
 
     Attributes:
@@ -40,7 +48,7 @@ class Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     configured: tuple[float, float, float] = (0.0, 0.0, inf)
 
 
-class QuotaState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QuotaSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was spent of a quota.
 
     Attributes:
@@ -60,8 +68,8 @@ class QuotaState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown_at: float = -inf
 
 
-class Ahead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What may have been spent of quotas beyond what a :class:`ThrottleState` holds.
+class QuotaAhead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What may have been spent of quotas beyond what a :class:`ThrottleSnapshot` holds.
 
     Attributes:
         until: When it was spent at the latest.
@@ -72,8 +80,8 @@ class Ahead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     amounts: dict[str, float] = {}
 
 
-class TroubleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a scope has backed off, as :class:`trawl.throttling.backoff.Standing` has it.
+class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a scope has backed off, as :class:`trawl.throttling.backoff.BackoffState` has it.
 
     Attributes:
         delay: The standing delay, in seconds.
@@ -84,7 +92,7 @@ class TroubleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         quiet_from: When the window began.
         has_good: Whether there was a good answer since the last trigger.
         good_at: When the first of them came.
-        eased_at: When it last took a step back.
+        recovered_at: When it last took a step back.
         refused: The delay that was refused after a step back, in seconds.
     """
 
@@ -96,11 +104,11 @@ class TroubleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     quiet_from: float = -inf
     has_good: bool = True
     good_at: float = -inf
-    eased_at: float = -inf
+    recovered_at: float = msgspec.field(default=-inf, name="eased_at")  # as jobs have it stored
     refused: float | None = None
 
 
-class PaceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When a scope sent, and until when it is held.
 
     Attributes:
@@ -120,7 +128,7 @@ class PaceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     held_source: str = ""
 
 
-class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One scope.
 
     Attributes:
@@ -138,9 +146,9 @@ class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         learned: What rampup had found.
     """
 
-    pace: PaceState | None = None
-    quota: QuotaState | None = None
-    trouble: TroubleState | None = None
+    pace: SendSnapshot | None = None
+    quota: QuotaSnapshot | None = None
+    trouble: BackoffSnapshot | None = None
     trouble_for: float = inf
     trigger_source: str = ""
     good_at: float = -inf
@@ -149,10 +157,10 @@ class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     robots: float = 0.0
     auto: float | None = None
     last_latency: float = 0.0
-    learned: Learned | None = None
+    learned: RampupSnapshot | None = None
 
 
-class ThrottleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A whole throttle.
 
     Attributes:
@@ -167,7 +175,7 @@ class ThrottleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     at: float
     unknown_until: float = -inf
-    scopes: dict[str, ScopeState] = {}
+    scopes: dict[str, ScopeSnapshot] = {}
     answered: tuple[str, ...] = ()
     given_up: dict[str, float] = {}
     pages: dict[str, int] = {}

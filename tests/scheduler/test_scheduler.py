@@ -9,7 +9,7 @@ import pytest
 
 from tests.scheduler.rig import Rig
 from trawl.scheduler.lanes import Grant
-from trawl.scheduler.scheduler import Chooser, Refused
+from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
 
@@ -116,7 +116,7 @@ def test_a20_a_change_of_the_delay_is_felt_by_the_one_that_waits() -> None:
 
 def move(rig: Rig, id: str, delay: float) -> None:
     rig.scope(id).delay = delay
-    rig.chooser.changed(rig.scope(id), rig.now)
+    rig.scheduler.changed(rig.scope(id), rig.now)
 
 
 def test_p13_raised_concurrency_is_used_at_once_and_lowered_waits() -> None:
@@ -124,10 +124,10 @@ def test_p13_raised_concurrency_is_used_at_once_and_lowered_waits() -> None:
     grants = [rig.push(number, "a") for number in range(6)]
     assert rig.grant_all() == [0]
     rig.scope("a").concurrency = 3
-    rig.chooser.changed(rig.scope("a"), rig.now)
+    rig.scheduler.changed(rig.scope("a"), rig.now)
     assert rig.grant_all() == [1, 2]
     rig.scope("a").concurrency = 1
-    rig.chooser.changed(rig.scope("a"), rig.now)
+    rig.scheduler.changed(rig.scope("a"), rig.now)
     rig.give_back(grants[0])
     rig.give_back(grants[1])
     assert rig.grant_all() == []
@@ -159,14 +159,14 @@ def test_a11_the_crawls_places_cap_all_and_may_change() -> None:
     rig = Rig(places=2)
     grants = [rig.push(number, f"h{number}") for number in range(6)]
     assert rig.grant_all() == [0, 1]
-    assert rig.chooser.next_event(rig.now) == inf
-    rig.chooser.places = 3
+    assert rig.scheduler.next_event(rig.now) == inf
+    rig.scheduler.places = 3
     assert rig.grant_all() == [2]
-    rig.chooser.places = 1
+    rig.scheduler.places = 1
     rig.give_back(grants[0])
     rig.give_back(grants[1])
     assert rig.grant_all() == []
-    rig.chooser.places = inf
+    rig.scheduler.places = inf
     assert rig.grant_all() == [3, 4, 5]
 
 
@@ -319,7 +319,7 @@ def test_a_better_request_behind_a_closed_scope_is_the_first_when_it_opens() -> 
     rig.now = 0.1
     rig.run(latency=0.0)
     assert rig.labels == [0]
-    assert rig.chooser.pending == 4
+    assert rig.scheduler.pending == 4
 
 
 def test_b20_a_request_that_is_pushed_again_goes_to_the_back_of_its_equals() -> None:
@@ -328,7 +328,7 @@ def test_b20_a_request_that_is_pushed_again_goes_to_the_back_of_its_equals() -> 
     rig.push(1, "a")
     assert rig.grant_all() == [0]
     rig.give_back(first)
-    rig.chooser.push(first, rig.now)
+    rig.scheduler.push(first, rig.now)
     rig.run(latency=1.0)
     assert rig.labels == [0, 1, 0]
 
@@ -337,7 +337,7 @@ def test_an_entry_that_is_here_is_not_taken_in_twice() -> None:
     rig = Rig()
     grant = rig.push(0, "a")
     with pytest.raises(ValueError, match="here already"):
-        rig.chooser.push(grant, rig.now)
+        rig.scheduler.push(grant, rig.now)
 
 
 def test_p9_a_request_with_a_time_of_its_own_holds_up_nobody() -> None:
@@ -345,7 +345,7 @@ def test_p9_a_request_with_a_time_of_its_own_holds_up_nobody() -> None:
     rig = Rig(default=ONE)
     rig.push("later", "a", not_before=3.0)
     rig.push("next", "a")
-    assert rig.chooser.next_event(0.0) == 3.0
+    assert rig.scheduler.next_event(0.0) == 3.0
     rig.run(latency=1.0)
     assert [(send.time, send.label) for send in rig.sends] == [(0.0, "next"), (3.0, "later")]
 
@@ -355,12 +355,12 @@ def test_the_frontiers_order_and_share_are_kept_when_they_are_given() -> None:
     rig.push("third", "a", order=3, share=0.0)
     rig.push("second", "a", order=2, share=0.0)
     rig.push("first", "a", order=9, share=0.5)
-    assert rig.chooser.buffered((("a",), "")) == 3
-    assert rig.chooser.head((("a",), "")) == (0, -0.5, 9)
+    assert rig.scheduler.buffered((("a",), "")) == 3
+    assert rig.scheduler.head((("a",), "")) == (0, -0.5, 9)
     rig.run(latency=1.0)
     assert rig.labels == ["first", "second", "third"]
-    assert rig.chooser.buffered((("a",), "")) == 0
-    assert rig.chooser.head((("a",), "")) is None
+    assert rig.scheduler.buffered((("a",), "")) == 0
+    assert rig.scheduler.head((("a",), "")) is None
 
 
 # -- direct fetches
@@ -373,11 +373,11 @@ def test_f09_direct_fetches_pass_the_same_scopes_and_go_before_pages() -> None:
         rig.push(("page", number), "a", priority=9)
     for number in range(2):
         rig.push(("direct", number), "a", is_direct=True)
-    assert rig.chooser.pending_direct == 2
+    assert rig.scheduler.pending_direct == 2
     rig.run(latency=0.1)
     assert rig.labels[:2] == [("direct", 0), ("direct", 1)]
     assert rig.times == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert rig.chooser.pending_direct == 0
+    assert rig.scheduler.pending_direct == 0
 
 
 def test_without_pages_direct_fetches_go_and_no_page_does() -> None:
@@ -412,24 +412,24 @@ def test_r15_a_withdrawn_waiter_leaves_and_the_next_one_goes() -> None:
     waiting, behind = rig.push(1, "a", is_direct=True), rig.push(2, "a", is_direct=True)
     later = rig.push(3, "a", is_direct=True, not_before=9.0)
     assert rig.grant_all() == []
-    assert rig.chooser.withdraw(waiting)
-    assert not rig.chooser.withdraw(waiting)
-    assert rig.chooser.withdraw(later, rig.now)
-    assert rig.chooser.pending == 1
-    assert rig.chooser.next_event(rig.now) == inf
+    assert rig.scheduler.withdraw(waiting)
+    assert not rig.scheduler.withdraw(waiting)
+    assert rig.scheduler.withdraw(later, rig.now)
+    assert rig.scheduler.pending == 1
+    assert rig.scheduler.next_event(rig.now) == inf
     rig.give_back(first)
     assert rig.grant() is behind
-    assert not rig.chooser.withdraw(behind)
+    assert not rig.scheduler.withdraw(behind)
 
 
 def test_r15_withdrawing_from_the_middle_of_a_lane_skips_it() -> None:
     rig = Rig(default=ONE)
     grants = [rig.push(number, "a") for number in range(4)]
-    rig.chooser.withdraw(grants[1])
-    rig.chooser.withdraw(grants[2])
+    rig.scheduler.withdraw(grants[1])
+    rig.scheduler.withdraw(grants[2])
     rig.run(latency=1.0)
     assert rig.labels == [0, 3]
-    assert rig.chooser.lanes == {}
+    assert rig.scheduler.lanes == {}
 
 
 def test_r15_what_was_granted_and_cancelled_gives_back_once() -> None:
@@ -439,8 +439,8 @@ def test_r15_what_was_granted_and_cancelled_gives_back_once() -> None:
     assert rig.grant() is grant
     rig.give_back(grant)
     rig.give_back(grant)
-    rig.chooser.sent(grant, rig.now)
-    assert rig.chooser.in_flight == 0
+    rig.scheduler.sent(grant, rig.now)
+    assert rig.scheduler.in_flight == 0
     assert rig.grant_all() == [1]
 
 
@@ -450,18 +450,18 @@ def test_r15_what_was_granted_and_cancelled_gives_back_once() -> None:
 def test_r17_a_closed_gate_holds_its_origin_only_and_lets_robots_txt_pass() -> None:
     # P1: at concurrency 1, and the request for robots.txt is not behind its own page
     rig = Rig(default=ONE)
-    rig.chooser.close_gate("https://a")
+    rig.scheduler.close_gate("https://a")
     rig.push("page", "a", origin="https://a", priority=3)
     rig.push("other", "b", origin="https://b")
     assert rig.grant_all() == ["other"]
-    assert rig.chooser.best_waiting("https://a") == 3
-    assert rig.chooser.best_waiting("https://b") == 0
+    assert rig.scheduler.best_waiting("https://a") == 3
+    assert rig.scheduler.best_waiting("https://b") == 0
     robots = rig.push("robots", "a", origin="https://a", passes_gate=True)
     assert rig.grant_all() == ["robots"]
     rig.give_back(robots)
     assert rig.grant_all() == []
-    rig.chooser.open_gate("https://a", rig.now)
-    rig.chooser.open_gate("https://a", rig.now)
+    rig.scheduler.open_gate("https://a", rig.now)
+    rig.scheduler.open_gate("https://a", rig.now)
     assert rig.grant_all() == ["page"]
 
 
@@ -472,21 +472,21 @@ def test_r17_a_gate_that_closes_again_holds_those_that_wait_for_a_scope() -> Non
     rig.push(2, "a", origin="p")
     assert rig.grant_all() == [0]
     reason = Reason("o", "robots", 99.0, "robots.txt: 503")
-    rig.chooser.close_gate("o", reason)
+    rig.scheduler.close_gate("o", reason)
     rig.give_back(first)
     assert rig.grant_all() == [2]
-    gate = rig.chooser.gate_of("o")
+    gate = rig.scheduler.gate_of("o")
     assert gate is not None
     assert gate.reason is reason
 
 
 def test_a_lane_that_empties_at_a_gate_is_forgotten_there() -> None:
     rig = Rig()
-    rig.chooser.close_gate("o")
+    rig.scheduler.close_gate("o")
     grant = rig.push(0, "a", origin="o")
-    rig.chooser.withdraw(grant)
-    assert rig.chooser.best_waiting("o") == 0
-    rig.chooser.open_gate("o", rig.now)
+    rig.scheduler.withdraw(grant)
+    assert rig.scheduler.best_waiting("o") == 0
+    rig.scheduler.open_gate("o", rig.now)
     rig.push(1, "a", origin="o")
     assert rig.grant_all() == [1]
 
@@ -494,11 +494,11 @@ def test_a_lane_that_empties_at_a_gate_is_forgotten_there() -> None:
 def test_a_vetoed_entry_comes_out_without_taking_or_waiting_for_anything() -> None:
     rig = Rig(default=Limits(concurrency=1, delay=60.0), vet=lambda grant, now: "forbidden" if grant.request else None)
     grants = [rig.push(number, "a") for number in (0, 1, 2)]
-    assert rig.chooser.grant(0.0) is grants[0]
-    assert rig.chooser.grant(0.0) == Refused(grants[1], "forbidden")
-    assert rig.chooser.grant(0.0) == Refused(grants[2], "forbidden")
-    assert rig.chooser.grant(0.0) is None
-    assert (rig.chooser.pending, rig.scope("a").grants) == (0, 1)
+    assert rig.scheduler.grant(0.0) is grants[0]
+    assert rig.scheduler.grant(0.0) == Refused(grants[1], "forbidden")
+    assert rig.scheduler.grant(0.0) == Refused(grants[2], "forbidden")
+    assert rig.scheduler.grant(0.0) is None
+    assert (rig.scheduler.pending, rig.scope("a").grants) == (0, 1)
 
 
 def test_a_veto_that_comes_while_an_entry_waits_is_heard() -> None:
@@ -600,21 +600,21 @@ def test_f04_a_correction_wakes_those_that_now_fit() -> None:
     rig.push("four", "cost=4")
     assert rig.grant_all() == ["ten"]
     rig.scope("cost").charge(-5.0, rig.now, sent_at=0.0)
-    rig.chooser.changed(rig.scope("cost"), rig.now)
+    rig.scheduler.changed(rig.scope("cost"), rig.now)
     assert rig.grant_all() == ["four"]
 
 
 def test_i12_a_quota_that_appears_and_goes_is_felt_by_those_that_wait() -> None:
     rig = Rig()
-    rig.scope("a").adopt(Limits(quota=1.0))
+    rig.scope("a").apply_limits(Limits(quota=1.0))
     for number in range(4):
         rig.push(number, "a")
     assert rig.grant_all() == [0]
-    rig.scope("a").adopt(Limits(quota=2.0))
-    rig.chooser.changed(rig.scope("a"), rig.now)
+    rig.scope("a").apply_limits(Limits(quota=2.0))
+    rig.scheduler.changed(rig.scope("a"), rig.now)
     assert rig.grant_all() == [1]
-    rig.scope("a").adopt(Limits())
-    rig.chooser.changed(rig.scope("a"), rig.now)
+    rig.scope("a").apply_limits(Limits())
+    rig.scheduler.changed(rig.scope("a"), rig.now)
     assert rig.grant_all() == [2, 3]
 
 
@@ -627,10 +627,10 @@ def test_what_is_empty_is_forgotten() -> None:
     for number in range(30):
         rig.push(number, f"h{number % 3}", "x")
     rig.run(latency=0.5)
-    assert rig.chooser.lanes == {}
-    assert rig.chooser.board.rooms == {}
+    assert rig.scheduler.lanes == {}
+    assert rig.scheduler.queues.scope_queues == {}
     assert [scope.lanes for scope in rig.scopes.values()] == [0, 0, 0, 0]
-    assert rig.chooser.next_event(rig.now) == inf
+    assert rig.scheduler.next_event(rig.now) == inf
 
 
 def test_the_chooser_asks_for_scopes_in_the_order_of_their_ids() -> None:
@@ -641,6 +641,6 @@ def test_the_chooser_asks_for_scopes_in_the_order_of_their_ids() -> None:
         asked.append(id)
         return rig.scope(id)
 
-    chooser = Chooser(scope_of, places=1)  # type: ignore[arg-type]
-    chooser.push(Grant(0, (("a", None), ("b", None), ("c", None))), 0.0)
+    scheduler = Scheduler(scope_of, places=1)  # type: ignore[arg-type]
+    scheduler.push(Grant(0, (("a", None), ("b", None), ("c", None))), 0.0)
     assert asked == ["a", "b", "c"]

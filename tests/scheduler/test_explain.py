@@ -18,21 +18,21 @@ def test_a_request_waits_for_what_the_first_of_its_lane_waits_for() -> None:
     assert rig.grant_all() == [0]
     assert rig.grant_all() == []
     reason = Reason("a", "delay", 9.0, "configuration")
-    assert rig.chooser.why(waiting, 1.0) == reason
-    assert rig.chooser.why(behind, 1.0) == reason
-    assert rig.chooser.why(behind.request, 1.0) == reason
-    assert rig.chooser.why("a", 1.0) == reason
-    assert rig.chooser.waiting(1.0, 5) == [(2, reason)]
+    assert rig.scheduler.why(waiting, 1.0) == reason
+    assert rig.scheduler.why(behind, 1.0) == reason
+    assert rig.scheduler.why(behind.request, 1.0) == reason
+    assert rig.scheduler.why("a", 1.0) == reason
+    assert rig.scheduler.waiting(1.0, 5) == [(2, reason)]
 
 
 def test_what_is_under_way_or_unknown_waits_for_nothing() -> None:
     rig = Rig(default=SLOW)
     grant = rig.push(0, "a")
     assert rig.grant() is grant
-    assert rig.chooser.why(grant, 0.0) is None
-    assert rig.chooser.why(object(), 0.0) is None
-    assert rig.chooser.why("nobody", 0.0) is None
-    assert rig.chooser.waiting(0.0, 5) == []
+    assert rig.scheduler.why(grant, 0.0) is None
+    assert rig.scheduler.why(object(), 0.0) is None
+    assert rig.scheduler.why("nobody", 0.0) is None
+    assert rig.scheduler.waiting(0.0, 5) == []
 
 
 def test_a_request_with_a_time_of_its_own_says_so() -> None:
@@ -40,34 +40,34 @@ def test_a_request_with_a_time_of_its_own_says_so() -> None:
     request = object()
     grant = rig.push(request, "a", not_before=4.0)
     reason = Reason("", "not_before", 4.0, "the request's own delay")
-    assert rig.chooser.why(grant, 0.0) == reason
-    assert rig.chooser.why(request, 0.0) == reason
-    assert rig.chooser.waiting(0.0, 5) == [(1, reason)]
+    assert rig.scheduler.why(grant, 0.0) == reason
+    assert rig.scheduler.why(request, 0.0) == reason
+    assert rig.scheduler.waiting(0.0, 5) == [(1, reason)]
 
 
 def test_a_request_behind_a_gate_says_so() -> None:
     rig = Rig()
-    rig.chooser.close_gate("o", Reason("o", "robots", 60.0, "robots.txt: 503"))
+    rig.scheduler.close_gate("o", Reason("o", "robots", 60.0, "robots.txt: 503"))
     grant = rig.push(0, "a", origin="o")
-    assert rig.chooser.why(grant, 0.0) == Reason("o", "robots", 60.0, "robots.txt: 503")
-    assert rig.chooser.waiting(0.0, 5) == [(1, Reason("o", "robots", 60.0, "robots.txt: 503"))]
+    assert rig.scheduler.why(grant, 0.0) == Reason("o", "robots", 60.0, "robots.txt: 503")
+    assert rig.scheduler.waiting(0.0, 5) == [(1, Reason("o", "robots", 60.0, "robots.txt: 503"))]
 
 
 def test_a_request_without_a_place_says_so() -> None:
     rig = Rig(places=1)
     rig.push(0, "a")
     grant = rig.push(1, "b")
-    assert rig.chooser.why(grant, 0.0) is None
+    assert rig.scheduler.why(grant, 0.0) is None
     assert rig.grant_all() == [0]
     reason = Reason("", "places", inf, "CONCURRENT_REQUESTS")
-    assert rig.chooser.why(grant, 0.0) == reason
-    assert rig.chooser.waiting(0.0, 5) == [(1, reason)]
+    assert rig.scheduler.why(grant, 0.0) == reason
+    assert rig.scheduler.waiting(0.0, 5) == [(1, reason)]
 
 
 def test_an_open_scope_has_nothing_in_the_way() -> None:
     rig = Rig(places=0)
     rig.push(0, "a")
-    assert rig.chooser.why("a", 0.0) is None
+    assert rig.scheduler.why("a", 0.0) is None
 
 
 def test_a_request_kept_off_by_a_claim_says_so() -> None:
@@ -77,12 +77,12 @@ def test_a_request_kept_off_by_a_claim_says_so() -> None:
     both = rig.push("both", "x", "y")
     assert rig.grant() is None
     assert both.lane is not None
-    rig.chooser.board.claim(both.lane)
+    rig.scheduler.queues.claim(both.lane)
     rig.push(0, "x")
     kept = rig.push(1, "x")
     assert rig.grant_all() == [0]
     assert rig.grant_all() == []
-    reason = rig.chooser.why(kept, 0.0)
+    reason = rig.scheduler.why(kept, 0.0)
     assert reason is not None
     assert (reason.scope, reason.limit) == ("x", "claim")
 
@@ -93,7 +93,7 @@ def test_the_largest_groups_come_first() -> None:
         for number in range(count + 1):
             rig.push(number, host)
     rig.grant_all()
-    assert [(count, reason.scope) for count, reason in rig.chooser.waiting(0.0, 2)] == [(5, "b"), (3, "c")]
+    assert [(count, reason.scope) for count, reason in rig.scheduler.waiting(0.0, 2)] == [(5, "b"), (3, "c")]
 
 
 def test_a_lane_waits_for_what_its_best_entry_waits_for() -> None:
@@ -101,7 +101,7 @@ def test_a_lane_waits_for_what_its_best_entry_waits_for() -> None:
     rig.push(0, "a")
     rig.push(1, "a")
     assert rig.grant_all() == [0]
-    assert rig.chooser.why((("b",), ""), 1.0) is None
-    reason = rig.chooser.why((("a",), ""), 1.0)
+    assert rig.scheduler.why((("b",), ""), 1.0) is None
+    reason = rig.scheduler.why((("a",), ""), 1.0)
     assert reason is not None
     assert (reason.scope, reason.limit) == ("a", "delay")

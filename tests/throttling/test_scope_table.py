@@ -9,13 +9,13 @@ import pytest
 from tests.throttling.driving import answer, entry_of, throttle_of
 from trawl.http import Request
 from trawl.throttling import Scope, ThrottlingScopeManager, ThrottlingSettings
-from trawl.throttling.scope_table import Kinds, Table
+from trawl.throttling.scope_table import ScopePolicies, ScopeTable
 
 
-def table_of(**given: Any) -> tuple[Table, list[str]]:
+def table_of(**given: Any) -> tuple[ScopeTable, list[str]]:
     forgotten: list[str] = []
     settings = ThrottlingSettings(**given)
-    return Table(Kinds(settings), seed=0, forgotten=lambda scope: forgotten.append(scope.id)), forgotten
+    return ScopeTable(ScopePolicies(settings), seed=0, forgotten=lambda scope: forgotten.append(scope.id)), forgotten
 
 
 def used(scope: Scope, now: float) -> None:
@@ -39,7 +39,7 @@ def test_i01_a_scope_is_not_idle_while_answers_come_however_long_ago_they_were_a
     table, forgotten = table_of(throttling_scope_max_idle=100.0)
     scope, _ = table.made("a.example", 0.0)
     used(scope, 0.0)
-    setattr(scope.policy, name, 90.0)
+    setattr(scope.state, name, 90.0)
     table.made("b.example", 150.0)
     assert forgotten == []
     table.made("c.example", 191.0)
@@ -72,9 +72,9 @@ def spent(scope: Scope) -> None:
 
 
 def backing_off(scope: Scope) -> None:
-    from trawl.throttling.backoff import Base, Standing
+    from trawl.throttling.backoff import BackoffState, Base
 
-    scope.policy.standing = Standing.at(Base(2.0))
+    scope.state.backoff = BackoffState.at(Base(2.0))
 
 
 @pytest.mark.parametrize("keep", [in_flight, pending, held, spent, backing_off])
@@ -99,7 +99,7 @@ def test_p8_scopes_made_at_one_instant_never_push_one_another_out() -> None:
 
 def test_i10_scopes_configured_alike_share_a_kind() -> None:
     table, _ = table_of(throttling_scopes={"api": {"delay": 1.0}})
-    a, b, api = (table.made(id, 0.0)[0].policy.kind for id in ("a.example", "b.example", "api"))
+    a, b, api = (table.made(id, 0.0)[0].state.policy for id in ("a.example", "b.example", "api"))
     assert a is b
     assert a is not api
     assert "THROTTLING_SCOPES['api']" in api.source
@@ -119,7 +119,7 @@ class FromCrawler(ThrottlingScopeManager):
 
 def test_e17_a_class_with_from_crawler_is_made_by_it() -> None:
     throttle = throttle_of(throttling_scope_manager=FromCrawler, crawl="the crawl")
-    manager = throttle.scope("a.example", 0.0).policy.manager
+    manager = throttle.scope("a.example", 0.0).state.manager
     assert (manager.crawl, manager.id) == ("the crawl", "a.example")
     answer(throttle, entry_of(throttle, Request("http://a.example/")), 0.0, 429)
     assert throttle.scope("a.example", 0.0).delay == 2.0  # the default's word is "as configured"

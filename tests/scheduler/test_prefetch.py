@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request
-from trawl.scheduler import Chooser, Grant, Heads
+from trawl.scheduler import Grant, Prefetcher, Scheduler
 from trawl.scheduler.prefetch import LOW, MOST
 from trawl.throttling import Limits, Scope
 
@@ -33,8 +33,8 @@ class Lanes:
 
     def __init__(self, *, depth_first: bool = False) -> None:
         self.frontier = MemoryFrontier(depth_first=depth_first)
-        self.chooser = Chooser(lambda id, now: Scope(id, Limits(concurrency=1)), places=1, depth_first=depth_first)
-        self.heads = Heads(self.frontier, self.chooser, grant_of)
+        self.scheduler = Scheduler(lambda id, now: Scope(id, Limits(concurrency=1)), places=1, depth_first=depth_first)
+        self.prefetcher = Prefetcher(self.frontier, self.scheduler, grant_of)
 
     async def push(self, *wanted: tuple[str, int, float]) -> None:
         records = [
@@ -47,18 +47,18 @@ class Lanes:
             for path, priority, not_before in wanted
         ]
         await self.frontier.push_many(records)
-        self.heads.pushed(records)
+        self.prefetcher.pushed(records)
 
     async def send_one(self, now: float = 0.0) -> str | None:
         """Grant, finish and name the next request."""
-        if self.heads.are_wanted or self.heads.next_due() <= now:
-            await self.heads.refill(now)
-        grant = self.chooser.grant(now)
+        if self.prefetcher.are_wanted or self.prefetcher.next_due() <= now:
+            await self.prefetcher.refill(now)
+        grant = self.scheduler.grant(now)
         if not isinstance(grant, Grant):
             return None
-        self.heads.granted(grant.lease.lane_key())
-        self.chooser.sent(grant, now)
-        self.chooser.give_back(grant, now)
+        self.prefetcher.granted(grant.lease.lane_key())
+        self.scheduler.sent(grant, now)
+        self.scheduler.give_back(grant, now)
         return str(grant.request.url.rsplit("/", 1)[1])
 
 
@@ -73,7 +73,7 @@ async def test_few_are_leased_ahead_and_all_are_sent_in_order() -> None:
     lanes = Lanes()
     await lanes.push(*[(str(i), 0, 0.0) for i in range(200)])
     assert await lanes.send_one() == "0"
-    assert LOW <= lanes.chooser.buffered(LANE) < MOST
+    assert LOW <= lanes.scheduler.buffered(LANE) < MOST
     assert lanes.frontier.statistics().pending >= 200 - MOST
     assert await drained(lanes) == [str(i) for i in range(1, 200)]
 
@@ -119,27 +119,27 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
     monkeypatch.setattr("trawl.scheduler.prefetch.IN_ALL", 400)
     lanes = 100
     frontier = MemoryFrontier()
-    chooser = Chooser(lambda id, now: Scope(id, Limits(concurrency=1)), places=1)
-    heads = Heads(frontier, chooser, grant_of)
+    scheduler = Scheduler(lambda id, now: Scope(id, Limits(concurrency=1)), places=1)
+    prefetcher = Prefetcher(frontier, scheduler, grant_of)
     hosts = [f"{i}.example" for i in range(lanes)]
     for _ in range(6):
         records = [Record(Request(f"http://{host}/"), ((host, None),), f"http://{host}") for host in hosts]
         await frontier.push_many(records)
-    heads.restored(frontier.lanes())
-    await heads.refill(0.0)
+    prefetcher.restored(frontier.lanes())
+    await prefetcher.refill(0.0)
     assert frontier.statistics().leased <= 400
-    assert all(1 <= chooser.buffered(lane) <= 4 for lane in frontier.lanes())
+    assert all(1 <= scheduler.buffered(lane) <= 4 for lane in frontier.lanes())
     sent = 0
     while True:
-        if heads.are_wanted:
-            await heads.refill(0.0)
-        grant = chooser.grant(0.0)
+        if prefetcher.are_wanted:
+            await prefetcher.refill(0.0)
+        grant = scheduler.grant(0.0)
         if not isinstance(grant, Grant):
             break
         sent += 1
-        heads.granted(grant.lease.lane_key())
-        chooser.sent(grant, 0.0)
-        chooser.give_back(grant, 0.0)
+        prefetcher.granted(grant.lease.lane_key())
+        scheduler.sent(grant, 0.0)
+        scheduler.give_back(grant, 0.0)
     assert sent == 6 * lanes
 
 
@@ -148,9 +148,9 @@ async def test_c3_where_each_request_is_better_than_the_last_no_more_are_leased_
     most = 0
     for priority in range(4 * MOST):
         await lanes.push((str(priority), priority, 0.0))
-        await lanes.heads.refill(0.0)
-        most = max(most, lanes.chooser.buffered(LANE))
+        await lanes.prefetcher.refill(0.0)
+        most = max(most, lanes.scheduler.buffered(LANE))
     assert most == MOST
-    assert lanes.chooser.pending == MOST
+    assert lanes.scheduler.pending == MOST
     assert lanes.frontier.statistics().leased == MOST
     assert await drained(lanes) == [str(priority) for priority in reversed(range(4 * MOST))]

@@ -1,0 +1,264 @@
+"""A scope's state as a value, and a scope that goes on from one.
+
+Theory of operation. Instants are stored as wall time and converted when they are read, so that time in which no
+process ran passes like any other: a window that ended meanwhile is over, a hold that ended meanwhile holds no more,
+and quiet windows take their steps back. Two things do not count that time. Trouble: whether a host was without a good
+answer for so long that it is given up (B20) is a matter of the time that it was asked. And a machine's clock that was
+set back: what is left to wait is never more than it was when the state was stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
+
+import attrs
+import msgspec
+
+from trawl.throttling.backoff import BackoffState
+from trawl.throttling.explain import LimitName, Reason
+from trawl.throttling.failure_timer import FailureTimer
+from trawl.throttling.policy import ScopeState
+from trawl.throttling.quota import PageBudgets
+from trawl.throttling.scope import Scope
+from trawl.throttling.snapshot import (
+    BackoffSnapshot,
+    QuotaAhead,
+    QuotaSnapshot,
+    ScopeSnapshot,
+    SendSnapshot,
+    ThrottleSnapshot,
+)
+
+if TYPE_CHECKING:
+    from trawl.clock import WallClock
+    from trawl.throttling.scope_table import ScopeTable
+
+__all__ = ["Clock", "RestoredScopes", "scope_snapshot", "snapshot_of", "with_ahead"]
+
+Clock = Callable[[float], float]
+"""From an instant of one clock to the same of the other; infinities stay."""
+
+_NOTHING = ScopeSnapshot()
+_ANSWERED = ScopeSnapshot(has_answered=True)
+
+_MOST_SLOTS = 1000
+"""Slots whose times are made up; a scope with more is not slowed by its slots."""
+
+
+def snapshot_of(
+    scopes: ScopeTable,
+    restored: RestoredScopes | None,
+    given_up: Mapping[str, float],
+    wall: WallClock,
+    now: float,
+    next_in: float | None,
+) -> ThrottleSnapshot:
+    """What is worth knowing of all scopes in a later run.
+
+    Args:
+        scopes: Those there are, and their page budgets.
+        restored: Those of an earlier run that were not made again.
+        given_up: When scopes were given up, in epoch seconds.
+        wall: For instants.
+        now: The instant, on the run clock.
+        next_in: Seconds until the next state is stored; None: this is the last one.
+    """
+    kept, left = restored.left() if restored is not None else ({}, ())
+    states, answered = dict(kept), list(left)
+    for scope in scopes:
+        snapshot = scope_snapshot(scope, now, wall.to_epoch)
+        if snapshot == _ANSWERED:
+            answered.append(scope.id)
+        elif snapshot != _NOTHING:
+            known = states.get(scope.id)
+            states[scope.id] = (
+                msgspec.structs.replace(snapshot, quota=known.quota) if known and not snapshot.quota else snapshot
+            )
+    return ThrottleSnapshot(
+        at=wall.to_epoch(now),
+        unknown_until=-math.inf if next_in is None else wall.to_epoch(now + next_in),
+        scopes=states,
+        answered=tuple(answered),
+        given_up=dict(given_up),
+        pages=scopes.pages.counts(),
+    )
+
+
+def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
+    """What is worth knowing of a scope in a later run; the empty state where nothing is. Instants are wall time."""
+    state: ScopeState = scope.state
+    limits = scope.limits
+    configured = (limits.delay, limits.delay_per_slot, limits.concurrency)
+    auto, rule, rampup = state.auto, state.policy.autothrottle, state.rampup
+    has_moved = rampup is not None and (rampup.delay, rampup.delay_per_slot, rampup.concurrency) != configured
+    has_learned = auto is not None and rule is not None and auto != rule.first_delay
+    has_trouble = state.backoff is not None or state.failure_timer is not None
+    return ScopeSnapshot(
+        pace=_pace(scope, now, to_epoch),
+        quota=_quota(scope, now, to_epoch),
+        trouble=None if state.backoff is None else _backoff(state.backoff, BackoffSnapshot, to_epoch),
+        trouble_for=math.inf if state.failure_timer is None else now - state.failure_timer.since,
+        trigger_source=state.trigger_source if has_trouble else "",
+        good_at=to_epoch(state.good_at) if has_trouble else -math.inf,
+        has_answered=state.has_answered,
+        refused=state.refused,
+        robots=0.0 if scope.is_idle(now) else state.wish,
+        auto=auto if has_learned else None,
+        last_latency=state.last_latency if has_learned else 0.0,
+        learned=rampup.learned(configured)
+        if rampup is not None and (has_moved or rampup.refused is not None)
+        else None,
+    )
+
+
+def _pace(scope: Scope, now: float, to_epoch: Clock) -> SendSnapshot | None:
+    has_spacing = scope.longest > 0.0 and scope.last_sent + scope.longest > now
+    is_held = scope.held_until > now
+    if not has_spacing and not is_held:
+        return None
+    reason = scope.hold_reason if is_held else None
+    return SendSnapshot(
+        sent_at=to_epoch(scope.last_sent) if has_spacing else -math.inf,
+        slots=tuple([to_epoch(at) for at in scope.resting(now)]),
+        held_until=to_epoch(scope.held_until) if is_held else -math.inf,
+        held_for=scope.held_until - now if is_held else 0.0,
+        held_limit=reason.limit if reason else "hint",
+        held_source=reason.source if reason else "",
+    )
+
+
+def _quota(scope: Scope, now: float, to_epoch: Clock) -> QuotaSnapshot | None:
+    snapshot = scope.quota.snapshot(now) if scope.quota is not None else None
+    return None if snapshot is None else _moved(snapshot, to_epoch)
+
+
+def _moved(snapshot: QuotaSnapshot, clock: Clock) -> QuotaSnapshot:
+    charges = tuple([(clock(at), amount) for at, amount in snapshot.charges])
+    return msgspec.structs.replace(
+        snapshot, ends_at=clock(snapshot.ends_at), charges=charges, unknown_at=clock(snapshot.unknown_at)
+    )
+
+
+def with_ahead(snapshot: ThrottleSnapshot, ahead: QuotaAhead) -> ThrottleSnapshot:
+    """The state of a run that was killed, with all counted as spent that it may have spent since it stored that."""
+    scopes = dict(snapshot.scopes)
+    for id, amount in ahead.amounts.items():
+        scope = scopes.get(id, _ANSWERED if id in snapshot.answered else _NOTHING)
+        quota = scope.quota or QuotaSnapshot()
+        quota = msgspec.structs.replace(quota, unknown=quota.unknown + amount, unknown_at=ahead.until)
+        scopes[id] = msgspec.structs.replace(scope, quota=quota)
+    return msgspec.structs.replace(snapshot, scopes=scopes)
+
+
+def _backoff(backoff: BackoffState, kind: type[BackoffSnapshot], clock: Clock) -> BackoffSnapshot:
+    fields = attrs.asdict(backoff)
+    return kind(**fields | {name: clock(fields[name]) for name in ("quiet_from", "good_at", "recovered_at")})
+
+
+class RestoredScopes:
+    """States of an earlier run, each waiting for its scope to be made again: a start with 100,000 costs nothing.
+
+    Args:
+        snapshot: What was stored.
+        now: The instant now, on the run clock.
+        wall: Converts wall time.
+        pages: The page budgets, which count on from the state's at once.
+        most: Scopes remembered; of more, those go first that were not made again for the most runs, or else first.
+    """
+
+    __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_stored_at", "_to_epoch", "_unknown_until")
+
+    def __init__(self, snapshot: ThrottleSnapshot, now: float, wall: WallClock, pages: PageBudgets, most: int) -> None:
+        pages.restore(snapshot.pages)
+        self._scopes = dict(list(snapshot.scopes.items())[-most:])
+        self._answered = dict.fromkeys(snapshot.answered[-most:])
+        self._quotas: dict[str, QuotaSnapshot] = {}  # of scopes whose quota is not set again yet
+        self._stored_at = min(wall.from_epoch(snapshot.at), now)
+        self._unknown_until = min(wall.from_epoch(snapshot.unknown_until), now)
+        self._from_epoch = wall.from_epoch
+        self._to_epoch = wall.to_epoch
+
+    def left(self) -> tuple[Mapping[str, ScopeSnapshot], tuple[str, ...]]:
+        """What no scope has taken up: the states, and the scopes that once answered."""
+        quotas = {id: ScopeSnapshot(quota=quota) for id, quota in self._quotas.items()}
+        return self._scopes | quotas, tuple(self._answered)
+
+    def restore_quota(self, scope: Scope, now: float) -> None:
+        """Count what an earlier run spent of a quota that was just set for a scope: one of run time is set late.
+
+        By a shorter window, of the settings say, it may be over that runs on by the one which is set again.
+        """
+        snapshot = self._quotas.get(scope.id)
+        if snapshot is None or scope.quota is None:
+            return
+        left = scope.quota.restore(_moved(snapshot, self._from_epoch), now)
+        if left.spent and snapshot.window > scope.quota.window:
+            self._quotas[scope.id] = _moved(left, self._to_epoch)
+        else:
+            del self._quotas[scope.id]
+
+    def restore(self, scope: Scope, now: float) -> bool:
+        """Let a scope that was made just now go on from its state; whether there was anything to take up."""
+        snapshot = self._scopes.pop(scope.id, None)
+        state: ScopeState = scope.state
+        if scope.id in self._answered:
+            del self._answered[scope.id]
+            state.has_answered = True
+        if snapshot is not None:
+            self._pace(scope, snapshot.pace or SendSnapshot(), now)
+            if snapshot.quota is not None:
+                self._quotas[scope.id] = snapshot.quota
+                self.restore_quota(scope, now)
+            self._learned(scope, state, snapshot)
+            self._trouble(scope, state, snapshot, now)
+            state.apply(scope)
+        # What the run before had drawn is not known; nor is its quota asked, of which all that was spent is.
+        opens_at = max(scope.held_until, scope.last_sent + scope.shortest)
+        if self._unknown_until > -math.inf and opens_at <= self._unknown_until:
+            self._take_for_sent(scope)
+        if snapshot is not None and (until := scope.last_sent + snapshot.robots) > now:
+            scope.hold(until, Reason(scope.id, "robots", until, f"Crawl-delay {snapshot.robots:g} of robots.txt"))
+        return snapshot is not None
+
+    def _take_for_sent(self, scope: Scope) -> None:
+        """A kill came after the state was stored: who may have sent meanwhile is taken to have, in every slot."""
+        at = self._unknown_until
+        is_small = scope.delay_per_slot > 0.0 and scope.concurrency <= _MOST_SLOTS
+        scope.restore(at, (at,) * int(scope.concurrency) if is_small else ())
+
+    def _pace(self, scope: Scope, pace: SendSnapshot, now: float) -> None:
+        slots = [min(self._from_epoch(at), now) for at in pace.slots]
+        scope.restore(min(self._from_epoch(pace.sent_at), now), tuple(slots))
+        until = min(self._from_epoch(pace.held_until), now + pace.held_for)
+        if until > now:
+            limit = cast("LimitName", pace.held_limit)
+            scope.hold(until, Reason(scope.id, limit, until, pace.held_source))
+
+    def _learned(self, scope: Scope, state: ScopeState, snapshot: ScopeSnapshot) -> None:
+        limits, rule = scope.limits, state.policy.autothrottle
+        if snapshot.auto is not None and rule is not None:
+            state.auto = min(max(snapshot.auto, rule.min_delay), rule.max_delay)
+            state.last_latency = snapshot.last_latency
+        learned = snapshot.learned
+        configured = (limits.delay, limits.delay_per_slot, limits.concurrency)
+        if learned is not None and state.rampup is not None and learned.configured == configured:
+            state.rampup.restore(learned)
+
+    def _trouble(self, scope: Scope, state: ScopeState, snapshot: ScopeSnapshot, now: float) -> None:
+        state.has_answered |= snapshot.has_answered
+        state.refused = snapshot.refused
+        state.trigger_source = snapshot.trigger_source
+        state.good_at = min(self._from_epoch(snapshot.good_at), now)
+        state.failure_timer = FailureTimer(now - snapshot.trouble_for) if snapshot.trouble_for < math.inf else None
+        if snapshot.trouble is not None:
+            fields = msgspec.structs.asdict(snapshot.trouble)
+            for name in ("quiet_from", "good_at", "recovered_at"):
+                fields[name] = min(self._from_epoch(fields[name]), now)
+            full = state.base(scope).concurrency  # the settings may have changed meanwhile
+            is_cut = snapshot.trouble.concurrency < snapshot.trouble.full
+            slots = min(snapshot.trouble.concurrency, full) if is_cut else full
+            state.backoff = BackoffState(**fields | {"full": full, "concurrency": slots})
+            state.triggered_at = fields["quiet_from"]
+            state.settle(scope, now)
