@@ -8,6 +8,7 @@ from pathlib import Path
 import trawl
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+sys.path.append(str(Path(__file__).parents[1]))  # docs._ext, which a test imports as well
 
 project = "trawl"
 author = "The trawl developers"
@@ -17,6 +18,7 @@ copyright = "the trawl developers"
 extensions = [
     "api_reference",
     "myst_parser",
+    "promises",
     "scrapy_settings",
     "settings_reference",
     "sphinx.ext.autodoc",

@@ -36,7 +36,7 @@ class Follows(trawl.Spider):
         yield from response.follow_all(css="a")
 
 
-async def test_every_page_is_fetched_once_and_the_crawl_ends_by_itself(autojump_clock: MockClock) -> None:  # C6
+async def test_c6_every_page_is_fetched_once_and_the_crawl_ends_by_itself(autojump_clock: MockClock) -> None:
     run = await pages(20).crawl(Follows, settings=FREE)
     assert run.reason == "finished"
     urls = [item["url"] for item in run.items]

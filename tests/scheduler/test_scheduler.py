@@ -143,7 +143,7 @@ def test_i08_a_request_inside_its_delay_waits_and_is_not_dropped() -> None:
     assert rig.times == [0.0, 300.0, 600.0]
 
 
-def test_r03_there_is_no_burst_when_a_hold_ends() -> None:
+def test_r3_there_is_no_burst_when_a_hold_ends() -> None:
     rig = Rig(default=Limits(concurrency=4, delay=0.5))
     rig.scope("a").hold(7.0, Reason("a", "hint", 7.0, "Retry-After"))
     for number in range(3):
