@@ -6,7 +6,6 @@ Each session installs what it needs itself, so that ``pip install nox`` is all t
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,6 +34,11 @@ def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,
     session.install(*requirements, *(["-e"] if editable else []), project)
 
 
+# The fixtures of a module (a package that is installed) are then made once or twice, and neither core is ever idle.
+ON_TWO_CORES = ("-n", "2", "--dist", "worksteal")
+# A server is started once a file.
+ON_TWO_CORES_BY_FILE = ("-n", "2", "--dist", "loadfile")
+
 ASYNCHRONOUS = re.compile(r"^\s*async (def|for|with)\b|\bawait\b", re.MULTILINE)
 
 
@@ -47,25 +51,12 @@ def files_with(*patterns: re.Pattern[str], folders: Sequence[str]) -> list[str]:
     return sorted(path for path, text in texts.items() if all(pattern.search(text) for pattern in patterns))
 
 
-def in_halves(session: nox.Session, program: str, *words: str) -> None:
-    """Run pytest by a command on each of two cores, with half of the test files each."""
-    said = Path(session.create_tmp(), "second-part.log")
-    command = [str(Path(session.bin, program)), *words, "--part=2/2"]
-    with said.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as second:
-        try:
-            session.run(program, *words, "--part=1/2")
-        finally:
-            second.wait()
-            print(said.read_text(encoding="utf-8"), flush=True)
-    if second.returncode:
-        session.error("a test of the second part failed: see above")
-
-
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style, asynchronous traps, the floors, spelling, and the news fragments."""
     install(session, "lint", project=".", editable=True)
     session.run("ruff", "check", *CHECKED)
+    session.run("ruff", "format", "--check", *CHECKED)
     session.run("lint-imports", "--no-cache", "--no-logo")
     session.run("codespell")
     for rules, files in (
@@ -87,14 +78,15 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests that need nothing but Python, with branch coverage: half of the files on each of two cores."""
+    """The tests that need nothing but Python, on two cores, with branch coverage."""
     install(session, "test", editable=True)
-    # Pytest's plugins import trawl before a coverage plugin would start: coverage starts pytest, not the reverse.
-    session.run("coverage", "erase")
     if session.posargs:  # a chosen few say nothing about the whole
-        session.run("coverage", "run", "-m", "pytest", *session.posargs)
+        session.run("pytest", *session.posargs)
         return
-    in_halves(session, "coverage", "run", "-m", "pytest")
+    # Pytest's plugins import trawl before a coverage plugin would start. Coverage starts pytest, and by its patch of
+    # subprocess it starts in each worker before anything else does.
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
@@ -103,17 +95,16 @@ def tests(session: nox.Session) -> None:
 def servers(session: nox.Session) -> None:
     """The tests against real servers from the system's packages."""
     install(session, "servers", editable=True)
-    if session.posargs:
-        session.run("pytest", "-m", "servers", *session.posargs)
-    else:
-        in_halves(session, "pytest", "-m", "servers")
+    session.run("pytest", "-m", "servers", *(session.posargs or ON_TWO_CORES_BY_FILE))
 
 
 @nox.session
 def sweep(session: nox.Session) -> None:
     """What the tests prove for a few figures, for whole ranges of them: minutes of computing."""
     install(session, "test", editable=True)
-    session.run("pytest", "-m", "sweep", "-o", "faulthandler_timeout=1800", *session.posargs)
+    wanted = "(sweep or hypothesis) and not servers and not soak"  # the second: every test of a property
+    long = {"HYPOTHESIS_PROFILE": "sweep"}
+    session.run("pytest", "-m", wanted, "-o", "faulthandler_timeout=1800", *session.posargs, env=long)
 
 
 @nox.session

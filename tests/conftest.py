@@ -11,24 +11,9 @@ import pytest
 from hypothesis import settings
 
 # Every run tries the same examples, so that a change is judged by itself; HYPOTHESIS_PROFILE=default draws others.
-settings.register_profile("gate", derandomize=True)
+settings.register_profile("gate", derandomize=True, max_examples=40)
+settings.register_profile("sweep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", help="NUMBER/PARTS: only the files of one part, so that each core can run one")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one part's files: every second one of them, say, which is fair to both, because neighbours are alike."""
-    part = config.getoption("--part")
-    if part is None:
-        return
-    number, parts = map(int, part.split("/"))
-    numbers = {path: index for index, path in enumerate(sorted({item.path for item in items}))}
-    kept = [item for item in items if numbers[item.path] % parts == number - 1]
-    config.hook.pytest_deselected(items=[item for item in items if numbers[item.path] % parts != number - 1])
-    items[:] = kept
 
 
 @pytest.fixture
