@@ -73,6 +73,18 @@ async def test_a_requests_own_address_goes_before_it_and_no_connection_from_anot
     assert await asked(way, "127.0.0.2", *metas) == ["127.0.0.2", "127.0.0.4", "127.0.0.5", "127.0.0.2"]
 
 
+async def test_a_request_with_its_own_address_asks_for_its_own_path(clock: MockClock) -> None:
+    async def tells_path(connection: Connection) -> None:
+        await connection.answer(connection.head.split(b" ")[1])
+
+    async with serving(tells_path) as server:
+        wire = ChosenTransport(TransportSettings())
+        outcome = await wire.send(Request(f"{server.url}a/b?c=1", meta={"bindaddress": "127.0.0.2"}), lambda: None)
+        assert outcome.response is not None
+        assert outcome.response.body == b"/a/b?c=1"
+        await wire.aclose()
+
+
 @WAYS
 async def test_an_address_that_is_none_is_that_requests_error(clock: MockClock, way: str) -> None:
     (error,) = await asked(way, None, {"bindaddress": "shop.example"})

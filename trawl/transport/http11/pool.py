@@ -118,7 +118,8 @@ class Origin:
     """What is kept about one origin.
 
     Attributes:
-        origin: The URL's beginning, up to the path; also the key.
+        key: Its key in the pool.
+        url: The beginning of its URLs, up to the path.
         target: Its parts; the path is of no meaning.
         idle: Connections that nobody uses, the youngest last.
         session: The last TLS session, to go on with.
@@ -126,13 +127,12 @@ class Origin:
         bind_address: Where connections come from, if not from where the others do.
     """
 
-    __slots__ = ("bind_address", "idle", "key", "server_name", "session", "target")
+    __slots__ = ("bind_address", "idle", "key", "server_name", "session", "target", "url")
 
-    def __init__(
-        self, key: str, target: Target, server_name: str = "", bind_address: BindAddress | None = None
-    ) -> None:
+    def __init__(self, key: str, url: str, server_name: str = "", bind_address: BindAddress | None = None) -> None:
         self.key: str = key
-        self.target: Target = target
+        self.url: str = url
+        self.target: Target = Target.of(url)
         self.idle: deque[Connection] = deque()
         self.session: ssl.SSLSession | None = None
         self.server_name: str = server_name
@@ -179,7 +179,7 @@ class Pool:
             scheme = url.partition(":")[0]
             if scheme not in {"http", "https"}:
                 raise UnsupportedScheme(f"the scheme {scheme!r} is not fetched")
-            origin = self._origins[key] = Origin(key, Target.of(url), server_name, bind_address)
+            origin = self._origins[key] = Origin(key, url, server_name, bind_address)
             if len(self._origins) > self._sweep_at:
                 self._origins = {each: known for each, known in self._origins.items() if known.idle or known is origin}
                 self._sweep_at = max(MAX_ORIGINS, 2 * len(self._origins))

@@ -54,7 +54,7 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
     headers = request.headers
     if target.user_info or headers.has_any(_UNUSUAL):
         return _rare(request, defaults)
-    path = request.url[len(origin.key) :]
+    path = request.url[len(origin.url) :]
     if "#" in path:
         path = path.partition("#")[0]
     length = f"Content-Length: {len(request.body)}\r\n" if request.body or request.method in _BODY_EXPECTED else ""
