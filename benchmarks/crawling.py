@@ -17,7 +17,7 @@ from trawl._run import CrawlResult, crawl_with
 from trawl.http import Outcome
 from trawl.scheduler import Grant
 from trawl.settings import Layer, Settings, load
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 
 __all__ = ["UNTHROTTLED", "LoopbackNames", "Sends", "Timed", "loaded", "timed"]
 

@@ -40,8 +40,7 @@ from trawl.signals import Signals, heed_signals
 from trawl.spiders import Crawler, Spider, make_spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import ChosenTransport, Transport, TransportSettings
-from trawl.transport.connect import Resolve, ThreadResolver
-from trawl.transport.resolver import CrawlResolver, DnsResolver
+from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, ThreadResolver
 from trawl.transport.warc import open_archive
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]

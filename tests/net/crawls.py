@@ -13,7 +13,7 @@ from trawl._run import crawl_with
 from trawl.errors import TrawlError
 from trawl.http import Response
 from trawl.settings import Layer, load
-from trawl.transport.connect import Resolve
+from trawl.transport.resolver import Resolve
 
 __all__ = ["AT_ONCE", "Failed", "Run", "crawled"]
 

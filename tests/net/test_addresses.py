@@ -12,7 +12,7 @@ import trio
 import trawl
 from trawl._run import crawl_with
 from trawl.settings import Layer, load
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 SETTINGS = {

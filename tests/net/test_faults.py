@@ -48,7 +48,7 @@ from trawl.errors import (
     TooManyRedirects,
     UnsupportedScheme,
 )
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 
 __all__ = ["clock"]
 

@@ -22,7 +22,7 @@ from trawl.http import Response
 from trawl.settings import Layer, load
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
 from trawl.transport import connect as dialling
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 from trawl.transport.router import ChosenTransport
 
 __all__ = ["clock"]

@@ -16,8 +16,8 @@ from tests.net.crawls import crawled
 from trawl.errors import ConnectFailed, ConnectTimeout, DownloadError, NameNotResolved, ReadTimeout, ResponseBroken
 from trawl.http import Response
 from trawl.testing import Outage, SimulatedWeb, simulate
-from trawl.transport import connect as dialling
-from trawl.transport.connect import Address
+from trawl.transport import resolver
+from trawl.transport.resolver import Address
 
 __all__ = ["clock"]
 
@@ -34,7 +34,7 @@ def hanging_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         let_go.wait(60)
         return []
 
-    monkeypatch.setattr(dialling, "_look_up", hang)
+    monkeypatch.setattr(resolver, "_getaddrinfo", hang)
     yield [f"http://hangs{number}.example/" for number in range(HANGING)]
     let_go.set()
 

@@ -30,7 +30,7 @@ from trawl.settings import Layer, load, of_spider
 from trawl.testing import SimulatedWeb, simulate
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
 from trawl.transport import connect as dialling
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 
 __all__ = ["clock"]
 

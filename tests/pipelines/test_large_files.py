@@ -23,7 +23,7 @@ from trawl.http import FileResponse, Request, Response
 from trawl.pipelines import FilesPipeline, ImagesPipeline
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
-from trawl.transport.body_sink import MEMORY_BYTES
+from trawl.transport.body import MEMORY_BYTES
 
 LARGE = random.Random(0).randbytes(MEGABYTE)
 NAME = hashlib.sha1(LARGE).hexdigest()

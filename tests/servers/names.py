@@ -6,7 +6,7 @@ import socket
 
 import trio
 
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 
 __all__ = ["LoopbackNames"]
 

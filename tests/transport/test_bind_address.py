@@ -15,8 +15,8 @@ from trawl.errors import ConnectFailed, ProxyFailed, RequestInvalid, SettingsErr
 from trawl.http import Outcome, Request
 from trawl.settings import Layer, assignments, load
 from trawl.transport import ChosenTransport, TransportSettings
-from trawl.transport.bind_address import BindAddress
 from trawl.transport.connect import ConnectOptions, dial
+from trawl.transport.settings import BindAddress
 
 __all__ = ["clock"]
 

@@ -20,7 +20,7 @@ from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.testing import SimulatedWeb
 from trawl.testing.transport import SimulatedTransport
 from trawl.transport import Http11Transport, HttpxTransport, Transport, TransportSettings
-from trawl.transport.body_sink import MEMORY_BYTES
+from trawl.transport.body import MEMORY_BYTES
 
 __all__ = ["clock"]
 

@@ -10,7 +10,9 @@ import trio
 
 from tests.net.badserver import clock, deaf_port, is_fine, serving
 from trawl.transport import connect as dialling
-from trawl.transport.connect import Address, ConnectOptions, ThreadResolver, dial, interleaved
+from trawl.transport import resolver as lookups
+from trawl.transport.connect import ConnectOptions, dial, interleaved
+from trawl.transport.resolver import Address, ThreadResolver
 
 __all__ = ["clock"]
 
@@ -43,7 +45,7 @@ def test_families_take_turns_the_first_ones_first() -> None:
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
 async def test_an_address_needs_no_look_up(host: str, family: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialling, "_look_up", None)
+    monkeypatch.setattr(lookups, "_getaddrinfo", None)
     (address,) = await ThreadResolver()(host, 80)
     assert address.family == family
     assert address.sockaddr[:2] == (host, 80)
@@ -135,7 +137,7 @@ async def test_a_cancelled_look_up_is_left_to_its_thread(monkeypatch: pytest.Mon
         let_go.wait(5)
         return []
 
-    monkeypatch.setattr(dialling, "_look_up", hangs)
+    monkeypatch.setattr(lookups, "_getaddrinfo", hangs)
     try:
         with trio.move_on_after(0.02) as scope:
             await ThreadResolver()("hangs.example", 80)
@@ -161,7 +163,7 @@ class NameServer:
 @pytest.fixture
 def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
     server = NameServer()
-    monkeypatch.setattr(dialling, "_look_up", server.look_up)
+    monkeypatch.setattr(lookups, "_getaddrinfo", server.look_up)
     yield server
     server.let_go.set()
 
@@ -205,7 +207,7 @@ async def test_a_name_that_hangs_takes_one_thread_however_often_it_is_asked_for(
 async def test_of_look_ups_that_have_ended_nothing_is_remembered(
     name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialling, "MAX_LEFT", 2)
+    monkeypatch.setattr(lookups, "MAX_LEFT", 2)
     resolver = ThreadResolver()
     for number in range(2):
         await give_up(resolver, f"hangs{number}.example", name_server)

@@ -9,8 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trawl.transport.connect import Address
-from trawl.transport.resolver import LOOKUP_TIMEOUT, CrawlResolver
+from trawl.transport.resolver import LOOKUP_TIMEOUT, Address, CrawlResolver
 
 
 class NameServer:

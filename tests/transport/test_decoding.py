@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trawl.errors import BodyTooLarge, ResponseBroken
-from trawl.transport.decoding import Body, accept_encoding, codings_of
+from trawl.transport.body import Body
+from trawl.transport.content_encoding import accept_encoding, codings_of
 
 brotli: Any = importlib.import_module("brotli")
 
@@ -42,7 +43,7 @@ MOST_A_PIECE = {"gzip": 65_536, "deflate": 65_536, "br": 262_144, "zstd": 9_000_
 
 
 def feed(body: Body, data: bytes) -> None:
-    for piece in body.passed(data):
+    for piece in body.decoded(data):
         body.keep(piece)
 
 
@@ -72,7 +73,7 @@ def test_a_large_body_comes_whole_in_small_pieces(coding: str) -> None:
     body = Body([coding], 0)
     sent = ENCODE_FAST[coding](text)
     for start in range(0, len(sent), 65536):
-        pieces += [len(piece) for piece in body.passed(sent[start : start + 65536])]
+        pieces += [len(piece) for piece in body.decoded(sent[start : start + 65536])]
     assert sum(pieces) == len(text)
     assert body.loss() is None
     assert max(pieces) <= MOST_A_PIECE[coding]

@@ -18,8 +18,7 @@ from tests.net.badserver import clock, is_fine, serving
 from trawl.errors import SettingsError
 from trawl.http import Request
 from trawl.transport import ChosenTransport, TransportSettings
-from trawl.transport.connect import Address, AddressList
-from trawl.transport.resolver import DnsResolver, ResolverCache
+from trawl.transport.resolver import Address, AddressList, DnsResolver, ResolverCache
 
 __all__ = ["clock"]
 

@@ -23,7 +23,7 @@ from trawl.errors import (
 )
 from trawl.http import Outcome, Request, Response
 from trawl.transport import HttpxTransport, TransportSettings
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 
 __all__ = ["clock"]
 

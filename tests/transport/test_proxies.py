@@ -38,7 +38,7 @@ def transport(trusted: ssl.SSLContext | None = None, guard: AddressGuard | None 
         raise AssertionError(f"{host} was looked up here, not by the proxy")
 
     async def only_addresses(host: str, port: int) -> Any:
-        from trawl.transport.connect import literal_address
+        from trawl.transport.resolver import literal_address
 
         await trio.lowlevel.checkpoint()
         return [literal_address(host, port) or await resolve(host, port)]

@@ -41,7 +41,7 @@ from trawl.testing.latency import Outage, draw_seconds
 from trawl.testing.limits import TokenBucket
 from trawl.testing.responses import Failure, SimulatedResponse, make_failure
 from trawl.testing.sends import SendLog, SendRecord
-from trawl.transport.body_sink import sink_for, write_to_sink
+from trawl.transport.body import sink_for, write_to_sink
 
 if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb

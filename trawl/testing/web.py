@@ -24,7 +24,7 @@ from trawl.testing.latency import Latency, Outage
 from trawl.testing.limits import RateLimit
 from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, make_page, make_redirect
 from trawl.testing.transport import SimulatedTransport
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,6 +1,6 @@
-"""The seam between the crawl and the wire.
+"""The interface between the crawl and the wire.
 
-Above it there are trawl's own requests and outcomes only; below it any HTTP library, or the simulated web.
+Above it there are only trawl's own requests and outcomes; below it any HTTP library, or the simulated web.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from trawl.http import Outcome, Request
 __all__ = ["NEW_CONNECTION", "ROOM_PAUSE", "OnSent", "Room", "Transport", "tell_written"]
 
 NEW_CONNECTION = "transport_new_connection"
-"""Meta key: it met a dead connection before and had to wait for another turn, which is not to happen to it for ever.
+"""Meta key of a request that met a dead connection before and had to wait for another turn.
 
-So it goes out on a new connection, or, where a transport can't say, once and no more."""
+It goes out on a new connection, or, if a transport can't say, once and no more, so that it does not wait for ever."""
 
 OnSent = Callable[[], bool | None]
-"""Called synchronously at the moment the request goes to the wire (after connecting); again if it goes there again.
+"""Called synchronously at the moment the request goes to the wire (after connecting), and each time it goes again.
 
-A request of a safe method goes again where an old connection turns out to be dead; that is a send like any other.
+A request of a safe method goes again if an old connection turns out to be dead; that is a send like any other.
 
-Where it answers True the request must not go after all: a server has said "slow down" while the connection was made
-(D01, B03), or it is too early to go again. The transport then keeps the connection for whoever comes next, if it can,
-and returns an outcome with neither response, error nor ``sent_at``. The engine asks again later. So does a transport
-that can open no connection because this process has too many files open, which is no fault of the host.
+If it returns True, the request must not be sent after all: a server has said "slow down" while the connection was made
+(D01, B03), or it is too early to send it again. The transport then keeps the connection for the next request, if it
+can, and returns an outcome with neither response, error nor ``sent_at``; the engine asks again later. A transport that
+can't open a connection because this process has too many files open returns the same: the host is not to blame.
 
-It may have a method ``written``, to be called without arguments when the write has ended (:func:`tell_written`).
+It may have a method ``written``, called without arguments when the write has ended (:func:`tell_written`).
 """
 
 ROOM_PAUSE = 0.5
-"""Seconds that a request waits which can't be sent for want of a file, before it gives up its turn."""
+"""Seconds that a request waits if it can't be sent for want of a file, before it gives up its turn."""
 
 Room = Callable[[], Awaitable[bool]]
-"""Closes an idle connection; whether there was one. Not always a checkpoint."""
+"""Closes an idle connection. Returns False if there was none. Not always a checkpoint."""
 
 
 def tell_written(on_sent: OnSent) -> None:
-    """Say that the request has been written: its head, and again its body if that goes by itself.
+    """Tell that the request has been written: its head, and again its body if that is written separately.
 
-    On a busy machine there may be tens of milliseconds between the two ends of a write, and a server sees the later
-    one. A delay that is counted from the earlier one would put the next request that much too close.
+    On a busy machine the two ends of a write may be tens of milliseconds apart, and a server sees the later one. A
+    delay counted from the earlier one would put the next request that much too close.
     """
     written: Callable[[], None] | None = getattr(on_sent, "written", None)
     if written is not None:
@@ -49,18 +49,18 @@ def tell_written(on_sent: OnSent) -> None:
 
 
 class Transport(Protocol):
-    """Sends requests over some wire."""
+    """Sends requests."""
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once and read the whole response; or not at all, where ``on_sent`` says so.
+        """Send ``request`` once and read the whole response; or do not send it if ``on_sent`` returns True.
 
-        What the network does wrong is an outcome with an error from :mod:`trawl.errors`, never an exception. Redirects
-        are not followed. The body has been read (and decompressed) within its limits when this returns: a large one of
-        a 2xx response into ``request.sink``, if there is one and the transport knows of it, all others into memory.
+        A failure of the network is an outcome with an error from :mod:`trawl.errors`, never an exception. Redirects are
+        not followed. When this returns, the body has been read (and decompressed) within its limits: a large one of a
+        2xx response into ``request.sink``, if there is one and the transport supports it, all others into memory.
         Cancelling drops the connection. Always a checkpoint.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close what is kept open. Safe to call twice; does not wait for the peer."""
+        """Close all connections. Safe to call twice; does not wait for the peer."""
         ...

@@ -1,17 +1,11 @@
-"""From a host's name to a connected socket: look the name up, try its addresses in a staggered race (RFC 8305).
-
-Look-ups go through the seam for blocking work, as what may be abandoned. ``getaddrinfo`` can hang for minutes on a name
-server that is gone; under Trio's default limiter forty such names would stop every other thread in the program, and a
-look-up that can't be abandoned would hold up each timeout and the end of the crawl.
-"""
+"""From a host's name to a connected socket: its addresses are tried in a staggered race (RFC 8305)."""
 
 from __future__ import annotations
 
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from ipaddress import ip_address
+from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -19,62 +13,23 @@ import attrs
 import trio
 
 from trawl.addresses import AddressGuard
-from trawl.blocking import Blocking, ThreadBlocking
 from trawl.errors import AddressRefused
-from trawl.transport.bind_address import BindAddress
-from trawl.transport.response_limits import words_of
+from trawl.transport.errors import words_of
+from trawl.transport.resolver import Address, Resolve
+from trawl.transport.settings import BindAddress
 
-__all__ = [
-    "Address",
-    "AddressList",
-    "ConnectOptions",
-    "Resolve",
-    "ThreadResolver",
-    "dial",
-    "interleaved",
-    "is_short_of_files",
-    "literal_address",
-]
+__all__ = ["ConnectOptions", "dial", "interleaved", "is_short_of_files"]
 
 ATTEMPT_DELAY = 0.25
 """Seconds that an address has before the next one is tried beside it (RFC 8305, 5)."""
 
 
 @attrs.frozen
-class Address:
-    """Where to connect to.
-
-    Attributes:
-        family: ``socket.AF_INET``, ``socket.AF_INET6`` or ``socket.AF_UNIX``.
-        sockaddr: As the socket module has it for this family.
-    """
-
-    family: int
-    sockaddr: tuple[Any, ...] | str
-
-
-class AddressList(list[Address]):
-    """Addresses of which somebody has said how long they last.
-
-    Args:
-        addresses: They.
-        lifetime: How long; seconds.
-
-    Attributes:
-        lifetime: How long; seconds.
-    """
-
-    def __init__(self, addresses: Iterable[Address], *, lifetime: float) -> None:
-        super().__init__(addresses)
-        self.lifetime: float = lifetime
-
-
-@attrs.frozen
 class ConnectOptions:
-    """How connections are made, besides where to.
+    """Options of a connection.
 
     Attributes:
-        bind_address: The address and port that they come from; None: the system chooses.
+        bind_address: The address and port that it comes from; None: the system chooses.
         socket_options: Level, option and value of ``setsockopt``, set before connecting.
         uds: The path of a Unix socket that stands for every host; None: there is none.
     """
@@ -84,92 +39,11 @@ class ConnectOptions:
     uds: str | None = None
 
 
-_USUAL = ConnectOptions()
-
-Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
-"""The addresses of a host and port, best first. Raises ``socket.gaierror`` when there is none."""
-
-MAX_LEFT = 1_000
-"""Look-ups left to their threads beyond which those that have ended are forgotten."""
-
-
-@attrs.define
-class _LookUp:
-    """One call of ``getaddrinfo``, in its thread."""
-
-    host: str
-    port: int
-    is_running: bool = False
-
-    def __call__(self) -> list[Address]:
-        self.is_running = True
-        try:
-            return _look_up(self.host, self.port)
-        finally:
-            self.is_running = False
-
-
-class ThreadResolver:
-    """Looks names up as the system does, through the seam for blocking work. Addresses need no look-up.
-
-    A look-up that was given up and still hangs is not made twice: its name has no address as long as it does, so that
-    no name takes more than one thread.
-
-    Args:
-        blocking: How look-ups are done; in threads of their own if None.
-    """
-
-    def __init__(self, blocking: Blocking | None = None) -> None:
-        self._blocking = blocking or ThreadBlocking()
-        self._left: dict[str, _LookUp] = {}
-
-    async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """The addresses of ``host``. Cancelling leaves the look-up to its thread. Always a checkpoint.
-
-        Raises:
-            OSError: ``socket.gaierror``: the name has no address, or no name server has told yet.
-        """
-        literal = literal_address(host, port)
-        if literal is not None:
-            await trio.lowlevel.checkpoint()
-            return [literal]
-        left = self._left.pop(host, None)
-        if left is not None and left.is_running:
-            self._left[host] = left
-            await trio.lowlevel.checkpoint()
-            raise socket.gaierror(socket.EAI_AGAIN, "an earlier look-up of it has not ended")
-        look_up = _LookUp(host, port)
-        try:
-            found = await self._blocking.run_abandonable(look_up)
-        finally:
-            if look_up.is_running:
-                self._leave(look_up)
-        return list(dict.fromkeys(found))
-
-    def _leave(self, look_up: _LookUp) -> None:
-        """Remember a look-up that goes on though nobody waits for it."""
-        if len(self._left) >= MAX_LEFT:
-            self._left = {host: each for host, each in self._left.items() if each.is_running}
-        self._left[look_up.host] = look_up
-
-
-def literal_address(host: str, port: int) -> Address | None:
-    """The address that ``host`` is itself; None: it is a name."""
-    try:
-        version = ip_address(host).version
-    except ValueError:
-        return None
-    return Address(socket.AF_INET6, (host, port, 0, 0)) if version == 6 else Address(socket.AF_INET, (host, port))
-
-
-def _look_up(host: str, port: int) -> list[Address]:
-    # Bytes, so that Python's own IDNA (2003) does not touch a host that is in ASCII form already.
-    found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
-    return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
+_DEFAULT = ConnectOptions()
 
 
 def interleaved(addresses: Sequence[Address]) -> list[Address]:
-    """The addresses with their families taking turns, the first one's first (RFC 8305, 4)."""
+    """Return the addresses with their families taking turns, the family of the first one first (RFC 8305, 4)."""
     if not addresses:
         return []
     first = [address for address in addresses if address.family == addresses[0].family]
@@ -178,9 +52,9 @@ def interleaved(addresses: Sequence[Address]) -> list[Address]:
 
 
 def is_short_of_files(error: BaseException | None) -> bool:
-    """Whether what failed did so because this process, or the system, may open no more files (``ulimit -n``).
+    """Return True if ``error`` came because this process, or the system, may open no more files (``ulimit -n``).
 
-    A look-up that could open none says only that it failed, so then it is tried whether there is a file to be had.
+    A look-up that could open none says only that it failed; then this function tries to open one.
     """
     found = error
     while found is not None and not isinstance(found, OSError):
@@ -194,16 +68,16 @@ def is_short_of_files(error: BaseException | None) -> bool:
 
 
 async def dial(
-    host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None, options: ConnectOptions = _USUAL
+    host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None, options: ConnectOptions = _DEFAULT
 ) -> trio.SocketStream:
-    """A connection to ``host``; every address is tried. Cancelling closes what was opened. Always a checkpoint.
+    """Connect to ``host``, trying each of its addresses. Cancelling closes what was opened. Always a checkpoint.
 
     Args:
         host: A name, or an address without brackets.
-        port: Where.
+        port: The port.
         resolve: Looks names up.
         guard: Says which addresses may be connected to; None: all.
-        options: How.
+        options: Options of the connection.
 
     Raises:
         AddressRefused: None of its addresses may be connected to.
@@ -215,22 +89,20 @@ async def dial(
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
     if guard is not None:
-        addresses = _vetted(host, addresses, guard)
+        addresses = _allowed(host, addresses, guard)
     if len(addresses) == 1:
         return await _connected(addresses[0], options)
     return await _race(addresses, options)
 
 
-def _vetted(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
-    """Those of ``addresses`` that may be connected to; no await between this and the connection."""
+def _allowed(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
+    """Return the addresses that may be connected to; the caller connects without another look-up."""
     refused = guard.refused(host, [str(address.sockaddr[0]) for address in addresses])
-    if not refused:
-        return addresses
-    vetted = [address for address in addresses if str(address.sockaddr[0]) not in refused]
-    if not vetted:
+    allowed = [address for address in addresses if str(address.sockaddr[0]) not in refused]
+    if not allowed:
         address, kind = next(iter(refused.items()))
         raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
-    return vetted
+    return allowed
 
 
 async def _connected(address: Address, options: ConnectOptions) -> trio.SocketStream:

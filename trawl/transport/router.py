@@ -11,8 +11,8 @@ from trawl.addresses import AddressGuard
 from trawl.errors import SettingsError
 from trawl.http import Outcome, Request
 from trawl.transport.base import OnSent, Transport
-from trawl.transport.connect import Resolve
 from trawl.transport.http11 import Http11Transport
+from trawl.transport.resolver import Resolve
 from trawl.transport.settings import TransportSettings
 
 if TYPE_CHECKING:

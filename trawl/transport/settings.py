@@ -1,42 +1,110 @@
-"""What a user may set about the wire."""
+"""The settings of transports, and the address of this machine that connections come from."""
 
 from __future__ import annotations
 
+import socket
+from contextlib import closing
+from ipaddress import ip_address
 from typing import Annotated, Literal
 
+import attrs
 from msgspec import Meta, Struct
 
-from trawl.errors import SettingsError
-from trawl.transport.bind_address import BindAddress
+from trawl.errors import RequestInvalid, SettingsError
+from trawl.http import Request
 
-__all__ = ["TransportSettings"]
+__all__ = ["BindAddress", "TransportSettings"]
+
+_MAX_PORT = 65_535
+"""The largest port number."""
+
+
+@attrs.frozen
+class BindAddress:
+    """The address of this machine that connections come from.
+
+    Attributes:
+        host: An address of this machine.
+        port: The port that each connection comes from; 0: any free port.
+    """
+
+    host: str
+    port: int = 0
+
+    @classmethod
+    def of(cls, value: object) -> BindAddress:
+        """Read an address, or an address and a port, as ``DOWNLOAD_BIND_ADDRESS`` and ``bindaddress`` have them.
+
+        Raises:
+            ValueError: It is neither. A name is not looked up: it may have several addresses.
+        """
+        host, port = value if isinstance(value, tuple | list) and len(value) == 2 else (value, 0)
+        try:
+            if not isinstance(host, str) or isinstance(port, bool) or not isinstance(port, int):
+                raise ValueError
+            ip_address(host)
+        except ValueError:
+            raise ValueError(f"an address of this machine, or an address and a port, not {value!r}") from None
+        if not 0 <= port <= _MAX_PORT:
+            raise ValueError(f"an address and a port from 0 to {_MAX_PORT}, not {port}")
+        return cls(host, port)
+
+    @classmethod
+    def for_request(cls, request: Request) -> BindAddress | None:
+        """Return the address that ``bindaddress`` in the meta of ``request`` names; None if it names none.
+
+        Raises:
+            RequestInvalid: It is not an address.
+        """
+        value = request.meta_get("bindaddress")
+        if not value:
+            return None
+        try:
+            return cls.of(value)
+        except ValueError as error:
+            raise RequestInvalid(f"its bindaddress must be {error}") from error
+
+    def check(self) -> None:
+        """Check that this machine has the address, by binding a socket to it for a moment.
+
+        Raises:
+            SettingsError: It does not, so that no connection could be made.
+        """
+        family = socket.AF_INET6 if ip_address(self.host).version == 6 else socket.AF_INET
+        name = "DOWNLOAD_BIND_ADDRESS"
+        try:
+            with closing(socket.socket(family)) as probe:
+                probe.bind((self.host, 0))
+        except OSError as error:
+            raise SettingsError(f"{name}: no connection can come from {self.host}: {error.strerror}", name) from error
 
 
 class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """Time limits, sizes, TLS, compression."""
+    """Time limits, sizes, TLS, name lookups, compression and WARC files."""
 
     download_timeout: Annotated[
         float,
         Meta(
             gt=0,
             title="s",
-            description="The longest that one request may take, from connecting to the last byte; meta "
-            "`download_timeout` goes before it.",
+            description="Maximum time for one request, from connecting to the last byte. Meta `download_timeout` "
+            "overrides it.",
         ),
     ] = 180.0
     download_connect_timeout: Annotated[
-        float, Meta(gt=0, title="s", description="The longest that a connection, with its TLS handshake, may take.")
+        float, Meta(gt=0, title="s", description="Maximum time for opening a connection, TLS handshake included.")
     ] = 30.0
     download_read_timeout: Annotated[
-        float, Meta(gt=0, title="s", description="The longest silence of a server that owes us bytes, or takes none.")
+        float,
+        Meta(gt=0, title="s", description="Maximum time during which a server sends nothing, or accepts nothing."),
     ] = 60.0
     download_maxsize: Annotated[
         int,
         Meta(
             ge=0,
             title="bytes",
-            description="The largest body, as sent and once decompressed; a larger one is an error. 0 means no limit; "
-            "meta `download_maxsize` goes before it.",
+            description="Maximum size of a body, as sent and after decompression; a larger one is an error. 0 disables "
+            "the limit. Meta `download_maxsize` overrides it.",
         ),
     ] = 1_073_741_824
     download_warnsize: Annotated[
@@ -44,66 +112,70 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="bytes",
-            description="A larger body is logged; 0 means none is. Meta `download_warnsize` goes before it.",
+            description="Log a warning for a larger body. 0 disables the warning. Meta `download_warnsize` overrides "
+            "it.",
         ),
     ] = 33_554_432
     download_fail_on_dataloss: Annotated[
         bool,
         Meta(
-            description="A body that ends early is an error; if False it comes as it is with the flag `dataloss`. Meta "
-            "`download_fail_on_dataloss` goes before it."
+            description="Treat a body that ends early as an error. If False, the response has the flag `dataloss` and "
+            "the part that came. Meta `download_fail_on_dataloss` overrides it."
         ),
     ] = True
     download_verify_certificates: Annotated[
         bool,
-        Meta(description="Refuse a server whose certificate is expired, another host's, or signed by nobody known."),
+        Meta(
+            description="Refuse a server whose certificate is expired, belongs to another host, or is not signed by a "
+            "known authority."
+        ),
     ] = True
     allow_private_addresses: Annotated[
         bool | None,
         Meta(
-            description="Whether hosts at loopback, private and link-local addresses are fetched, and at others that "
-            "are not public; None: if a start URL is there itself."
+            description="Allow connections to loopback, private, link-local and other addresses that are not public. "
+            "None: allow them if a start URL names such an address itself."
         ),
     ] = None
     download_keepalive_timeout: Annotated[
-        float, Meta(ge=0, title="s", description="How long an idle connection is kept for the next request.")
+        float, Meta(ge=0, title="s", description="Keep an idle connection for this long. 0 closes it at once.")
     ] = 30.0
     download_bind_address: Annotated[
         str | tuple[str, int] | None,
         Meta(
-            description="The address of this machine that connections come from, those to proxies too, or that and a "
-            "port; meta `bindaddress` goes before it. None: the system chooses. Names are looked up as ever."
+            description="Address of this machine, or address and port, that connections come from, those to proxies "
+            "included. None: the system chooses. Name lookups do not use it. Meta `bindaddress` overrides it."
         ),
     ] = None
     dns_resolver: Annotated[
         Literal["system", "dnspython"],
         Meta(
-            description="Who looks names up: the system, in threads, each name being remembered for a minute; or "
-            "dnspython, without threads, which remembers as long as name servers say. It needs the `dns` extra."
+            description="How names are looked up. `system`: by the system, in threads; an answer is kept for a minute. "
+            "`dnspython`: without threads; an answer is kept as long as the name server says; needs the `dns` extra."
         ),
     ] = "system"
     http2_enabled: Annotated[
         bool,
         Meta(
-            description="Offer HTTP/2 to `https` servers; needs the `http2` extra. HTTP/1.1 takes less of our own time."
+            description="Offer HTTP/2 to `https` servers; needs the `http2` extra. HTTP/1.1 takes less processor time."
         ),
     ] = False
     compression_enabled: Annotated[
-        bool, Meta(description="Ask for compressed bodies and decompress them; if False they come as they were sent.")
+        bool, Meta(description="Ask for compressed bodies and decompress them. If False, bodies stay as sent.")
     ] = True
     warc_file: Annotated[
         str,
         Meta(
-            description="Write all traffic to WARC files: `crawl.warc.gz` makes `crawl-00001.warc.gz` and so on, and "
-            "touches none that is there. Empty: none. It needs the `warc` extra."
+            description="Write all traffic to WARC files: `crawl.warc.gz` makes `crawl-00001.warc.gz` and so on; "
+            "existing files are not changed. Empty: write none. Needs the `warc` extra."
         ),
     ] = ""
     warc_max_bytes: Annotated[
-        int, Meta(gt=0, title="bytes", description="The size at which the next WARC file is begun.")
+        int, Meta(gt=0, title="bytes", description="Size of a WARC file at which the next one is begun.")
     ] = 1_000_000_000
 
     def __post_init__(self) -> None:
-        """See that the address to come from is one."""
+        """Check ``download_bind_address``."""
         if self.download_bind_address is not None:
             try:
                 BindAddress.of(self.download_bind_address)
@@ -112,5 +184,5 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
     @property
     def bind_address(self) -> BindAddress | None:
-        """Where connections come from; None: the system chooses."""
+        """The address that connections come from; None: the system chooses."""
         return None if self.download_bind_address is None else BindAddress.of(self.download_bind_address)

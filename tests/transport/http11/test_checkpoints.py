@@ -14,7 +14,7 @@ from tests.net.badserver import Authority, Connection, serving
 from tests.net.proxies import proxying
 from trawl.http import Request
 from trawl.transport import ChosenTransport, HTTP11Transport, TransportSettings
-from trawl.transport.connect import Address, literal_address
+from trawl.transport.resolver import Address, literal_address
 
 MOST_CHECKPOINTS = 500
 

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from tests.net.badserver import Authority, Connection, clock, deaf_port, is_fine, serving
 from trawl.transport import HTTP11Transport
-from trawl.transport.connect import Address
+from trawl.transport.resolver import Address
 
 __all__ = ["clock"]
 

@@ -12,9 +12,9 @@ from trio.testing import MockClock
 
 from tests.net.badserver import clock, deaf_port
 from trawl.errors import ConnectFailed, NameNotResolved
-from trawl.transport.connect import Address
 from trawl.transport.http11.network_stream import TcpStream
 from trawl.transport.http11.pool import Connector, Pool
+from trawl.transport.resolver import Address
 
 __all__ = ["clock"]
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from trawl.errors import RequestInvalid
 from trawl.http import Headers, Request
 from trawl.transport.http11.pool import Pool
-from trawl.transport.http11.request_head import chunk, head_bytes, message_of
-from trawl.transport.target import Target, wire_fields
+from trawl.transport.http11.request_head import Target, head_bytes, message_of, wire_fields
 
 DEFAULTS = Headers({"Accept-Encoding": "gzip"})
 
@@ -44,7 +43,7 @@ def test_a_request_is_written_as_its_fields_say(method: str, url: str, headers: 
     target = Target.of(request.url)
     try:
         expected = wire_fields(request, target, "gzip")
-    except RequestInvalid as error:  # a Host that is no host
+    except RequestInvalid as error:  # a Host that is not a host
         with pytest.raises(RequestInvalid, match=re.escape(str(error))):
             message_of(request, site, DEFAULTS)
         return
@@ -60,8 +59,3 @@ def test_nothing_is_added_where_there_are_no_defaults() -> None:
     site = Pool(keepalive=1.0, max_idle=1).origin("http://a.example")
     message = message_of(Request("http://a.example/x"), site, None)
     assert message.head == b"GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"
-
-
-@pytest.mark.parametrize(("piece", "written"), [(b"a", b"1\r\na\r\n"), (b"b" * 16, b"10\r\nbbbbbbbbbbbbbbbb\r\n")])
-def test_a_chunk_says_its_size(piece: bytes, written: bytes) -> None:
-    assert chunk(piece) == written

@@ -9,8 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trawl.transport.connect import Address
-from trawl.transport.resolver import ResolverCache
+from trawl.transport.resolver import Address, ResolverCache
 
 HERE = Address(socket.AF_INET, ("192.0.2.1", 80))
 

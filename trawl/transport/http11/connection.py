@@ -11,12 +11,11 @@ import trio
 
 from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
 from trawl.http import Outcome, Request, Response
-from trawl.transport.body_sink import SinkWriter, sink_for
-from trawl.transport.decoding import Body
+from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
+from trawl.transport.errors import words_of
 from trawl.transport.http11.network_stream import NetworkStream, RequestDeadline
 from trawl.transport.http11.parser import ResponseParser, ServerDisconnectedError
 from trawl.transport.http11.pool import Origin
-from trawl.transport.response_limits import Limits, words_of
 
 __all__ = ["Connect", "Connection", "read_response"]
 
@@ -118,7 +117,7 @@ _BODILESS = frozenset({204, 304})  # RFC 9112, 6.3, rule 1
 
 
 async def read_response(
-    connection: Connection, outcome: Outcome, limits: Limits, deadline: RequestDeadline
+    connection: Connection, outcome: Outcome, limits: ResponseLimits, deadline: RequestDeadline
 ) -> Response:
     """Read the response to the request just sent, and note when its headers came. Cancelling loses it.
 
@@ -157,7 +156,7 @@ async def read_response(
     )
 
 
-def _is_coded(parser: ResponseParser, limits: Limits) -> bool:
+def _is_coded(parser: ResponseParser, limits: ResponseLimits) -> bool:
     return limits.decodes and "content-encoding" in parser.headers
 
 
@@ -165,7 +164,7 @@ async def _read_body(
     connection: Connection,
     begun: bytes,
     request: Request,
-    limits: Limits,
+    limits: ResponseLimits,
     deadline: RequestDeadline,
     broken: DownloadError | None,
     writer: SinkWriter | None = None,
@@ -188,7 +187,7 @@ async def _read_body(
         loss = error
     if loss is None and parser.has_extra_data and length is not None:
         loss = ResponseBroken(f"more came than its Content-Length of {length} bytes")
-    return limits.whole(body, loss, request)
+    return limits.finish(body, loss, request)
 
 
 async def _read_head(connection: Connection, deadline: RequestDeadline) -> DownloadError | None:
@@ -210,7 +209,7 @@ async def _read_head(connection: Connection, deadline: RequestDeadline) -> Downl
 async def _read_rest(
     connection: Connection,
     body: Body,
-    limits: Limits,
+    limits: ResponseLimits,
     deadline: RequestDeadline,
     broken: DownloadError | None,
     writer: SinkWriter | None,
@@ -232,7 +231,7 @@ async def _read_rest(
 
 async def _take(body: Body, piece: bytes, deadline: RequestDeadline, writer: SinkWriter | None) -> None:
     """Take a piece of a body. Writing it down, or decompressing it, is not the server's time, but has an end too."""
-    if writer is not None or body.is_packed:
+    if writer is not None or body.is_compressed:
         deadline.writing()
         deadline.start()
     await (body.feed(piece) if writer is None else writer.feed(body, piece))

@@ -28,12 +28,12 @@ import trio
 
 from trawl.addresses import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved, UnsupportedScheme
-from trawl.transport.bind_address import BindAddress
-from trawl.transport.connect import ConnectOptions, Resolve, ThreadResolver, dial, is_short_of_files
+from trawl.transport.connect import ConnectOptions, dial, is_short_of_files
+from trawl.transport.errors import tls_failure, words_of
 from trawl.transport.http11.network_stream import NetworkStream, TcpStream, TrioStream, peer_of
-from trawl.transport.resolver import ResolverCache
-from trawl.transport.response_limits import tls_failure, words_of
-from trawl.transport.target import Target
+from trawl.transport.http11.request_head import Target
+from trawl.transport.resolver import Resolve, ResolverCache, ThreadResolver
+from trawl.transport.settings import BindAddress
 
 if TYPE_CHECKING:
     from trawl.transport.http11.connection import Connection

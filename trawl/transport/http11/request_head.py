@@ -1,30 +1,90 @@
-"""A request whose body is a stream, and what can go wrong with it.
-
-A request as it is written on the wire (RFC 9112, 3 and 5).
-"""
+"""A request as HTTP/1.1 writes it: its target and the fields before its body (RFC 9112, 3 and 5)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
-from contextlib import asynccontextmanager
-from enum import Enum
-from math import inf
+import re
+from base64 import b64encode
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 import attrs
 
+from trawl.errors import RequestInvalid
 from trawl.http import Headers, Request
-from trawl.transport.http11.pool import Origin
-from trawl.transport.target import Target, wire_fields
 
-__all__ = ["Failure", "Message", "StreamError", "StreamedRequest", "Timeouts", "chunk", "head_bytes", "message_of"]
+if TYPE_CHECKING:
+    from trawl.transport.http11.pool import Origin
+
+__all__ = ["Message", "Target", "head_bytes", "message_of", "wire_fields"]
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host", "proxy-authorization"})
-
+_UNUSUAL = frozenset({"host", "connection", "expect"})
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(:[0-9]*)?")  # RFC 9112, 3.2
 _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 
-_UNUSUAL = frozenset({"host", "connection", "expect"})
 
-LAST_CHUNK = b"0\r\n\r\n"
+@attrs.frozen
+class Target:
+    """The parts of a request's URL (RFC 9112, 3.2).
+
+    Attributes:
+        scheme: ``"http"`` or ``"https"``.
+        host: The host, without brackets.
+        port: The port; always known.
+        authority: The value of ``Host``: the host, with the port unless it is the scheme's default.
+        path: The path and query, in ASCII.
+        user_info: The part before the ``@``; empty if there is none.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    authority: str
+    path: str
+    user_info: str = ""
+
+    @classmethod
+    def of(cls, url: str) -> Target:
+        """Take an ``http`` or ``https`` URL in normal form apart."""
+        scheme, _, rest = url.partition("#")[0].partition("://")
+        authority, slash, path = rest.partition("/")
+        user_info, _, authority = authority.rpartition("@")
+        host, colon, port = authority.rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = authority, ""
+        number = int(port) if port else DEFAULT_PORTS[scheme]
+        return cls(scheme, host.strip("[]"), number, authority, slash + path or "/", user_info)
+
+
+def wire_fields(request: Request, target: Target, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
+    """Return the fields as they are sent: the request's own, with those that the connection needs.
+
+    ``Host`` comes first (RFC 9110, 7.2). Lengths are set here: the request's own are left out. The URL's user info
+    becomes ``Authorization: Basic`` (RFC 7617) unless the request has a field of that name.
+
+    Raises:
+        RequestInvalid: The request's own ``Host`` is not a host and port.
+    """
+    headers = request.headers.copy()
+    if accept_encoding is not None:
+        headers.setdefault("Accept-Encoding", accept_encoding)
+    if target.user_info:
+        headers.setdefault("Authorization", "Basic " + _basic(target.user_info))
+    host = headers.get("Host") or target.authority
+    if not _HOST.fullmatch(host):
+        raise RequestInvalid(f"its Host field {host!r} is not a host and port in ASCII")
+    fields = [(b"Host", host.encode("ascii"))]
+    fields += [field for field in headers.to_wire() if field[0].lower().decode("latin-1") not in _FRAMING]
+    if request.body or request.method in _BODY_EXPECTED:
+        fields.append((b"Content-Length", str(len(request.body)).encode()))
+    return fields
+
+
+def _basic(user_info: str) -> str:
+    user, _, password = user_info.partition(":")
+    return b64encode(unquote_to_bytes(user) + b":" + unquote_to_bytes(password)).decode()
 
 
 @attrs.define
@@ -33,7 +93,7 @@ class Message:
 
     Attributes:
         head: Everything before the body.
-        is_last: The connection is not to be used afterwards: the request says so.
+        is_last: The request says that the connection is to be closed afterwards.
         expects: The request says ``Expect: 100-continue`` (RFC 9110, 10.1.1).
     """
 
@@ -43,17 +103,17 @@ class Message:
 
 
 def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Message:
-    """The message that ``request`` is, as :func:`~trawl.transport.target.wire_fields` would have it, but faster.
+    """Return ``request`` as a message, as :func:`wire_fields` writes it, but faster.
 
     Args:
-        request: What is asked.
-        origin: Where.
+        request: The request.
+        origin: The origin of its URL.
         defaults: Fields that are added unless the request has them or refuses them.
     """
     target = origin.target
     headers = request.headers
     if target.user_info or headers.has_any(_UNUSUAL):
-        return _rare(request, defaults)
+        return _unusual_message(request, defaults)
     path = request.url[len(origin.url) :]
     if "#" in path:
         path = path.partition("#")[0]
@@ -64,155 +124,29 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
             "latin-1"
         )
     except UnicodeEncodeError:
-        return _rare(request, defaults)
+        return _unusual_message(request, defaults)
     return Message(head)
 
 
-def _words(value: str) -> set[str]:
-    return {word.strip() for word in value.lower().split(",")}
-
-
-def _rare(request: Request, defaults: Headers | None) -> Message:
-    """The message of a request that is not simple."""
+def _unusual_message(request: Request, defaults: Headers | None) -> Message:
     target, headers = Target.of(request.url), request.headers.copy()
     if defaults is not None:
         headers.fill(defaults)
     fields = wire_fields(request.replace(headers=headers), target, None)
     return Message(
         head_bytes(request.method.encode(), target.path.encode("ascii"), fields),
-        is_last="close" in _words(headers.get("connection", "")),
-        expects="100-continue" in _words(headers.get("expect", "")),
+        is_last="close" in _options(headers.get("connection", "")),
+        expects="100-continue" in _options(headers.get("expect", "")),
     )
 
 
+def _options(value: str) -> set[str]:
+    return {option.strip() for option in value.lower().split(",")}
+
+
 def head_bytes(method: bytes, path: bytes, fields: list[tuple[bytes, bytes]]) -> bytes:
-    """The start line and the fields, with the blank line after them."""
+    """Return the start line and the fields, with the blank line after them."""
     lines = [b"%s %s HTTP/1.1\r\n" % (method, path)]
     lines += [b"%s: %s\r\n" % field for field in fields]
     lines.append(b"\r\n")
     return b"".join(lines)
-
-
-def chunk(piece: bytes) -> bytes:
-    """``piece``, not empty, as a chunk (RFC 9112, 7.1)."""
-    return b"%x\r\n%s\r\n" % (len(piece), piece)
-
-
-class Failure(Enum):
-    """What went wrong, under the names that httpx has for it."""
-
-    POOL_TIMEOUT = "PoolTimeout"
-    CONNECT_TIMEOUT = "ConnectTimeout"
-    CONNECT = "ConnectError"
-    WRITE_TIMEOUT = "WriteTimeout"
-    READ_TIMEOUT = "ReadTimeout"
-    READ = "ReadError"
-    RESPONSE = "RemoteProtocolError"
-    REQUEST = "LocalProtocolError"
-    SCHEME = "UnsupportedProtocol"
-
-
-class StreamError(Exception):
-    """An exchange that failed.
-
-    Attributes:
-        failure: How.
-    """
-
-    def __init__(self, failure: Failure, words: str) -> None:
-        super().__init__(words)
-        self.failure = failure
-
-
-@attrs.frozen
-class Timeouts:
-    """The longest waits of one exchange, in seconds.
-
-    Attributes:
-        pool: For a place, if the number of connections is capped.
-        connect: For a connection with its TLS handshake.
-        write: For the server to take a piece.
-        read: For the server to send a piece.
-    """
-
-    pool: float = inf
-    connect: float = inf
-    write: float = inf
-    read: float = inf
-
-
-@asynccontextmanager
-async def _closing(body: AsyncIterable[bytes]) -> AsyncGenerator[AsyncIterator[bytes], None]:
-    """The pieces of ``body``; a generator is closed in the end, so that it is not left half-read."""
-    pieces = aiter(body)
-    try:
-        yield pieces
-    finally:
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
-
-
-@attrs.frozen
-class StreamedRequest:
-    """A request whose body is a stream.
-
-    Attributes:
-        method: In upper case.
-        origin: As ``https://a.example:8443``.
-        path: The path and query.
-        fields: As they are to be sent, ``Host`` and what frames the body among them.
-        body: The body's pieces, read once.
-        timeouts: The longest waits.
-        server_name: Whose certificate is asked for, if it is not the host's.
-    """
-
-    method: bytes
-    origin: str
-    path: bytes
-    fields: list[tuple[bytes, bytes]]
-    body: AsyncIterable[bytes]
-    timeouts: Timeouts = Timeouts()
-    server_name: str = ""
-
-    def field(self, name: bytes) -> bytes:
-        """What the request says under ``name``, in lower case; empty if it says nothing."""
-        return b",".join(value for key, value in self.fields if key.lower() == name).lower()
-
-    @property
-    def has_body(self) -> bool:
-        """Whether a body is announced (RFC 9112, 6)."""
-        return bool(self.field(b"transfer-encoding")) or self.field(b"content-length") not in {b"", b"0"}
-
-    def head(self) -> bytes:
-        """What goes before the body.
-
-        Raises:
-            StreamError: It would be more lines than it has fields: there is a line end in one of them.
-        """
-        head = head_bytes(self.method, self.path, self.fields)
-        lines = len(self.fields) + 2
-        if head.count(b"\n") != lines or head.count(b"\r") != lines or b"\0" in head:
-            raise StreamError(Failure.REQUEST, "Illegal header value: a control character")
-        return head
-
-    async def written(self, *, with_head: bool = True) -> AsyncGenerator[bytes, None]:
-        """The request as it goes on the wire; the head comes with the first piece of the body, unless it was sent.
-
-        Raises:
-            StreamError: The body is not as long as it says.
-        """
-        waiting = self.head() if with_head else b""
-        is_chunked = bool(self.field(b"transfer-encoding"))
-        left = int(self.field(b"content-length") or 0)
-        async with _closing(self.body) as pieces:
-            async for piece in pieces:
-                left -= len(piece)
-                if not is_chunked and left < 0:
-                    raise StreamError(Failure.REQUEST, "Too much data for declared Content-Length")
-                if piece:
-                    yield waiting + (chunk(piece) if is_chunked else piece)  # noqa: ASYNC119 - its reader closes it
-                    waiting = b""
-        if not is_chunked and left > 0:
-            raise StreamError(Failure.REQUEST, "Too little data for declared Content-Length")
-        if is_chunked or waiting:
-            yield waiting + (LAST_CHUNK if is_chunked else b"")

@@ -17,16 +17,17 @@ from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
 from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
-from trawl.transport.bind_address import BindAddress
-from trawl.transport.connect import ConnectOptions, Resolve
-from trawl.transport.decoding import accept_encoding
+from trawl.transport.body import ResponseLimits
+from trawl.transport.connect import ConnectOptions
+from trawl.transport.content_encoding import accept_encoding
+from trawl.transport.errors import words_of
 from trawl.transport.http11.connection import Connect, Connection, read_response
 from trawl.transport.http11.network_stream import RequestDeadline
 from trawl.transport.http11.parser import ServerDisconnectedError
 from trawl.transport.http11.pool import Connector, FileLimitError, Origin, Pool, room_for_idle
 from trawl.transport.http11.request_head import Message, message_of
-from trawl.transport.response_limits import Limits, words_of
-from trawl.transport.settings import TransportSettings
+from trawl.transport.resolver import Resolve
+from trawl.transport.settings import BindAddress, TransportSettings
 
 __all__ = ["Connect", "Http11Transport"]
 
@@ -37,7 +38,7 @@ class Http11Transport:
     """Sends requests over HTTP/1.1, with TLS verified, within the limits of ``settings``.
 
     Args:
-        settings: Limits.
+        settings: ResponseLimits.
         resolve: Looks names up; None: as the system does, in threads.
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
         connect: Opens connections in place of the usual way.
@@ -59,7 +60,7 @@ class Http11Transport:
     ) -> None:
         self._settings = settings
         self._room = room
-        self._limits = Limits.of(settings)
+        self._limits = ResponseLimits.of(settings)
         self._connect: Connect = connect or Connector(
             resolve,
             ssl_context,
@@ -111,7 +112,7 @@ class Http11Transport:
         url = request.url
         end = url.find("/", 8)  # behind "https://"
         try:
-            origin = self._pool.origin(url[:end] if end > 0 else url, "", BindAddress.wished(request))
+            origin = self._pool.origin(url[:end] if end > 0 else url, "", BindAddress.for_request(request))
         except DownloadError:
             await trio.lowlevel.checkpoint()  # noqa: ASYNC120 - always a checkpoint
             raise

@@ -1,55 +1,67 @@
-"""Our own HTTP/1.1 for httpx's clients: the one module that imports httpx."""
+"""Our own HTTP/1.1 for httpx's clients: the one module that imports httpx.
+
+Theory of operation: a connection is either in the pool or held by one :class:`_Exchange`, until the body of its
+response has ended or it is closed. The client's code runs between two pieces of a body, so no cancel scope can be held
+open from one piece to the next: each wait has its own.
+
+Imported by its package alone, when a program asks for :class:`HTTP11Transport`: importing httpx takes 0.2 s.
+"""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from math import inf
 from typing import Any
 
 import httpx
+import trio
 
-from trawl.transport.bind_address import BindAddress
-from trawl.transport.connect import ConnectOptions, Resolve
-from trawl.transport.http11 import (
-    Connector,
-    Pool,
-    StreamClient,
-    StreamedRequest,
-    StreamedResponse,
-    StreamError,
-    Timeouts,
-    room_for_idle,
-)
+from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
+from trawl.http import SAFE_METHODS
+from trawl.transport.connect import ConnectOptions
+from trawl.transport.errors import words_of
+from trawl.transport.http11.connection import Connection
+from trawl.transport.http11.network_stream import NetworkStream
+from trawl.transport.http11.parser import ReasonParser, ServerDisconnectedError
+from trawl.transport.http11.pool import Connector, FileLimitError, Origin, Pool, room_for_idle
+from trawl.transport.http11.request_head import head_bytes
+from trawl.transport.resolver import Resolve
+from trawl.transport.settings import BindAddress
 
 __all__ = ["HTTP11Transport"]
 
+RETRY_PAUSE = 0.5
+"""Seconds before the third attempt to connect, doubled for each one after it, as in httpx; the second has no pause."""
+
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)
-"""httpx's own."""
+"""httpx's own defaults."""
+
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
 class HTTP11Transport(httpx.AsyncBaseTransport):
     """Our own HTTP/1.1 for httpx's clients: ``httpx.AsyncClient(transport=HTTP11Transport())``. Runs on Trio only.
 
-    The arguments that httpx's own transport has mean what they mean there.
+    Arguments that httpx's own transport has too mean the same.
 
     Args:
-        verify: True: servers are trusted that certifi trusts; False: all are; or an ``ssl.SSLContext`` that decides. A
-            file or folder of certificates is taken with httpx's own warning.
-        cert: Our own certificate: a file, or file and key, or those and a password. Taken with httpx's own warning:
-            better load it into the context.
-        trust_env: Whether ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` count.
-        limits: How many connections there may be, how many of them idle, and for how long.
+        verify: True: trust the servers that certifi trusts; False: trust all; or an ``ssl.SSLContext`` that decides. A
+            file or folder of certificates is accepted with httpx's own warning.
+        cert: A client certificate: a file, or file and key, or file, key and password. Accepted with httpx's own
+            warning: better load it into the context.
+        trust_env: Use ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+        limits: Maximum connections, maximum idle connections, and seconds that an idle connection is kept.
         uds: The path of a Unix socket that stands for every host.
         local_address: The address that connections come from.
-        retries: How often connecting is tried again; what has been sent is not.
+        retries: Further attempts to connect after a failed one; a request that was sent is not sent again.
         socket_options: Level, option and value of ``setsockopt``, set before connecting.
-        resolve: Looks names up; None: as the system does, in threads. What it says is remembered for a minute.
+        resolve: Looks names up; None: the system does, in threads. An answer is remembered for a minute.
 
     It differs from httpx's own transport in that a 101 is an error, that names are remembered, that
     ``Expect: 100-continue`` is waited for, that a safe request goes again when an idle connection turns out dead, and
-    that the extensions ``trace`` and ``network_stream`` are not there.
+    that the extensions ``trace`` and ``network_stream`` are missing.
     """
 
     def __init__(
@@ -69,68 +81,293 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         if not isinstance(verify, bool) or cert is not None or not trust_env:  # else made when it is needed
             context = httpx.create_ssl_context(verify, cert, trust_env)
         keepalive, idle = limits.keepalive_expiry, limits.max_keepalive_connections
-        pool = Pool(
+        self._pool = Pool(
             keepalive=inf if keepalive is None else keepalive, max_idle=room_for_idle() if idle is None else idle
         )
         bind_address = None if local_address is None else BindAddress(local_address)
         options = ConnectOptions(bind_address, tuple(socket_options or ()), uds)
-        connect = Connector(resolve, context, verifies=bool(verify), options=options)
-        self._streams = StreamClient(pool, connect, limits.max_connections, retries=retries)
+        self._connect = Connector(resolve, context, verifies=bool(verify), options=options)
+        self._retries = retries
+        self._places = trio.CapacityLimiter(inf if limits.max_connections is None else limits.max_connections)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send ``request`` and read the headers of the response. Always a checkpoint; cancelling drops the connection.
 
-        Of its extensions, ``timeout``, ``sni_hostname`` and ``target`` are heeded.
+        A safe request without a body goes again if the server closed an idle connection instead of answering. The
+        extensions ``timeout``, ``sni_hostname`` and ``target`` of the request are supported.
 
         Raises:
             httpx.TransportError: It failed; as httpx's own transport does.
         """
-        asked = request.extensions
-        timeouts = {name: inf if limit is None else limit for name, limit in asked.get("timeout", {}).items()}
-        url, fields, body = request.url, request.headers.raw, request.stream
-        assert isinstance(body, httpx.AsyncByteStream)
-        with _as_httpx(request):
-            question = StreamedRequest(
-                request.method.encode("ascii"),
-                f"{url.scheme}://{url.netloc.decode('ascii')}",
-                asked.get("target", url.raw_path),
-                fields,
-                body,
-                Timeouts(**timeouts),
-                asked.get("sni_hostname") or "",
-            )
-            answer = await self._streams.ask(question)
-        extensions = {"http_version": b"HTTP/" + answer.version.encode("ascii"), "reason_phrase": answer.reason}
-        stream = _BodyStream(answer, request)
-        return httpx.Response(answer.status, headers=answer.fields, stream=stream, extensions=extensions)
+        url = request.url
+        base, server_name = f"{url.scheme}://{url.netloc.decode('ascii')}", request.extensions.get("sni_hostname") or ""
+        try:
+            origin = self._pool.origin(base, server_name)
+        except DownloadError as error:
+            raise httpx.UnsupportedProtocol(error.cause, request=request) from error
+        token = object()
+        await _within(request, "pool", httpx.PoolTimeout, lambda: self._places.acquire_on_behalf_of(token))
+        try:
+            exchange = await self._begin(request, origin, lambda: self._places.release_on_behalf_of(token))
+        except BaseException:
+            self._places.release_on_behalf_of(token)
+            raise
+        parser = exchange.parser
+        extensions = {"http_version": b"HTTP/" + parser.version.encode("ascii"), "reason_phrase": parser.reason}
+        return httpx.Response(parser.status, headers=parser.fields, stream=_BodyStream(exchange), extensions=extensions)
 
     async def aclose(self) -> None:
         """Close the idle connections, and each other one when its response is closed."""
-        await self._streams.aclose()
+        self._pool.close()
+        await trio.lowlevel.checkpoint()
+
+    async def _begin(self, request: httpx.Request, origin: Origin, release: Callable[[], None]) -> _Exchange:
+        """Send ``request`` and read the headers of its response; ``release`` gives its place back when it is over."""
+        connection = self._pool.take(origin, trio.current_time())
+        is_reused = connection is not None
+        while True:
+            if connection is None:
+                connection = Connection(await self._connected(request, origin), ReasonParser())
+            exchange = _Exchange(self._pool, request, origin, connection, release)
+            try:
+                await exchange.begin()
+                return exchange
+            except ServerDisconnectedError as error:
+                connection.close()
+                if not is_reused or _has_body(request) or request.method not in SAFE_METHODS:
+                    kind = httpx.ReadError if isinstance(error.__cause__, OSError) else httpx.RemoteProtocolError
+                    raise kind(str(error), request=request) from error
+                connection, is_reused = None, False
+            except BaseException:
+                connection.close()
+                raise
+
+    async def _connected(self, request: httpx.Request, origin: Origin) -> NetworkStream:
+        """Open a connection, with the allowed number of attempts.
+
+        Raises:
+            httpx.TransportError: All attempts failed.
+        """
+        if self._places.borrowed_tokens + len(self._pool) > self._places.total_tokens:
+            self._pool.make_room()
+        attempts = 1
+        while True:
+            try:
+                with _mapped(request):
+                    stream: NetworkStream = await _within(
+                        request, "connect", httpx.ConnectTimeout, lambda: self._connect(origin)
+                    )
+                    return stream
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if isinstance(error.__cause__, FileLimitError) and self._pool.make_room():
+                    continue
+                if attempts > self._retries:
+                    raise
+            await trio.sleep(0 if attempts == 1 else RETRY_PAUSE * 2.0 ** (attempts - 2))
+            attempts += 1
+
+
+@contextmanager
+def _mapped(request: httpx.Request) -> Generator[None, None, None]:
+    """Raise the errors of a connection as httpx's."""
+    try:
+        yield
+    except ConnectFailed as error:
+        raise httpx.ConnectError(error.cause, request=request) from error
+    except DownloadError as error:
+        raise httpx.RemoteProtocolError(error.cause, request=request) from error
+    except OSError as error:
+        raise httpx.ReadError(words_of(error), request=request) from error
+
+
+async def _within(
+    request: httpx.Request, limit: str, failure: type[httpx.TimeoutException], step: Callable[[], Awaitable[Any]]
+) -> Any:
+    """Return the result of ``step()``; raise ``failure`` if it takes longer than the request's ``timeout`` allows."""
+    seconds = request.extensions.get("timeout", {}).get(limit)
+    if seconds is None:
+        return await step()
+    with trio.move_on_after(seconds):
+        return await step()
+    raise failure(f"timed out after {seconds:g} s", request=request)
+
+
+def _has_body(request: httpx.Request) -> bool:
+    """Return True if a body is announced (RFC 9112, 6)."""
+    headers = request.headers
+    return "transfer-encoding" in headers or headers.get("content-length", "0") not in {"", "0"}
+
+
+@asynccontextmanager
+async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
+    """Give the pieces of ``body``; a generator is closed in the end, so that it is not left half-read."""
+    pieces = aiter(body)
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+class _Exchange:
+    """One request and its response on one connection, and the place that they take."""
+
+    def __init__(
+        self, pool: Pool, request: httpx.Request, origin: Origin, connection: Connection, release: Callable[[], None]
+    ) -> None:
+        assert isinstance(connection.parser, ReasonParser)
+        self.parser: ReasonParser = connection.parser
+        self._pool = pool
+        self._request = request
+        self._origin = origin
+        self._connection = connection
+        self._release = release
+        self._is_last = "close" in request.headers.get("connection", "").lower()
+        self._broken: ResponseBroken | None = None
+        self._is_open = True
+        self._pieces: list[bytes] = []
+
+    async def begin(self) -> None:
+        """Send the request and read the headers of the response.
+
+        Raises:
+            httpx.TransportError: It failed.
+            ServerDisconnectedError: The connection ended before the first byte of the response.
+        """
+        with _mapped(self._request):
+            await self._send()
+        while not self.parser.has_head:
+            await self._receive()
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body, still compressed; empty at the end. Always a checkpoint.
+
+        Cancelling closes the connection.
+
+        Raises:
+            httpx.TransportError: The body did not come to its end, or not in time.
+        """
+        has_waited = False
+        while self._is_open:
+            self._pieces = self._pieces or self.parser.take()
+            if self._pieces:
+                break
+            if self.parser.is_complete:
+                self.close()
+                break
+            try:
+                await self._receive()
+                has_waited = True
+            except BaseException:
+                self.close()
+                raise
+        if not has_waited:
+            await trio.lowlevel.checkpoint()
+        return self._pieces.pop(0) if self._pieces and self._is_open else b""
+
+    def close(self) -> None:
+        """Keep the connection if it can take another request, else close it; free its place. Safe to call twice."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._release()
+        connection = self._connection
+        if self._is_last or not connection.is_reusable:
+            connection.close()
+            return
+        if connection.requests == 1:
+            self._origin.session = connection.wire.session()
+        self._pool.give(self._origin, connection, trio.current_time())
+
+    async def _receive(self) -> None:
+        """Wait for the next bytes of the response. Raises the errors of :meth:`begin`."""
+        parser = self.parser
+        had_head = parser.has_head
+        with _mapped(self._request):
+            if self._broken is not None:
+                raise self._broken
+            try:
+                await _within(self._request, "read", httpx.ReadTimeout, self._connection.receive)
+            except ResponseBroken as error:
+                if had_head or not parser.has_head:
+                    raise
+                self._broken = error  # its headers are all right: the fault came after them in the same read
+
+    async def _send(self) -> None:
+        connection, request, has_asked = self._connection, self._request, False
+        if _has_body(request) and "100-continue" in request.headers.get("expect", "").lower():
+            has_asked = True
+            await self._write(self._head(), is_first=True)
+            await connection.receive_word()
+            if self.parser.has_head:
+                self._is_last = True
+                return
+        async with aclosing(self._message(b"" if has_asked else self._head())) as pieces:
+            async for piece in pieces:
+                await self._write(piece, is_first=not has_asked)
+                has_asked = True
+                if connection.broken is not None:
+                    return
+
+    async def _write(self, piece: bytes, *, is_first: bool) -> None:
+        connection, is_head = self._connection, self._request.method == "HEAD"
+
+        async def send() -> None:
+            sent = connection.ask_nowait(piece, is_head=is_head) if is_first else 0
+            if sent < len(piece):
+                await connection.send(piece[sent:])
+
+        await _within(self._request, "write", httpx.WriteTimeout, send)
+
+    def _head(self) -> bytes:
+        """Return the bytes before the body.
+
+        Raises:
+            httpx.LocalProtocolError: There is a line end in a field, so it would be more lines than fields.
+        """
+        request, fields = self._request, self._request.headers.raw
+        path = request.extensions.get("target", request.url.raw_path)
+        head = head_bytes(request.method.encode("ascii"), path, fields)
+        lines = len(fields) + 2
+        if head.count(b"\n") != lines or head.count(b"\r") != lines or b"\0" in head:
+            raise httpx.LocalProtocolError("Illegal header value: a control character", request=request)
+        return head
+
+    async def _message(self, head: bytes) -> AsyncGenerator[bytes, None]:
+        """Yield the request as it goes on the wire; ``head`` comes with the first piece of the body.
+
+        Raises:
+            httpx.LocalProtocolError: The body is not as long as it says.
+        """
+        request = self._request
+        is_chunked = "transfer-encoding" in request.headers
+        left = int(request.headers.get("content-length") or 0)
+        async with _pieces_of(request.stream) as pieces:
+            async for piece in pieces:
+                left -= len(piece)
+                if not is_chunked and left < 0:
+                    raise httpx.LocalProtocolError("Too much data for declared Content-Length", request=request)
+                if piece:  # a chunk: RFC 9112, 7.1
+                    yield head + (b"%x\r\n%s\r\n" % (len(piece), piece) if is_chunked else piece)  # noqa: ASYNC119 - its reader closes it
+                    head = b""
+        if not is_chunked and left > 0:
+            raise httpx.LocalProtocolError("Too little data for declared Content-Length", request=request)
+        if is_chunked or head:
+            yield head + (_LAST_CHUNK if is_chunked else b"")
 
 
 class _BodyStream(httpx.AsyncByteStream):
-    def __init__(self, answer: StreamedResponse, request: httpx.Request) -> None:
-        self._answer = answer
-        self._request = request
+    def __init__(self, exchange: _Exchange) -> None:
+        self._exchange = exchange
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self  # no generator, which a client that stops in the middle would leave behind
+        return self  # not a generator, which a client that stops in the middle would leave behind
 
     async def __anext__(self) -> bytes:
-        with _as_httpx(self._request):
-            piece = await self._answer.receive()
+        piece = await self._exchange.read()
         if not piece:
             raise StopAsyncIteration
         return piece
 
     async def aclose(self) -> None:
-        self._answer.close()
-
-
-@contextmanager
-def _as_httpx(request: httpx.Request) -> Generator[None, None, None]:
-    try:
-        yield
-    except StreamError as error:
-        raise getattr(httpx, error.failure.value)(str(error), request=request) from error
+        self._exchange.close()

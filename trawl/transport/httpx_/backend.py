@@ -22,9 +22,10 @@ import trio
 
 from trawl.addresses import AddressGuard
 from trawl.transport.base import Room
-from trawl.transport.bind_address import BindAddress
-from trawl.transport.connect import ConnectOptions, Resolve, dial, is_short_of_files
+from trawl.transport.connect import ConnectOptions, dial, is_short_of_files
 from trawl.transport.proxy import Proxy
+from trawl.transport.resolver import Resolve
+from trawl.transport.settings import BindAddress
 
 __all__ = ["Backend", "Pools", "Route"]
 

@@ -18,7 +18,7 @@ from trawl.errors import (
     ReadTimeout,
     ResponseBroken,
 )
-from trawl.transport.response_limits import protocol_words, system_error, tls_failure, words_of
+from trawl.transport.errors import protocol_words, system_error, tls_failure, words_of
 from trawl.transport.settings import TransportSettings
 
 __all__ = ["BODY_BROKEN", "LEFT", "ErrorContext", "is_foreign", "mapped"]

@@ -36,17 +36,16 @@ from trawl.errors import (
 )
 from trawl.http import SAFE_METHODS, BodySink, Headers, Outcome, Request, Response, scheme_of
 from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
-from trawl.transport.bind_address import BindAddress
-from trawl.transport.body_sink import SinkWriter, sink_for
-from trawl.transport.connect import Resolve, ThreadResolver, is_short_of_files
-from trawl.transport.decoding import accept_encoding
+from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
+from trawl.transport.connect import is_short_of_files
+from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.http11.pool import client_context
+from trawl.transport.http11.request_head import Target, wire_fields
 from trawl.transport.httpx_.backend import Backend, Pools, Route
 from trawl.transport.httpx_.errors import BODY_BROKEN, LEFT, ErrorContext, is_foreign, mapped
 from trawl.transport.proxy import Proxy
-from trawl.transport.response_limits import Limits
-from trawl.transport.settings import TransportSettings
-from trawl.transport.target import Target, wire_fields
+from trawl.transport.resolver import Resolve, ThreadResolver
+from trawl.transport.settings import BindAddress, TransportSettings
 
 __all__ = ["Answer", "HttpxTransport", "NotSentError", "Refusable", "RequestTimings", "ResponseReader"]
 
@@ -180,7 +179,7 @@ class ResponseReader:
         request: What was asked.
         answer: The response, its body unread.
         outcome: Tells how long it took.
-        settings: Limits.
+        settings: ResponseLimits.
         broken: The errors that mean that the body did not come to its end.
 
     Raises:
@@ -201,7 +200,7 @@ class ResponseReader:
         self._outcome = outcome
         _check(answer)
         self._headers = Headers.from_wire(answer.headers)
-        self._limits = Limits.of(settings).for_request(request)
+        self._limits = ResponseLimits.of(settings).for_request(request)
         self._has_body = request.method != "HEAD" and answer.status not in {204, 304}
         length = self._headers.get("Content-Length", "") if self._has_body else ""
         self._length = int(length) if length.isdecimal() else None
@@ -225,7 +224,7 @@ class ResponseReader:
         answer, request = self._answer, self._request
         stream = answer.extensions["network_stream"]
         loss = await self._read(stream, writer) or self._extra_data(stream)
-        body, flags = self._limits.whole(self._body, loss, request)
+        body, flags = self._limits.finish(self._body, loss, request)
         make = Response if writer is None else await writer.end(body)
         return make(
             request.url,
@@ -295,7 +294,7 @@ class HttpxTransport:
     """Sends requests by httpx's own means, within the limits of ``settings``: HTTP/1.1, HTTP/2, through proxies.
 
     Args:
-        settings: Limits, and whether HTTP/2 is offered.
+        settings: ResponseLimits, and whether HTTP/2 is offered.
         resolve: Looks names up; None: as the system does, in threads.
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names, made
             when the first ``https`` URL is asked for.
@@ -408,7 +407,7 @@ class HttpxTransport:
             RequestInvalid: Its proxy is none, or one that needs what is not installed; or its ``bindaddress`` is none.
             AddressRefused: It is to go through a proxy to an address that the crawl may not connect to.
         """
-        bind_address = BindAddress.wished(request)
+        bind_address = BindAddress.for_request(request)
         url = request.meta_get("proxy")
         if not url:
             return Route(bind_address=bind_address), None

@@ -1,0 +1,52 @@
+"""The texts of foreign errors as sentences of ours, for every transport."""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+from trawl.errors import ConnectFailed, DownloadError, TLSFailed
+
+__all__ = ["protocol_words", "system_error", "tls_failure", "words_of"]
+
+MAX_TEXT = 200
+"""Characters of a foreign error's text that are kept: it may quote what the server sent."""
+
+_PROTOCOL_WORDS = (
+    ("without sending a response", "the server closed the connection without an answer"),
+    ("complete message body", "its body ended early: {cause}"),
+    ("Receive buffer too long", "its headers have no end"),
+    ("_SWITCH_", "the server changed to another protocol without being asked"),
+    ("illegal", "the answer is not HTTP: {cause}"),
+    ("", "the answer is broken: {cause}"),
+)
+"""A part of the parser's text, and our sentence for it. The first that fits counts."""
+
+
+def system_error(error: BaseException) -> OSError | None:
+    """Return the system's error behind ``error``; None if there is none."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, OSError):
+        found = found.__cause__ or found.__context__  # httpcore's pool drops the cause and leaves the context
+    return found
+
+
+def words_of(error: BaseException) -> str:
+    """Return the text of an error, or its name if it has none, at most ``MAX_TEXT`` characters."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)  # without the address, which the request's URL tells
+    return str(getattr(error, "strerror", None) or error)[:MAX_TEXT] or type(error).__name__
+
+
+def protocol_words(text: str) -> str:
+    """Return our sentence for a parser's complaint about the server's answer."""
+    return next(words for sign, words in _PROTOCOL_WORDS if sign in text).replace("{cause}", text)
+
+
+def tls_failure(error: ssl.SSLError) -> DownloadError:
+    """Return our error for a failed handshake; it says why the handshake failed."""
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return ConnectFailed("the server closed the connection during the TLS handshake")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TLSFailed(f"its certificate is refused: {error.verify_message}")
+    return TLSFailed(f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}")
