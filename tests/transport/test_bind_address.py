@@ -89,7 +89,8 @@ async def test_a_request_with_its_own_address_asks_for_its_own_path(clock: MockC
 async def test_an_address_that_is_none_is_that_requests_error(clock: MockClock, way: str) -> None:
     (error,) = await asked(way, None, {"bindaddress": "shop.example"})
     assert isinstance(error, RequestInvalid)
-    assert "its bindaddress must be an address of this machine, or an address and a port, not 'shop.example'" in str(error)
+    words = "its bindaddress must be an address of this machine, or an address and a port, not 'shop.example'"
+    assert words in str(error)
 
 
 @WAYS
