@@ -128,27 +128,27 @@ class RobotsCache:
 
 
 class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """Whether and how robots.txt is obeyed."""
+    """The settings of robots.txt."""
 
     robotstxt_obey: Annotated[
-        bool, Meta(description="Read each origin's robots.txt first and send nothing that it disallows.")
+        bool, Meta(description="Fetch each origin's robots.txt first, and drop requests that it disallows.")
     ] = True
     robotstxt_user_agent: Annotated[
         str | None,
-        Meta(description="The name whose group in robots.txt is ours; None: the product that USER_AGENT names."),
+        Meta(description="The name to look for in robots.txt; null: the product name in USER_AGENT."),
     ] = None
     robotstxt_max_age: Annotated[
         float,
-        Meta(gt=0, le=86_400, title="s", description="How long a robots.txt is believed before it is read again."),
+        Meta(gt=0, le=86_400, title="s", description="Age at which a robots.txt is fetched again."),
     ] = 86_400.0
     robotstxt_retry_times: Annotated[
         int,
         Meta(
             ge=0,
             title="times",
-            description="How often robots.txt is asked for again where no connection can be made, before the origin's"
-            " requests end as unreachable. A robots.txt that answers 5xx or is cut off is asked for again until"
-            " `BACKOFF_GIVE_UP_AFTER`. 0 means it is asked for once, whatever it answers.",
+            description="Retries of robots.txt while no connection can be made, before the origin's requests fail as"
+            " unreachable. After a 5xx or a broken answer, it is retried until `BACKOFF_GIVE_UP_AFTER`. 0: no retries"
+            " at all.",
         ),
     ] = 2
     robotstxt_retry_delay: Annotated[
@@ -156,8 +156,8 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             gt=0,
             title="s",
-            description="How long an origin is disallowed before its robots.txt is asked for again; twice as long "
-            "each time.",
+            description="Delay before an unreachable robots.txt is fetched again, doubled each time. The origin is"
+            " disallowed meanwhile.",
         ),
     ] = 10.0
 

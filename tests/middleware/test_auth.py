@@ -90,9 +90,9 @@ def test_scrapys_attributes_without_a_domain_are_refused(domain: object) -> None
         ("https://a.example/path", {"token": "t"}, "must be an origin such as"),
         ("ftp://a.example", {"token": "t"}, "must be an origin such as"),
         ("a b", {"token": "t"}, "must be an origin such as"),
-        ("a.example", {}, "either a token, or a user"),
-        ("a.example", {"token": "t", "user": "u"}, "either a token, or a user"),
-        ("a.example", {"token": "t", "password": "p"}, "either a token, or a user"),
+        ("a.example", {}, "either a token or a user"),
+        ("a.example", {"token": "t", "user": "u"}, "either a token or a user"),
+        ("a.example", {"token": "t", "password": "p"}, "either a token or a user"),
     ],
 )
 def test_an_entry_that_means_nothing_is_refused(key: str, value: Any, sentence: str) -> None:

@@ -59,7 +59,7 @@ def test_a_cookies_txt_has_the_jar_without_a_name_and_says_what_is_missing(
 ) -> None:
     path = tmp_path / "cookies.txt"
     had(path)
-    assert "those of ['anna', 2] are not in it" in caplog.text
+    assert "['anna', 2] are not saved" in caplog.text
     (line,) = path.read_text().splitlines()[2:]
     *fields, expires, name, value = line.split("\t")
     assert (*fields, name, value) == ("a.example", "FALSE", "/", "FALSE", "id", "None")
@@ -77,7 +77,7 @@ def test_a_file_that_is_none_of_cookies_is_refused_and_left_as_it_is(tmp_path: P
 
 
 def test_a_folder_that_is_not_there_is_told_before_the_crawl(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="COOKIES_FILE: there is no folder"):
+    with pytest.raises(UsageError, match="COOKIES_FILE: the folder"):
         had(tmp_path / "nowhere" / "cookies.json")
 
 
@@ -104,5 +104,5 @@ def test_cookies_are_logged_if_wanted(caplog: pytest.LogCaptureFixture) -> None:
     told = [record.getMessage() for record in caplog.records if "cookie" in record.getMessage()]
     assert told == [
         "<GET http://a.example/1>: sent the cookies 'mine=0'",
-        "<GET http://a.example/1>: was given the cookie 'id=1; Max-Age=1000'",
+        "<GET http://a.example/1>: received the cookie 'id=1; Max-Age=1000'",
     ]

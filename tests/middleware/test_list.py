@@ -97,7 +97,7 @@ async def test_the_user_agent_and_the_default_headers_are_taken_out_apart() -> N
 
 @pytest.mark.parametrize("entry", ["retri", "scrapy.downloadermiddlewares.retry.Nothing", "nothing"])
 def test_a_name_that_there_is_not_is_refused(entry: str) -> None:
-    with pytest.raises(SettingsError, match="is no middleware of trawl's: there are auth, cache, cookies"):
+    with pytest.raises(SettingsError, match="is not built in; use one of auth, cache, cookies"):
         names({entry: None})
 
 
@@ -135,7 +135,7 @@ def test_a_middleware_that_gives_nothing_is_told_at_once() -> None:
     def forgets(fetch: Fetch) -> Any:
         return None
 
-    with pytest.raises(SettingsError, match=r"^DOWNLOADER_MIDDLEWARES: .*forgets must give an async function of a"):
+    with pytest.raises(SettingsError, match=r"^DOWNLOADER_MIDDLEWARES: .*forgets must return an async function of a"):
         compose([forgets], Web(Response(URL)).fetch)
 
 

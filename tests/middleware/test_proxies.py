@@ -58,9 +58,9 @@ def test_a_success_ends_the_row_unless_it_was_begun_before_the_failure() -> None
 def test_what_fails_together_is_one_incident() -> None:
     pool = ProxyPool([A, B], REST)
     assert [pool.failed(A, began, 10.0) for began in (0.0, 1.0, 9.0, 10.0)] == [10.0, None, None, None]
-    assert pool.resting(10.0) == ["http://a.example:8080"]
+    assert pool.cooling_down(10.0) == ["http://a.example:8080"]
     assert [pool.choose(11.0) for _ in range(2)] == [B, B]
-    assert pool.resting(20.0) == []
+    assert pool.cooling_down(20.0) == []
 
 
 def test_if_all_rest_the_first_that_comes_back_is_told() -> None:
@@ -92,9 +92,9 @@ def test_a_proxy_is_never_lost_and_never_chosen_while_it_rests(
         chosen = pool.choose(now)
         if isinstance(chosen, float):
             assert now < chosen <= now + 60.0
-            assert len(pool.resting(now)) == many
+            assert len(pool.cooling_down(now)) == many
         else:
-            assert pool.name(chosen) not in pool.resting(now)
+            assert pool.name(chosen) not in pool.cooling_down(now)
     now += 60.0
     assert {pool.choose(now) for _ in range(many)} == set(urls)
 
@@ -187,7 +187,7 @@ async def test_a_proxy_that_fails_rests_and_people_are_told_without_its_password
             await send(Request("http://x.example/"))
     assert used == [secret, B, B, B]
     assert stats.get("proxy_failed_count") == 1
-    assert "http://a.example:8080 rests for 10 s" in caplog.text
+    assert "http://a.example:8080 is cooling down for 10 s" in caplog.text
     assert "secret" not in caplog.text
     await trio.sleep(10)
     await send(Request("http://x.example/"))
@@ -210,7 +210,7 @@ async def test_a_proxy_rests_for_what_is_its_own_fault(autojump_clock: MockClock
     send, _ = sending(pool, answer=answer)
     await trio.sleep(1)
     await send(Request("http://x.example/"))
-    assert bool(pool.resting(trio.current_time())) is rests
+    assert bool(pool.cooling_down(trio.current_time())) is rests
 
 
 async def test_where_all_rest_a_request_waits_without_being_sent(autojump_clock: MockClock) -> None:

@@ -138,7 +138,7 @@ def test_a_session_is_the_same_for_the_same_name_and_keeps_what_it_has() -> None
 
 @pytest.mark.parametrize("name", ["", None, 5])
 def test_a_session_has_a_name(name: Any) -> None:
-    with pytest.raises(ValueError, match="a session's name is a text"):
+    with pytest.raises(ValueError, match="a session's name must be a non-empty string"):
         Sessions({}, Jars()).get(name)
 
 

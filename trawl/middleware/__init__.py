@@ -1,4 +1,4 @@
-"""What happens around each send: one module a middleware, and :data:`BUILT_IN` for the list of them."""
+"""Middleware around each send: one module for each, listed in :data:`BUILT_IN`."""
 
 from trawl.middleware.auth import auth
 from trawl.middleware.cookies import cookies

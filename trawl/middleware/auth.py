@@ -1,7 +1,7 @@
-"""Who we are: a name and password, or a token, for the origins that they were given for and for no other.
+"""The ``Authorization`` header, sent only to the origins and domains that the credentials were given for.
 
-The field is put on a copy, innermost: it is in no frontier, no retry and no redirect's target, which gets its own where
-it is for that target too. A request that brings an ``Authorization`` of its own keeps it.
+The header is set on a copy of the request, next to the wire. So it is never stored in a frontier or passed on to a
+retry or a redirect's target. A request with an ``Authorization`` of its own keeps it.
 """
 
 from __future__ import annotations
@@ -16,29 +16,27 @@ from trawl.middleware.settings import AuthConfig
 __all__ = ["auth", "basic", "load_credentials"]
 
 Credentials = Mapping[str, str]
-"""An origin, or a domain that stands for itself and all below it, to what ``Authorization`` says there."""
+"""The ``Authorization`` value by origin, or by domain (which includes its subdomains)."""
 
 
 def basic(user: str, password: str) -> str:
-    """The value of ``Authorization`` for a name and a password, as UTF-8 (RFC 7617, 2)."""
+    """Return the ``Authorization`` value for a user name and a password, as UTF-8 (RFC 7617, 2)."""
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 
 def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Credentials:
-    """What ``HTTP_AUTH`` and the spider's ``http_user``, ``http_pass`` and ``http_auth_domain`` give.
+    """Read ``HTTP_AUTH`` and the spider's ``http_user``, ``http_pass`` and ``http_auth_domain``.
 
     Raises:
-        SettingsError: An entry is for no origin or domain, or gives neither a name nor a token.
-        UsageError: The spider has a name or password, and no ``http_auth_domain`` that they are for.
+        SettingsError: A key is not an origin or domain, or an entry has neither a user nor a token, or both.
+        UsageError: The spider has a user or password but no ``http_auth_domain``.
     """
     found = {_place(key, f"HTTP_AUTH[{key!r}]"): _field(value, key) for key, value in config.items()}
     user, password = getattr(spider, "http_user", "") or "", getattr(spider, "http_pass", "") or ""
     if user or password:
         domain = getattr(spider, "http_auth_domain", None)
         if not domain:
-            raise UsageError(
-                "http_user and http_pass need http_auth_domain: the domain, or the origin, that they are for"
-            )
+            raise UsageError("http_user and http_pass need http_auth_domain: the domain or origin that they are for")
         try:
             found[_place(domain, "http_auth_domain")] = basic(user, password)
         except SettingsError as error:
@@ -47,10 +45,7 @@ def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Creden
 
 
 def auth(credentials: Credentials) -> Middleware:
-    """Middleware that adds ``Authorization`` to requests to the origins and domains of ``credentials``.
-
-    An origin goes before a domain, and a longer domain before a shorter one.
-    """
+    """Make middleware that adds ``Authorization``: by origin first, then by the longest matching domain."""
     field_of = _lookup(credentials)
 
     def around(fetch: Fetch) -> Fetch:
@@ -72,7 +67,8 @@ def auth(credentials: Credentials) -> Middleware:
 
 def _lookup(credentials: Credentials) -> Callable[[str], str | None]:
     origins = {place: field for place, field in credentials.items() if "://" in place}
-    domains = sorted(((place, field) for place, field in credentials.items() if "://" not in place), key=_by_length)
+    domains = [(place, field) for place, field in credentials.items() if "://" not in place]
+    domains.sort(key=lambda pair: -len(pair[0]))
 
     def field_of(url: str) -> str | None:
         field = origins.get(origin_of(url)) if origins else None
@@ -88,12 +84,8 @@ def _names_a_user(url: str) -> bool:
     return "@" in url.split("/", 3)[2]
 
 
-def _by_length(pair: tuple[str, str]) -> int:
-    return -len(pair[0])
-
-
 def _place(written: object, path: str) -> str:
-    """An origin or a domain in normal form."""
+    """Return an origin or a domain in normal form."""
     place = _origin_or_domain(written.strip()) if isinstance(written, str) else None
     if place is None:
         raise SettingsError(f"{path} must be an origin such as 'https://a.example' or a domain, not {written!r}", path)
@@ -101,7 +93,7 @@ def _place(written: object, path: str) -> str:
 
 
 def _origin_or_domain(text: str) -> str | None:
-    """``text`` in normal form; None if it is neither."""
+    """Return ``text`` in normal form; None if it is neither."""
     try:
         if "://" not in text:
             is_domain = text and not set("/:@ ") & set(text)
@@ -117,5 +109,5 @@ def _field(config: AuthConfig, key: str) -> str:
     path = f"HTTP_AUTH[{key!r}]"
     token, user = config.get("token"), config.get("user")
     if (token is None) == (user is None) or (token is not None and "password" in config):
-        raise SettingsError(f"{path} must have either a token, or a user and a password", path)
+        raise SettingsError(f"{path} must have either a token or a user and password", path)
     return f"Bearer {token}" if token is not None else basic(user or "", config.get("password", ""))

@@ -1,7 +1,4 @@
-"""Cookies on the way out and back.
-
-Cookies from one crawl to the next: read before it, written after it, also when it was cancelled.
-"""
+"""Cookies on requests and responses, and the file (``COOKIES_FILE``) that keeps them from one crawl to the next."""
 
 from __future__ import annotations
 
@@ -24,20 +21,20 @@ __all__ = ["cookies", "open_cookie_file"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
-WRITE_GRACE = 10.0
-"""Seconds that writing the file may take."""
+WRITE_GRACE = 10.0  # seconds that writing the file may take
 
 
 @asynccontextmanager
 async def open_cookie_file(
     path: str, jars: Jars, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[None, None]:
-    """``jars``, with what the file has, and at the end written to it; nothing where ``path`` is empty.
+    """Load the cookies of a file into ``jars``, and write the jars back on exit, also after cancellation.
 
-    The file is replaced as a whole, so that a kill leaves the old one, and only its owner may read it.
+    An empty ``path`` means no file. The file is replaced as a whole, so a killed process leaves the old one intact.
+    Only its owner may read it.
 
     Raises:
-        UsageError: The file can't be read, or is none of cookies, or its folder is not there.
+        UsageError: The file can't be read or is not a file of cookies, or its folder does not exist.
     """
     if not path:
         yield
@@ -58,7 +55,7 @@ async def open_cookie_file(
 def _read(path: str, jars: Jars) -> None:
     file = Path(path)
     if not file.parent.is_dir():
-        raise UsageError(f"COOKIES_FILE: there is no folder {str(file.parent)!r}")
+        raise UsageError(f"COOKIES_FILE: the folder {str(file.parent)!r} does not exist: create it")
     try:
         text = file.read_bytes()
     except FileNotFoundError:
@@ -80,7 +77,7 @@ def _write(path: str, jars: Jars, now_utc: datetime) -> None:
     if is_netscape(path):
         others = [name for name, jar in jars.items() if name is not None and len(jar)]
         if others:
-            logger.warning("COOKIES_FILE: a cookies.txt has one jar: those of %r are not in it", others)
+            logger.warning("COOKIES_FILE: cookies.txt holds only one jar, so %r are not saved: use .json", others)
         text = to_netscape(jars.jar(), now_utc)
     else:
         text = to_json(jars, now_utc)
@@ -95,14 +92,14 @@ def _write(path: str, jars: Jars, now_utc: datetime) -> None:
 
 
 def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
-    """Middleware that sends what ``jars`` has for a request, and keeps what the response sets.
+    """Make middleware that sends the cookies of ``jars`` and stores those that responses set.
 
-    What goes to the wire is a copy of the request, so that a cookie of today is not in the headers of tomorrow's retry.
+    Cookies are added to a copy of the request: a retry must not send the cookies of its first try.
 
     Args:
         jars: The cookies.
         now_utc: Wall time.
-        debug: Log what is sent and what is set (``COOKIES_DEBUG``).
+        debug: Log the cookies sent and set (``COOKIES_DEBUG``).
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -132,4 +129,4 @@ def _log(request: Request, header: str | None, outcome: Outcome) -> None:
     if sent:
         logger.info("%r: sent the cookies %r", request, sent)
     for field in () if outcome.response is None else outcome.response.headers.getlist("Set-Cookie"):
-        logger.info("%r: was given the cookie %r", request, field)
+        logger.info("%r: received the cookie %r", request, field)

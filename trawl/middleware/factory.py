@@ -1,6 +1,7 @@
-"""From the entries of a setting to middleware: names, import paths, functions, classes, objects.
+"""Makes middleware from the entries of ``DOWNLOADER_MIDDLEWARES``: names, import paths, functions, classes, objects.
 
-What a middleware of the user's is given when it is made: the crawl, as far as a middleware may see it.
+:class:`Surroundings` is the crawl as a user's middleware sees it when it is made. Pipelines, hooks and watchers are
+made by the same functions.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, SettingsError
-from trawl.http import Fetch, Middleware, Request, Response
+from trawl.http import Middleware, Request, Response
 from trawl.middleware.scrapy_style import adapted, is_scrapy_style
 from trawl.moving import in_place_of
 from trawl.observe import Stats
@@ -22,8 +23,10 @@ from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
 from trawl.tracebacks import user_code, warn_of_scrapy
 
+if TYPE_CHECKING:
+    from trawl.middleware.stack import BuiltInMiddleware
+
 __all__ = [
-    "Named",
     "Surroundings",
     "accepts_arguments",
     "entry_name",
@@ -35,81 +38,62 @@ __all__ = [
 
 
 class Surroundings(Protocol):
-    """The argument of a middleware's ``from_crawler``: the crawl that it is made for.
+    """The crawl, as the argument of a middleware's ``from_crawler``.
 
-    Time, chance and blocking work come from here, so that a middleware works on the virtual clock of a test as it does
-    in a real crawl.
+    A middleware that takes time, randomness and blocking work from here runs on a test's virtual clock too.
     """
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The crawl's settings by their upper-case names, with Scrapy's accessors (``getbool`` and the like)."""
+        """The crawl's settings by upper-case name, with Scrapy's accessors (``getbool`` and so on)."""
         ...
 
     @property
     def stats(self) -> Stats:
-        """Where everything is counted."""
+        """The crawl's statistics."""
         ...
 
     @property
     def spider(self) -> Any:
-        """The spider, whose attributes a middleware may read."""
+        """The spider."""
         ...
 
     @property
     def blocking(self) -> Blocking:
-        """How work that blocks is done: ``await crawl.blocking.run(function, argument)``."""
+        """Runs blocking work in a thread: ``await crawl.blocking.run(function, argument)``."""
         ...
 
     def now_utc(self) -> datetime:
-        """Wall time now."""
+        """Return the wall time."""
         ...
 
     def random(self, name: str) -> random.Random:
-        """A source of chance of one's own; ``name`` tells it from others."""
+        """Return a random generator of its own for ``name``."""
         ...
 
     async def fetch(self, request: Request) -> Response:
-        """Send a request of one's own, in its turn; not while a middleware holds one (see the how-to)."""
+        """Send a further request, in its turn; not while holding a request (see the how-to). A checkpoint."""
         ...
 
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 SETTING = "DOWNLOADER_MIDDLEWARES"
-
 PLUGINS = "trawl.middleware"
-
 _OURS = "trawl.middleware."
-
 _SCRAPYS = "scrapy.downloadermiddlewares."
 
 
-class Named(Protocol):
-    """What is known of a built-in middleware here."""
-
-    @property
-    def name(self) -> str:
-        """Its short name."""
-        ...
-
-    @property
-    def scrapys(self) -> str:
-        """The class of Scrapy's that does the same."""
-        ...
-
-
 def split_setting(
-    setting: Mapping[Any, float | None], built_in: Iterable[Named]
+    setting: Mapping[Any, float | None], built_in: Iterable[BuiltInMiddleware]
 ) -> tuple[dict[str, float | None], list[tuple[str, Any, float]]]:
-    """What ``DOWNLOADER_MIDDLEWARES`` says: of the built-in ones by name, and of the user's own.
+    """Split ``DOWNLOADER_MIDDLEWARES`` into the built-in entries and the user's.
 
     Returns:
-        Names of built-in ones with their new place (None: taken out); and each of the user's with a name for people,
-        the entry itself and its place.
+        The new order of built-in middleware by name (None: removed), and (display name, entry, order) of the user's.
 
     Raises:
-        SettingsError: A name of trawl's or Scrapy's that there is not.
+        SettingsError: A name of trawl's or Scrapy's does not exist.
     """
     known: dict[str, str] = {}
     for each in built_in:
@@ -137,12 +121,12 @@ def _check_elsewhere(entry: str, known: Mapping[str, str]) -> None:
     why = "" if any(path.rpartition(".")[0] == module for path in known) else in_place_of(entry)
     if not why:
         names = [*sorted(set(known.values())), *plugin_names(PLUGINS)]
-        raise SettingsError(f"{SETTING}: {entry!r} is no middleware of trawl's: there are {', '.join(names)}", SETTING)
+        raise SettingsError(f"{SETTING}: {entry!r} is not built in; use one of {', '.join(names)}", SETTING)
     logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
 
 
 def entry_name(entry: object) -> str:
-    """An entry as people know it."""
+    """Return the name of an entry for messages."""
     if isinstance(entry, str):
         return entry
     named: str = getattr(entry, "__qualname__", None) or type(entry).__qualname__
@@ -150,14 +134,14 @@ def entry_name(entry: object) -> str:
 
 
 def make_middleware(entry: object, crawl: object, spider: object) -> Middleware:
-    """The middleware of an entry: itself, or what its class makes, or an adapter around Scrapy's three methods.
+    """Make the middleware of an entry: the entry itself, an object of its class, or an adapter for Scrapy's methods.
 
     Raises:
-        SettingsError: It leads to nothing, can't be made, or is no middleware.
+        SettingsError: It can't be found or made, or is not middleware.
     """
     found = make_instance(entry, SETTING, crawl)
     if found is None:
-        return _as_it_is
+        return lambda fetch: fetch
     if is_scrapy_style(found):
         return adapted(found, spider)
     if not callable(found) or not accepts_arguments(found, 1) or _is_of_another_kind(found):
@@ -171,16 +155,16 @@ def make_middleware(entry: object, crawl: object, spider: object) -> Middleware:
 
 
 def _is_of_another_kind(found: Any) -> bool:
-    """Whether something is an async function, or a generator: of a request itself, say."""
+    """Return True for async functions and generators: a function of a request, for example, instead of a Fetch."""
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     return any(is_kind(found) for is_kind in kinds)
 
 
 def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
-    """Whether something can be called with so many arguments, as far as can be told before."""
+    """Return False if ``found`` can't be called with this many arguments; True where that is unknown."""
     try:
         signature = inspect.signature(found)
-    except (TypeError, ValueError):  # of a function in C, say
+    except (TypeError, ValueError):  # a function in C, for example
         return True
     try:
         signature.bind(*range(arguments))
@@ -190,13 +174,14 @@ def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
 
 
 def make_instance(entry: object, setting: str, crawl: object) -> Any:
-    """What an entry names; a class is made by its ``from_crawler(crawl)``, else without arguments.
+    """Load an entry. A class is called with ``from_crawler(crawl)``, or without arguments if it has no such method.
 
-    None where the class raises ``NotConfigured``, which is logged: as a warning if it says why.
+    Returns:
+        The object; None if its class raises ``NotConfigured``, which is logged (as a warning if it has a reason).
 
     Raises:
-        SettingsError: There is nothing under its path, or its class can't be made so.
-        PartLoadError: Its own code failed, or its module's.
+        SettingsError: Its path leads to nothing, or its class needs other arguments.
+        PartLoadError: Its own code or its module failed.
     """
     found = load_object(entry, setting)
     warn_of_scrapy(found, f"{setting}: {entry_name(entry)}")
@@ -208,7 +193,7 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
         with user_code(f"{setting}: {entry_name(entry)} can't be made"):
             return make() if from_crawler is None else from_crawler(crawl)
     except NotConfigured as reason:
-        level = logging.WARNING if str(reason) else logging.INFO  # who says why is heard, as in Scrapy
+        level = logging.WARNING if str(reason) else logging.INFO  # as in Scrapy
         logger.log(level, "%s: %s is left out: %s", setting, entry_name(entry), str(reason) or "it is not configured")
         return None
     except TypeError as error:
@@ -216,10 +201,10 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
 
 
 def load_function(value: object, setting: str) -> Any:
-    """The function that a setting names; None where it names none.
+    """Return the function that a setting names, or None for an empty setting.
 
     Raises:
-        SettingsError: There is nothing under its path, or it can't be called.
+        SettingsError: Its path leads to nothing, or to something that can't be called.
     """
     if value is None or value == "":
         return None
@@ -227,7 +212,3 @@ def load_function(value: object, setting: str) -> Any:
     if not callable(found):
         raise SettingsError(f"{setting} must be a function or the import path of one, not {value!r}", setting)
     return found
-
-
-def _as_it_is(fetch: Fetch) -> Fetch:
-    return fetch

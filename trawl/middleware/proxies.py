@@ -1,14 +1,14 @@
-"""Which proxy a request goes through: its own, one of a list that takes turns, or the environment's.
+"""The proxy of each request: its own, one of a rotating list, or the environment's.
 
-Theory of operation: the list's policy, :class:`ProxyPool`, is a pure object that is told the time. Working proxies
-take turns. One that fails rests, twice as long after each further failure, and is asked again when it has rested. What
-fails at about the same time is one incident: a proxy with fifty requests under way is not put away for years. A failure
-counts only where it is the proxy's own (it was not reached, or refused us): if a host is down, that is so through every
-proxy. Where all of them rest, a request waits for the first that will have rested; it holds no place meanwhile.
+Theory of operation: :class:`ProxyPool`, the policy of the list, is pure and is given the time. Working proxies take
+turns. A proxy that fails cools down, twice as long after each further failure in a row. Failures at about the same time
+count as one: a proxy with fifty requests in flight does not cool down for years. Only the proxy's own failures count
+(unreachable, or refusing us): a host that is down is down through every proxy. While all proxies cool down, a request
+waits for the first one to be ready, and holds no slot.
 
-What a proxy fails says nothing of the page and nothing of the site. So the request goes through another proxy, without
-a delay, and none of its retries is used; and a refusal of a banned proxy is an error already at the wire
-(:class:`ProxyBanTransport`), before the throttle could take it for the site's own.
+A failed proxy says nothing about the page or the site. So the request goes through another proxy at once, without using
+up a retry. A banned proxy's answer becomes an error at the wire (:class:`ProxyBanTransport`), before the throttle could
+take it for the site's own.
 """
 
 from __future__ import annotations
@@ -32,30 +32,28 @@ __all__ = ["ProxyBanTransport", "ProxyCooldown", "ProxyPool", "make_proxy_pool",
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
+# Meta key of a request whose proxy was chosen here, and is chosen again if the request is sent again.
 CHOSEN = "_proxy_is_chosen"
-"""In the meta of a request whose proxy was chosen here, and is chosen anew if it is sent again."""
-
+# Its value if the request was not sent, and keeps its proxy: it may wait now for a scope that a manager has for that.
 UNSENT = "unsent"
-"""Its value where the request was not sent after all, and keeps its proxy: a manager may have a scope for it, for which
-the request waits now."""
 
 PROXY_AUTHENTICATION_REQUIRED = 407
 
 
 @attrs.frozen
 class ProxyCooldown:
-    """How long a proxy that fails is left alone.
+    """The time for which a failed proxy is not used.
 
     Attributes:
-        base: After the first failure; seconds.
-        cap: At the longest; seconds.
+        base: Seconds after the first failure.
+        cap: Maximum, in seconds.
     """
 
     base: float = 300.0
     cap: float = 3600.0
 
     def after(self, failures: int) -> float:
-        """Seconds of rest after so many incidents in a row."""
+        """Return the seconds to cool down after this many failures in a row."""
         return min(self.cap, self.base * 2.0 ** min(failures - 1, 64))
 
 
@@ -64,97 +62,97 @@ class _ProxyState:
     """One proxy. Mutable.
 
     Attributes:
-        url: As it was given.
-        name: Without its credentials.
-        failures: Incidents in a row.
-        rested_at: When it last came to rest; what was begun before that tells nothing new.
-        until: Up to when it rests.
+        url: As configured.
+        name: The URL without credentials.
+        failures: Failures in a row.
+        failed_at: The last counted failure; requests begun before it say nothing new.
+        until: The end of its cooldown.
     """
 
     url: str
     name: str
     failures: int = 0
-    rested_at: float = -1.0
+    failed_at: float = -1.0
     until: float = 0.0
 
 
 class ProxyPool:
-    """Proxies that take turns. Pure and mutable; all instants are of one clock, which never goes back.
+    """Proxies that take turns. Pure and mutable; all instants are of one monotonic clock.
 
     Args:
-        urls: The proxies; each counts once.
-        rest: How long those that fail are left alone.
+        urls: The proxies; duplicates are ignored.
+        cooldown: The pause after failures.
 
     Raises:
-        ValueError: One of them is no proxy.
+        ValueError: An entry is not a proxy.
     """
 
-    __slots__ = ("_all", "_ready", "_rest", "_resting", "_rests")
+    __slots__ = ("_all", "_cooldown", "_cooling", "_pushed", "_ready")
 
-    def __init__(self, urls: Iterable[str], rest: ProxyCooldown) -> None:
-        self._rest = rest
+    def __init__(self, urls: Iterable[str], cooldown: ProxyCooldown) -> None:
+        self._cooldown = cooldown
         self._all: dict[str, _ProxyState] = {url: _ProxyState(url, str(Proxy.of(url))) for url in urls}
         self._ready: deque[_ProxyState] = deque(self._all.values())
-        self._resting: list[tuple[float, int, _ProxyState]] = []
-        self._rests = 0
+        self._cooling: list[tuple[float, int, _ProxyState]] = []
+        self._pushed = 0
 
     def choose(self, now: float) -> str | float:
-        """The proxy whose turn it is; if all rest, the instant at which one will have rested."""
-        while self._resting and self._resting[0][0] <= now:
-            health = heapq.heappop(self._resting)[2]
-            if health.until > now:  # it has failed again before anybody asked for it
-                self._push(health)
+        """Return the next proxy; if all cool down, the instant at which the first is ready."""
+        while self._cooling and self._cooling[0][0] <= now:
+            state = heapq.heappop(self._cooling)[2]
+            if state.until > now:  # it failed again in the meantime
+                self._push(state)
             else:
-                self._ready.append(health)
+                self._ready.append(state)
         if not self._ready:
-            return self._resting[0][0]
+            return self._cooling[0][0]
         chosen = self._ready[0]
         self._ready.rotate(-1)
         return chosen.url
 
     def is_ready(self, url: str, now: float) -> bool:
-        """Whether a proxy is one of these, and does not rest."""
-        health = self._all.get(url)
-        return health is not None and health.until <= now
+        """Return True if ``url`` is one of these proxies and not cooling down."""
+        state = self._all.get(url)
+        return state is not None and state.until <= now
 
     def succeeded(self, url: str, began: float) -> None:
-        """Note that a request which was begun at ``began`` got through."""
-        health = self._all[url]
-        if began >= health.rested_at:
-            health.failures = 0
+        """Note that a request begun at ``began`` got through."""
+        state = self._all[url]
+        if began >= state.failed_at:
+            state.failures = 0
 
     def failed(self, url: str, began: float, now: float) -> float | None:
-        """Let a proxy rest that failed a request begun at ``began``.
+        """Let a proxy cool down that failed a request begun at ``began``.
 
         Returns:
-            How long it rests, in seconds; None where its rest was for the same incident.
+            The pause in seconds; None if this failure belongs to one already counted.
         """
-        health = self._all[url]
-        if began <= health.rested_at:
+        state = self._all[url]
+        if began <= state.failed_at:
             return None
-        health.failures += 1
-        health.rested_at = now
-        pause = self._rest.after(health.failures)
-        health.until = now + pause
-        if health in self._ready:
-            self._ready.remove(health)
-            self._push(health)
+        state.failures += 1
+        state.failed_at = now
+        pause = self._cooldown.after(state.failures)
+        state.until = now + pause
+        if state in self._ready:
+            self._ready.remove(state)
+            self._push(state)
         return pause
 
-    def _push(self, health: _ProxyState) -> None:
-        self._rests += 1  # of equals the first goes first
-        heapq.heappush(self._resting, (health.until, self._rests, health))
+    def _push(self, state: _ProxyState) -> None:
+        self._pushed += 1  # of equals the first goes first
+        heapq.heappush(self._cooling, (state.until, self._pushed, state))
 
     def __len__(self) -> int:
         return len(self._all)
 
     def name(self, url: str) -> str:
-        """How people see it: without credentials."""
+        """Return the proxy's URL without credentials."""
         return self._all[url].name
 
-    def resting(self, now: float) -> list[str]:
-        """Those that rest, as people see them."""
-        return [health.name for health in self._all.values() if health.until > now]
+    def cooling_down(self, now: float) -> list[str]:
+        """Return the names of the proxies that cool down."""
+        return [state.name for state in self._all.values() if state.until > now]
 
 
 def proxies(
@@ -164,16 +162,15 @@ def proxies(
     page_tries: int = 5,
     stats: Stats | None = None,
 ) -> Middleware:
-    """Middleware that gives requests a proxy, in ``request.meta["proxy"]``, where they name none themselves.
+    """Make middleware that sets ``request.meta["proxy"]`` on requests that do not have it.
 
-    A request whose meta has ``proxy``, be it None, is left as it is.
+    A request whose meta has ``proxy``, even None, stays as it is.
 
     Args:
-        pool: The list; None: there is none, and the environment counts.
+        pool: The list; None: use the environment's proxies.
         environment: The proxies of the environment.
-        page_tries: Through how many others a request goes that a proxy of the list has failed; meta
-            ``max_proxies_to_try`` goes before it. Never more than there are others.
-        stats: Where failures are counted.
+        page_tries: Maximum of further proxies for one request after failures; meta ``max_proxies_to_try`` overrides it.
+        stats: Counts failures.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -196,7 +193,7 @@ def proxies(
 
 
 async def _rotated(pool: ProxyPool, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None) -> Outcome:
-    """Send ``request`` through the proxy whose turn it is, or have it wait for one."""
+    """Send ``request`` through the next proxy, or make it wait for one."""
     began = trio.current_time()
     kept = request.meta["proxy"] if request.meta.get(CHOSEN) == UNSENT else ""
     chosen = kept if pool.is_ready(kept, began) else pool.choose(began)
@@ -216,31 +213,30 @@ async def _rotated(pool: ProxyPool, request: Request, fetch: Fetch, page_tries: 
     if stats is not None:
         stats.inc("proxy_failed_count")
     if pause is not None:
-        logger.warning("the proxy %s rests for %g s: %s", pool.name(chosen), pause, error.cause)
-    return _through_another(request, outcome, error, min(page_tries, len(pool) - 1))
+        logger.warning("the proxy %s is cooling down for %g s: %s", pool.name(chosen), pause, error.cause)
+    return _try_another_proxy(request, outcome, error, min(page_tries, len(pool) - 1))
 
 
-def _through_another(request: Request, outcome: Outcome, error: ProxyFailed, most: int) -> Outcome:
-    """What becomes of a request that its proxy has failed: it goes through another, at most ``most`` times."""
+def _try_another_proxy(request: Request, outcome: Outcome, error: ProxyFailed, max_tries: int) -> Outcome:
+    """Send a request whose proxy failed through another, at most ``max_tries`` times."""
     times = request.meta_get("proxy_retry_times", 0)
     wanted = request.meta_get("max_proxies_to_try")
-    if times < (most if wanted is None else min(most, wanted)):
+    if times < (max_tries if wanted is None else min(max_tries, wanted)):
         again = request.replace(meta={**request.meta, "proxy_retry_times": times + 1})
         return Outcome(
             request, started_at=outcome.started_at, ended_at=outcome.ended_at, then=Replace(again, 0.0, "proxy_retry")
         )
-    if error.response is not None:  # every one of them gets this answer: it is the page's own
+    if error.response is not None:  # every proxy got this answer: it is the page's own
         outcome.response, outcome.error = error.response, None
     return outcome
 
 
 class ProxyBanTransport:
-    """A transport on which the refusal of a banned proxy is the proxy's failure, not the site's answer.
+    """A transport that treats the refusal of a banned proxy as the proxy's failure, not as the site's answer.
 
     Args:
         transport: The wire.
-        codes: Statuses by which a proxy of the list, or a site through it, says that it is no longer welcome; 407 is
-            always one.
+        codes: Statuses that mean a ban for a proxy of the list; 407 always does.
     """
 
     def __init__(self, transport: Transport, codes: Collection[int]) -> None:
@@ -248,7 +244,7 @@ class ProxyBanTransport:
         self._codes = frozenset({PROXY_AUTHENTICATION_REQUIRED, *codes})
 
     async def send(self, request: Request, on_sent: Callable[[], Any]) -> Outcome:
-        """Send ``request``; on_sent is called when it goes to the wire. A checkpoint."""
+        """Send ``request``; ``on_sent`` is called when it goes to the wire. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         response = outcome.response
         if response is not None and response.status in self._codes and request.meta_get(CHOSEN):
@@ -262,15 +258,15 @@ class ProxyBanTransport:
         await self._transport.aclose()
 
 
-def make_proxy_pool(urls: Collection[str], rest: ProxyCooldown) -> ProxyPool | None:
-    """The list that ``ROTATING_PROXY_LIST`` is; None if it is empty.
+def make_proxy_pool(urls: Collection[str], cooldown: ProxyCooldown) -> ProxyPool | None:
+    """Make the pool of ``ROTATING_PROXY_LIST``; None if it is empty.
 
     Raises:
-        SettingsError: There is something in it that is no proxy.
+        SettingsError: An entry is not a proxy.
     """
     if not urls:
         return None
     try:
-        return ProxyPool(urls, rest)
+        return ProxyPool(urls, cooldown)
     except ValueError as error:
         raise SettingsError(f"ROTATING_PROXY_LIST: {error}", "ROTATING_PROXY_LIST") from error

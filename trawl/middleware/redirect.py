@@ -1,11 +1,7 @@
-"""Redirects as values: the target takes the request's place in the frontier (RFC 9110, 15.4).
+"""Redirects (RFC 9110, 15.4) and ``<meta http-equiv="refresh">``: the target replaces the request in the frontier.
 
-What is carried along and what is dropped is told, row by row, in docs/explanation/redirects.md.
-
-``<meta http-equiv="refresh">`` as a redirect: after its time, in the place of the page that had it.
-
-A page that only reloads itself is a page: following it would never end. One that sets a cookie and then asks for itself
-is followed, once, as browsers do.
+docs/explanation/redirects.md has a table of what is carried along and what is dropped. A page that only reloads itself
+is not followed, which would never end. One that sets a cookie and reloads itself is followed once, as by browsers.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ import math
 from collections.abc import Container
 
 from trawl.cookies import NowUtc
-from trawl.errors import DownloadError, TooManyRedirects, UnsupportedScheme
+from trawl.errors import TooManyRedirects, UnsupportedScheme
 from trawl.http import (
     FETCHED_SCHEMES,
     Fetch,
@@ -36,17 +32,13 @@ from trawl.throttling.outcomes import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 __all__ = ["meta_refresh", "redirect", "redirected"]
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
+CREDENTIAL_HEADERS = ("Authorization", "Cookie", "Proxy-Authorization")  # never sent to another origin
+ORIGIN_HEADERS = ("Host", "Origin")  # valid for one origin only
 
-CREDENTIAL_HEADERS = ("Authorization", "Cookie", "Proxy-Authorization")
-"""Fields that never leave their origin."""
-
-ORIGIN_HEADERS = ("Host", "Origin")
-"""Fields that are true of one origin only."""
-
+# Meta keys of the redirected request alone: its delay has passed, and the refusals were its own.
 SPENT_META = frozenset({"delay", BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED})
-"""Meta keys that were for the redirected request only: its delay has passed, and it is what was refused."""
 
-BODY_HEADERS = (
+BODY_HEADERS = (  # dropped with the body (Fetch, 4.4, 12)
     "Content-Encoding",
     "Content-Language",
     "Content-Length",
@@ -54,17 +46,19 @@ BODY_HEADERS = (
     "Content-Type",
     "Transfer-Encoding",
 )
-"""Fields that go with a body that is dropped (Fetch, 4.4, 12)."""
+
+HEAD_BYTES = 4096  # the part of a page that is searched for a refresh
+REASON = "meta refresh"  # the entry of a refresh in ``redirect_reasons``
 
 
 def redirect(
     settings: MiddlewareSettings, now_utc: NowUtc, handled_statuses: Container[int] = frozenset()
 ) -> Middleware:
-    """Middleware that turns a redirect into the request for its target.
+    """Make middleware that turns a redirect into the request for its target.
 
-    It is not asked when the spider handles the status itself (``handled_statuses``, or the meta keys
-    ``handle_httpstatus_list`` and ``handle_httpstatus_all``) or says ``dont_redirect`` in the meta. A target of another
-    scheme than http and https, or a redirect too many, ends the request with an error (C10).
+    Redirects are not followed if the spider handles the status itself (``handled_statuses``, or the meta keys
+    ``handle_httpstatus_list`` and ``handle_httpstatus_all``) or sets meta ``dont_redirect``. A scheme other than http
+    and https, or one redirect too many, ends the request with an error.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -73,18 +67,14 @@ def redirect(
             response = outcome.response
             if outcome.then is None and response is not None and response.status in STATUSES:
                 location = response.headers.get("Location")
-                if location and not _is_wanted(request, response.status, handled_statuses):
+                is_wanted = request.meta_get("dont_redirect") or request.wants_status(response.status, handled_statuses)
+                if location and not is_wanted:
                     _follow(request, response, outcome, location, settings, now_utc)
             return outcome
 
         return send
 
     return around
-
-
-def _is_wanted(request: Request, status: int, handled_statuses: Container[int]) -> bool:
-    """Whether the spider wants the redirect itself."""
-    return bool(request.meta_get("dont_redirect")) or request.wants_status(status, handled_statuses)
 
 
 def _follow(
@@ -95,27 +85,30 @@ def _follow(
     settings: MiddlewareSettings,
     now_utc: NowUtc,
 ) -> None:
-    """Put into ``outcome`` what follows from a redirect."""
+    """Set the next request of ``outcome``, or its error."""
     try:
         url = _target(request.url, location)
     except ValueError:
-        return  # no URL: the response goes to the spider as it is
-    url_shown, method = request.url, request.method
-    error: DownloadError | None = None
+        return  # not a URL: the response goes to the spider as it is
     if scheme_of(url) not in FETCHED_SCHEMES:
-        error = UnsupportedScheme(f"redirected to {url!r}, which is not fetched", url=url_shown, method=method)
-    elif request.meta_get("redirect_times", 0) >= settings.redirect_max_times:
-        times = settings.redirect_max_times
-        error = TooManyRedirects(f"redirected more than {times} times, then to {url!r}", url=url_shown, method=method)
-    if error is not None:
-        outcome.response, outcome.error = None, error
-        return
-    target = redirected(request, url, response.status, priority_adjust=settings.redirect_priority_adjust)
-    outcome.then = Replace(target, _delay(response, settings, now_utc), "redirect", is_new_target=True)
+        cause = f"redirected to {url!r}, which is not fetched"
+        outcome.response, outcome.error = None, UnsupportedScheme(cause, url=request.url, method=request.method)
+    elif not _has_too_many(request, url, outcome, settings):
+        target = redirected(request, url, response.status, priority_adjust=settings.redirect_priority_adjust)
+        outcome.then = Replace(target, _delay(response, settings, now_utc), "redirect", is_new_target=True)
+
+
+def _has_too_many(request: Request, url: str, outcome: Outcome, settings: MiddlewareSettings) -> bool:
+    """Return True, and set the error of ``outcome``, after the last redirect that is allowed."""
+    if request.meta_get("redirect_times", 0) < settings.redirect_max_times:
+        return False
+    cause = f"redirected more than {settings.redirect_max_times} times, then to {url!r}"
+    outcome.response, outcome.error = None, TooManyRedirects(cause, url=request.url, method=request.method)
+    return True
 
 
 def _target(url: str, location: str) -> str:
-    """The URL that ``Location`` means; without a fragment of its own it has the request's (RFC 9110, 10.2.2)."""
+    """Return the URL of ``Location``, with the request's fragment unless it has its own (RFC 9110, 10.2.2)."""
     try:
         text = location.encode("latin-1").decode()  # browsers read its bytes as UTF-8
     except UnicodeError:
@@ -126,10 +119,10 @@ def _target(url: str, location: str) -> str:
 
 
 def redirected(request: Request, url: str, status: int, *, priority_adjust: int = 0) -> Request:
-    """The request for the target of a redirect.
+    """Return the request for a redirect's target.
 
     Args:
-        request: What was redirected.
+        request: The redirected request.
         url: The target, in normal form.
         status: The redirect's status.
         priority_adjust: Added to the priority.
@@ -160,7 +153,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
 
 
 def _becomes_get(method: str, status: int) -> bool:
-    """Whether the target is asked for with GET (RFC 9110, 15.4.2 to 15.4.4, as browsers do it)."""
+    """Return True if the target is requested with GET (RFC 9110, 15.4.2 to 15.4.4, as in browsers)."""
     if status == 303:
         return method not in {"GET", "HEAD"}
     return status in {301, 302} and method == "POST"
@@ -172,7 +165,7 @@ def _drop(headers: Headers, names: tuple[str, ...]) -> None:
 
 
 def _shorten_referer(headers: Headers, url: str) -> None:
-    """Tell another origin our origin only, and plain http nothing (Referrer Policy, 8.3: the default policy)."""
+    """Send another origin only our origin, and plain http nothing (Referrer Policy, 8.3: the default policy)."""
     referer = headers.get("Referer")
     if referer is None:
         return
@@ -183,7 +176,7 @@ def _shorten_referer(headers: Headers, url: str) -> None:
 
 
 def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) -> float:
-    """The seconds that a redirect's ``Retry-After`` asks for, within ``REDIRECT_MAX_DELAY`` (D08)."""
+    """Return the seconds that a redirect's ``Retry-After`` asks for, at most ``REDIRECT_MAX_DELAY``."""
     wishes = response.headers.getlist("Retry-After")
     if not wishes or not settings.redirect_max_delay:
         return 0.0
@@ -191,18 +184,11 @@ def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) ->
     return 0.0 if hint is None else min(hint.delay, settings.redirect_max_delay)
 
 
-HEAD_BYTES = 4096
-"""How far into a page a refresh is looked for."""
-
-REASON = "meta refresh"
-"""What ``redirect_reasons`` says."""
-
-
 def meta_refresh(settings: MiddlewareSettings) -> Middleware:
-    """Middleware that turns a page with a refresh into the request for its target.
+    """Make middleware that turns a page with a refresh into the GET request for its target.
 
     It shares ``REDIRECT_MAX_TIMES``, ``REDIRECT_PRIORITY_ADJUST``, meta ``dont_redirect`` and the meta of redirects
-    with :func:`~trawl.middleware.redirect.redirect`. The target is asked for with GET.
+    with :func:`~trawl.middleware.redirect.redirect`.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -232,18 +218,16 @@ def _follow_refresh(request: Request, response: Response, outcome: Outcome, sett
         return
     if scheme_of(url) not in FETCHED_SCHEMES or _is_reload(request, response, url):
         return
-    if request.meta_get("redirect_times", 0) >= settings.redirect_max_times:
-        cause = f"redirected more than {settings.redirect_max_times} times, then to {url!r}"
-        outcome.response, outcome.error = None, TooManyRedirects(cause, url=request.url, method=request.method)
+    if _has_too_many(request, url, outcome, settings):
         return
-    as_get = 303  # the status whose targets are always asked for with GET
+    as_get = 303  # the status whose targets are always requested with GET
     target = redirected(request, url, as_get, priority_adjust=settings.redirect_priority_adjust)
     target.meta["redirect_reasons"][-1] = REASON
     outcome.then = Replace(target, delay, "redirect", is_new_target=True)
 
 
 def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float | None, str | None]:
-    """The seconds and the URL of a page's refresh; None where it has none, or one that means nothing."""
+    """Return the seconds and URL of a page's refresh; None twice if it has none that is valid."""
     if "html" not in (response.headers.get("Content-Type") or "html").lower():
         return None, None
     from w3lib.html import get_meta_refresh  # noqa: PLC0415 - few pages get here
@@ -259,7 +243,7 @@ def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float | None
 
 
 def _is_reload(request: Request, response: Response, url: str) -> bool:
-    """Whether a page asks for itself without having set a cookie, or for the second time."""
+    """Return True if a page refers to itself without setting a cookie, or for the second time."""
     if url.partition("#")[0] != request.url.partition("#")[0]:
         return False
     return "set-cookie" not in response.headers or request.url in request.meta_get("redirect_urls", ())

@@ -1,8 +1,7 @@
-"""What a page that links to another tells about itself: the ``Referer`` field (W3C Referrer Policy).
+"""The ``Referer`` header of links that are followed (W3C Referrer Policy).
 
-The field is set once, when a request that a callback gave is let in: the page is known then, and it goes with the
-request wherever it is kept. A redirect's target gets no more of it than
-:func:`~trawl.middleware.redirect.redirected` says.
+It is set when a callback's request is admitted: the page is known then, and the header is stored with the request. For
+a redirect's target, :func:`~trawl.middleware.redirect.redirected` shortens it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from trawl.throttling.configuration import load_object
 __all__ = ["POLICIES", "Policy", "Referrer", "load_referrer_policy"]
 
 Policy = Callable[[str, str], str | None]
-"""The ``Referer`` of a request for the second URL from a page at the first one; None for none."""
+"""Called with the URLs of a page and of its link's target: the ``Referer`` to send, or None."""
 
 
 def _stripped(url: str) -> str:
-    """A URL as a referrer: without fragment and user info (Referrer Policy, 8.4)."""
+    """Return a URL without fragment and user info (Referrer Policy, 8.4)."""
     url = url.partition("#")[0]
     scheme, mark, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
@@ -79,19 +78,17 @@ POLICIES: Mapping[str, Policy] = {
     "strict-origin-when-cross-origin": _strict_when_cross_origin,
     "unsafe-url": _unsafe_url,
 }
-"""By the names of Referrer Policy, 3, and Scrapy's own."""
+"""The policies by name (Referrer Policy, 3), and Scrapy's default."""
 
-_BY_ORIGIN = tuple(POLICIES.values())
-"""Those that look at nothing of the target but its origin."""
-
+_BY_ORIGIN = tuple(POLICIES.values())  # these depend on nothing of the target but its origin
 _SCRAPYS = "scrapy.spidermiddlewares.referer."
 
 
 def load_referrer_policy(value: object, path: str = "REFERRER_POLICY") -> Policy:
-    """The policy that a setting or meta key names.
+    """Return the policy that a setting or meta key names.
 
     Raises:
-        SettingsError: There is none of that name.
+        SettingsError: It does not exist.
     """
     if isinstance(value, str):
         name = value.strip().lower()
@@ -109,21 +106,21 @@ def load_referrer_policy(value: object, path: str = "REFERRER_POLICY") -> Policy
 
 
 def _scrapys(value: str, path: str) -> Policy:
-    """The policy that one of Scrapy's classes stands for: ``StrictOriginPolicy`` is ``strict-origin``."""
+    """Return the policy of one of Scrapy's classes: ``StrictOriginPolicy`` is ``strict-origin``."""
     plain = value[len(_SCRAPYS) :].removesuffix("Policy").lower()
     if plain == "defaultreferrer":
         return POLICIES["scrapy-default"]
     for name, policy in POLICIES.items():
         if name.replace("-", "") == plain:
             return policy
-    raise SettingsError(f"{path} names {value!r}, which is no policy of Scrapy's", path)
+    raise SettingsError(f"{path} names {value!r}, which is not one of Scrapy's policies", path)
 
 
 class Referrer:
-    """Sets the ``Referer`` of what a page leads to.
+    """Sets the ``Referer`` of requests that were found on a page.
 
     Args:
-        policy: Where neither the request's meta nor the page names one.
+        policy: The policy unless the request's meta or the page names one.
     """
 
     __slots__ = ("_key", "_policy", "_shared")
@@ -134,7 +131,7 @@ class Referrer:
         self._shared: SharedHeaders | None = None
 
     def refer(self, request: Request, response: Response) -> None:
-        """Set the field of a request that was found on a page, unless it has one, or refuses it with None."""
+        """Set the header of a request found on a page, unless the request has one or sets it to None."""
         named = request.meta_get("referrer_policy")
         policy = self._said_by(response) if named is None else load_referrer_policy(named, "meta referrer_policy")
         shared = self._field(policy, response.url, request.url)
@@ -142,7 +139,7 @@ class Referrer:
             request.share_headers(shared)
 
     def _field(self, policy: Policy, page: str, target: str) -> SharedHeaders | None:
-        """What goes to ``target`` from ``page``; one field for the many links of a page that get the same."""
+        """Return the header, shared among the links of a page that get the same one."""
         key = (policy, page, origin_of(target) if policy in _BY_ORIGIN else target)
         if key != self._key:
             told = policy(page, target) if scheme_of(page) in {"http", "https"} else None
@@ -151,7 +148,7 @@ class Referrer:
         return self._shared
 
     def _said_by(self, response: Response) -> Policy:
-        """The policy of the page: the last that is known in its ``Referrer-Policy`` (Referrer Policy, 8.1)."""
+        """Return the page's policy: the last known one in its ``Referrer-Policy`` (Referrer Policy, 8.1)."""
         said = response.headers.get("Referrer-Policy")
         if said is None:
             return self._policy

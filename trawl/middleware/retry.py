@@ -1,11 +1,8 @@
-"""Failures that may pass: the request takes its own place again, a little later.
+"""Retries of requests that failed in a way that may pass, and the budget that bounds their share of the traffic.
 
-A retry budget: how many of a crawl's requests may be retries. Pure.
-
-Where everything fails, retries multiply the traffic when a server can least bear it. A budget bounds that: each request
-that is sent the first time pays in its share, each retry takes one out, and who finds too little goes without. A small
-reserve lets a crawl that has just begun retry at all; no budget grows beyond it and what a hundred requests pay in, so
-that a long calm does not pay for a storm.
+While everything fails, retries multiply the traffic when a server can bear it least. Each request that is sent for the
+first time pays a share into the budget, and each retry takes one out. A small reserve allows retries at the start. The
+balance is at most that reserve and the share of a hundred requests, so that a long calm does not pay for an outage.
 """
 
 from __future__ import annotations
@@ -22,34 +19,38 @@ from trawl.observe import Stats
 
 __all__ = ["Predicate", "RetryBudget", "RetryBudgets", "get_retry_request", "retry"]
 
-MAX_HOSTS = 10_000
-"""Hosts whose budgets are kept; the one that was used first is forgotten, and begins anew with its reserve."""
+logger: logging.Logger = logging.getLogger("trawl.middleware")
+
+Predicate = Callable[[Request, Response | None, Exception | None], bool | None]
+"""The type of ``RETRY_PREDICATE``: True to send a request again, False not to, None for the default rules."""
+
+MAX_HOSTS = 10_000  # budgets kept; the oldest is dropped, and begins anew with its reserve
 
 
 class RetryBudget:
-    """One account of retries.
+    """The retries that may be made. Pure and mutable.
 
     Args:
         share: Retries for each first try.
-        reserve: Retries that it begins with.
+        reserve: Initial balance.
 
     Attributes:
         balance: Retries that may be made now.
     """
 
-    __slots__ = ("_most", "_share", "balance")
+    __slots__ = ("_max", "_share", "balance")
 
     def __init__(self, share: float, reserve: int) -> None:
         self.balance: float = float(reserve)
         self._share = share
-        self._most = max(1.0, reserve, 100.0 * share + reserve)
+        self._max = max(1.0, reserve, 100.0 * share + reserve)
 
     def tried(self) -> None:
-        """Note a request that is sent the first time."""
-        self.balance = min(self._most, self.balance + self._share)
+        """Note a request that is sent for the first time."""
+        self.balance = min(self._max, self.balance + self._share)
 
     def spend(self) -> bool:
-        """Take a retry out; False: there is none left."""
+        """Take out one retry. Returns False if there is none left."""
         if self.balance < 1.0 - 1e-9:
             return False
         self.balance -= 1.0
@@ -61,8 +62,8 @@ class RetryBudgets:
 
     Args:
         share: Retries for each first try.
-        reserve: Retries that each begins with.
-        is_per_host: Whether each host has its own.
+        reserve: Initial balance of each.
+        is_per_host: Each host has its own.
     """
 
     __slots__ = ("_budgets", "_is_per_host", "_reserve", "_share")
@@ -74,7 +75,7 @@ class RetryBudgets:
         self._budgets: dict[str, RetryBudget] = {}
 
     def for_host(self, host: str) -> RetryBudget:
-        """The budget of a host."""
+        """Return the budget of a host."""
         key = host if self._is_per_host else ""
         budget = self._budgets.get(key)
         if budget is None:
@@ -84,12 +85,6 @@ class RetryBudgets:
         return budget
 
 
-logger: logging.Logger = logging.getLogger("trawl.middleware")
-
-Predicate = Callable[[Request, Response | None, Exception | None], bool | None]
-"""What ``RETRY_PREDICATE`` names: whether to send a request again, or None for the usual rules."""
-
-
 def retry(
     settings: MiddlewareSettings,
     rng: random.Random,
@@ -97,18 +92,18 @@ def retry(
     predicate: Predicate | None = None,
     stats: Stats | None = None,
 ) -> Middleware:
-    """Middleware that asks for another try of a request that failed, ``RETRY_TIMES`` times at most.
+    """Make middleware that sends a failed request again, at most ``RETRY_TIMES`` times.
 
-    Statuses of ``RETRY_HTTP_CODES`` and errors that say ``is_retryable`` are failures; the delay doubles each time.
-    What the throttle took for a trigger is repeated whatever its status, at the back of its equals and without a delay
-    of its own: its scope holds it back. What the throttle has excused (a 429, an outage) is not counted, either; what
-    it has found hopeless is not repeated. With ``dont_retry`` in the meta nothing is.
+    Statuses in ``RETRY_HTTP_CODES`` and errors with ``is_retryable`` are failures; the delay doubles each time. A
+    throttling trigger is retried whatever its status, behind requests of its priority and without a delay of its own:
+    its scope delays it. Answers that the throttle excuses (a 429, an outage) are not counted, and those it considers
+    hopeless are not retried. Meta ``dont_retry`` disables retries.
 
     Args:
         settings: Times, statuses, delays, the budget.
         rng: Draws the jitter.
-        predicate: Decides in place of statuses and errors where it has an opinion; not about what is excused.
-        stats: Counts ``retry_budget_spent``: retries that were not made for want of budget.
+        predicate: Overrides statuses and errors unless it returns None; not asked about excused answers.
+        stats: Counts ``retry_budget_spent``: retries refused by the budget.
     """
     codes = frozenset(settings.retry_http_codes)
     budgets = _budgets(settings)
@@ -116,13 +111,13 @@ def retry(
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
             outcome = await fetch(request)
-            has_ended = outcome.response is not None or outcome.error is not None  # else it was held before the wire
+            has_ended = outcome.response is not None or outcome.error is not None  # else it was not sent
             if budgets is not None and has_ended and not request.meta_get("retry_times"):
                 budgets.for_host(host_scope(request.url)).tried()
             if outcome.then is not None or request.meta_get("dont_retry"):
                 return outcome
             if outcome.is_hopeless:
-                logger.info("%r: given up: refused again and again, while its host serves others", request)
+                logger.info("%r: given up: refused repeatedly, while its host answers other requests", request)
             elif outcome.is_excused:
                 outcome.then = Replace(request, outcome.pause, "backoff")
             elif (cause := _cause(request, outcome, codes, predicate)) is not None:
@@ -144,17 +139,17 @@ def get_retry_request(
     max_retry_times: int | None = None,
     priority_adjust: int | None = None,
 ) -> Request | None:
-    """The request once more, for a callback that finds its response unusable; None after its last try.
+    """Return a request once more, for a callback that can't use its response; None after its last try.
 
-    It is a new request like any other that a callback gives: it waits for its turn, and its tries are counted together
-    with those that the crawl makes by itself.
+    The result is like any other request of a callback: it waits for its turn. Its tries are counted together with the
+    crawl's own retries.
 
     Args:
-        request: What was answered: ``response.request``.
+        request: The request to repeat: ``response.request``.
         spider: The spider, whose settings and statistics are used.
-        reason: Why, for the log.
-        max_retry_times: How often at most; meta ``max_retry_times``, else ``RETRY_TIMES``, if None.
-        priority_adjust: Added to the priority; ``RETRY_PRIORITY_ADJUST`` if None.
+        reason: The reason, for the log.
+        max_retry_times: Maximum of retries; None: meta ``max_retry_times``, else ``RETRY_TIMES``.
+        priority_adjust: Added to the priority; None: ``RETRY_PRIORITY_ADJUST``.
     """
     settings, stats = spider.settings, spider.crawl.stats
     times = request.meta_get("retry_times", 0)
@@ -181,7 +176,7 @@ def _budgets(settings: MiddlewareSettings) -> RetryBudgets | None:
 
 
 def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats | None) -> None:
-    """Take the retry out of its budget, or make the failure final."""
+    """Take the retry from its budget, or make the failure final."""
     if budgets.for_host(host_scope(request.url)).spend():
         return
     outcome.then = None
@@ -191,12 +186,12 @@ def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats
 
 
 def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate: Predicate | None) -> str | None:
-    """Why another try may go better; None if it may not."""
+    """Return the reason for another try, or None if there should be none."""
     response, error = outcome.response, outcome.error
     if predicate is not None and not isinstance(error, IgnoreRequest):
         said = predicate(request, response, error)
         if said is not None:
-            return "RETRY_PREDICATE says so" if said else None
+            return "RETRY_PREDICATE asked for it" if said else None
     if response is not None:
         return f"answered {response.status}" if outcome.is_trigger or response.status in codes else None
     return error.cause if isinstance(error, DownloadError) and error.is_retryable else None
@@ -205,10 +200,10 @@ def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate:
 def _again(
     request: Request, cause: str, outcome: Outcome, settings: MiddlewareSettings, rng: random.Random
 ) -> Replace | None:
-    """The request once more, or None after its last try."""
+    """Return the request once more, or None after its last try."""
     times = request.meta_get("retry_times", 0)
-    most = request.meta_get("max_retry_times")
-    if times >= (settings.retry_times if most is None else most):
+    max_times = request.meta_get("max_retry_times")
+    if times >= (settings.retry_times if max_times is None else max_times):
         logger.info("%r: given up after %d tries: %s", request, times + 1, cause)
         return None
     logger.debug("%r: try %d of it failed: %s", request, times + 1, cause)

@@ -1,14 +1,13 @@
-"""Named sessions: each with its own cookies, its own throttling scope and, if wanted, its own proxy and fields.
+"""Named sessions: each with its own cookies, throttling scope and, optionally, proxy and headers.
 
-A request is in a session by the ``session`` in its meta. Its cookies are those of the jar of that name, and it is
-charged to the scope ``session:NAME`` besides what it is charged to anyway, so that two logins, or two proxies, have
-limits each, and the site still has its own.
+Meta ``session`` puts a request into a session. It uses the cookie jar of that name, and is charged to the scope
+``session:NAME`` besides its other scopes: two logins, or two proxies, have limits each, and the site still has its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from trawl.cookies import Cookie, Jar, Jars
 from trawl.errors import SettingsError
@@ -18,37 +17,32 @@ from trawl.middleware.settings import SessionConfig
 from trawl.throttling.scope_amounts import SESSION
 from trawl.transport.proxy import Proxy
 
+if TYPE_CHECKING:
+    from trawl.middleware.factory import Surroundings
+
 __all__ = ["Session", "Sessions", "session_scope"]
 
+# Meta key of a request that got its proxy or headers from a session: the session's name. Another session removes them.
 SESSION_APPLIED = "_dressed_by_session"
-"""In the meta of a request that was given a proxy or fields by a session: its name. Another session takes them off."""
 
 
 def session_scope(name: str) -> str:
-    """The id of a session's throttling scope."""
+    """Return the id of a session's throttling scope."""
     return f"{SESSION}{name}"
 
 
-class _Crawl(Protocol):
-    """What sessions need of the running crawl."""
-
-    async def fetch(self, request: Request) -> Response:
-        """The response to a request, in its turn."""
-        ...
-
-
 class Session:
-    """One session of a crawl; :meth:`trawl.spiders.Spider.session` gives it.
+    """One session of a crawl, made by :meth:`trawl.spiders.Spider.session`.
 
     Attributes:
-        name: What meta ``session`` of its requests says.
-        proxy: The proxy of its requests, where they name none; None for none.
-        headers: Fields of its requests that don't have them.
+        name: The value of meta ``session`` in its requests.
+        proxy: The default proxy of its requests, or None.
+        headers: Default headers of its requests.
     """
 
     __slots__ = ("_crawl", "_jars", "headers", "name", "proxy")
 
-    def __init__(self, name: str, jars: Jars, crawl: _Crawl | None) -> None:
+    def __init__(self, name: str, jars: Jars, crawl: Surroundings | None) -> None:
         self.name: str = name
         self.proxy: str | None = None
         self.headers: Headers = Headers()
@@ -56,15 +50,15 @@ class Session:
         self._crawl = crawl
 
     def __call__(self, request: Request) -> Request:
-        """``request`` in this session: a copy."""
+        """Return a copy of ``request`` in this session."""
         return request.replace(meta={**request.meta, "session": self.name})
 
     def request(self, url: str, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Request:
-        """A new request in this session; the arguments are those of :class:`~trawl.http.request.Request`."""
+        """Return a new request in this session; takes the arguments of :class:`~trawl.http.request.Request`."""
         return self(Request(url, callback, **options))
 
     async def fetch(self, request: Request | str) -> Response:
-        """The response to a request (or URL) in this session, in the middle of a callback. A checkpoint.
+        """Send a request (or URL) in this session from within a callback; return its response. A checkpoint.
 
         Raises:
             RuntimeError: The crawl has not begun.
@@ -72,26 +66,25 @@ class Session:
             IgnoreRequest: robots.txt or a middleware refused it.
         """
         if self._crawl is None:
-            raise RuntimeError("the crawl has not begun yet")
+            raise RuntimeError("the crawl has not begun yet: fetch from start() or a callback")
         return await self._crawl.fetch(self.request(request) if isinstance(request, str) else self(request))
 
     @property
     def scope(self) -> str:
-        """The id of its throttling scope."""
+        """The id of the session's throttling scope."""
         return session_scope(self.name)
 
     @property
     def cookies(self) -> Jar:
-        """Its cookies: to be iterated over, counted or cleared."""
+        """The session's cookies, which can be iterated over, counted or cleared."""
         return self._jars.jar(self.name)
 
     def set_cookie(self, name: str, value: str, *, url: str) -> None:
-        """Put a cookie that was got by other means, a browser say, for the host of ``url`` and all its paths."""
-        cookie = Cookie(name, value, host_of(url).rstrip("."))
-        self._jars.add(cookie, self.name)
+        """Store a cookie from elsewhere (a browser, for example) for the host of ``url`` and all its paths."""
+        self._jars.add(Cookie(name, value, host_of(url).rstrip(".")), self.name)
 
     def apply(self, request: Request) -> None:
-        """Give a request of this session what the session has and the request does not."""
+        """Give a request of this session the session's proxy and headers, where the request has none."""
         if self.proxy is None and not self.headers:
             return
         request.meta[SESSION_APPLIED] = self.name
@@ -100,7 +93,7 @@ class Session:
         request.headers.fill(self.headers)
 
     def remove(self, request: Request) -> None:
-        """Take off a request what it was given here, and still has: it is in another session now, or in none."""
+        """Remove from a request what :meth:`apply` gave it: it is in another session now, or in none."""
         del request.meta[SESSION_APPLIED]
         if self.proxy is not None and request.meta.get("proxy") == self.proxy:
             del request.meta["proxy"]
@@ -116,7 +109,7 @@ class Sessions:
     """The sessions of one crawl, by name.
 
     Args:
-        config: What the setting ``SESSIONS`` says.
+        config: The setting ``SESSIONS``.
         jars: The cookies.
     """
 
@@ -126,15 +119,14 @@ class Sessions:
         self._config = config
         self._jars = jars
         self._sessions: dict[str, Session] = {}
-        self._crawl: _Crawl | None = None
+        self._crawl: Surroundings | None = None
         self._set_limits: Callable[..., object] | None = None
 
-    def bind(self, crawl: _Crawl, set_limits: Callable[..., object]) -> None:
-        """Tie the sessions to a running crawl, and make those that the settings name.
+    def bind(self, crawl: Surroundings, set_limits: Callable[..., object]) -> None:
+        """Connect the sessions to a running crawl, and make those in the settings.
 
         Raises:
-            SettingsError: The throttling of one has an unknown limit, or a value out of its range; or its name, a
-                field or its proxy is none.
+            SettingsError: A limit is unknown or out of range, or a name, header or proxy is not valid.
         """
         self._crawl = crawl
         self._set_limits = set_limits
@@ -152,20 +144,20 @@ class Sessions:
         headers: Mapping[str, str] | None = None,
         throttling: Mapping[str, Any] | None = None,
     ) -> Session:
-        """The session of this name, made if it is not there yet; what is given here replaces what it had.
+        """Return the session of this name, made if needed; arguments other than None replace what it had.
 
         Args:
             name: Its name.
-            proxy: The proxy of its requests.
-            headers: Fields of its requests.
-            throttling: Limits of its scope, by the keys of ``THROTTLING_SCOPES``.
+            proxy: The default proxy of its requests.
+            headers: Default headers of its requests.
+            throttling: Limits of its scope, with the keys of ``THROTTLING_SCOPES``.
 
         Raises:
-            ValueError: The name is empty; the proxy is none, or a field's name or value can't be.
-            SettingsError: A limit is unknown, or out of its range.
+            ValueError: The name is empty, or the proxy or a header is not valid.
+            SettingsError: A limit is unknown or out of range.
         """
         if not name or not isinstance(name, str):
-            raise ValueError(f"a session's name is a text that is not empty, not {name!r}")
+            raise ValueError(f"a session's name must be a non-empty string, not {name!r}")
         if proxy:
             Proxy.of(proxy)
         fields = None if headers is None else Headers(headers)
@@ -181,7 +173,7 @@ class Sessions:
         return session
 
     def apply(self, request: Request) -> None:
-        """Give a request what its session has, if it is in one that is known, and nothing that another one has."""
+        """Give a request the proxy and headers of its session, and remove those of a former one."""
         name, before = request.meta_get("session"), request.meta_get(SESSION_APPLIED)
         if before is not None and before != name and (former := self._sessions.get(before)) is not None:
             former.remove(request)

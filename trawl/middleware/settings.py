@@ -1,4 +1,4 @@
-"""What a user may set about what happens around each send."""
+"""The settings of middleware: headers, credentials, cookies, sessions, redirects, retries and proxies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AuthConfig", "MiddlewareSettings", "SessionConfig"]
 def _user_agent() -> str:
     try:
         number = version("trawl-crawler")
-    except PackageNotFoundError:  # run from a checkout that nobody installed
+    except PackageNotFoundError:  # a checkout that is not installed
         number = "0"
     return f"trawl/{number} (+https://pypi.org/project/trawl-crawler/)"
 
@@ -24,121 +24,120 @@ def _default_request_headers() -> dict[str, str | None]:
 
 
 class AuthConfig(TypedDict, total=False):
-    """What identifies us to one origin or domain: a name and password, or a token."""
+    """The credentials for one origin or domain: a user and password, or a token."""
 
-    user: Annotated[str, Meta(description="The name for HTTP's basic authentication (RFC 7617).")]
+    user: Annotated[str, Meta(description="The user name for HTTP basic authentication (RFC 7617).")]
     password: Annotated[str, Meta(description="Its password.", extra={"absent": "empty"})]
-    token: Annotated[str, Meta(description="A bearer token (RFC 6750), in place of a name and password.")]
+    token: Annotated[str, Meta(description="A bearer token (RFC 6750), instead of a user and password.")]
 
 
 class SessionConfig(TypedDict, total=False):
-    """What a session has of its own besides its cookies."""
+    """The options of a session besides its cookies."""
 
-    proxy: Annotated[str, Meta(description="The proxy of its requests, where they name none.")]
-    headers: Annotated[dict[str, str], Meta(description="Fields of its requests that don't have them.")]
+    proxy: Annotated[str, Meta(description="The proxy of its requests unless they name one.")]
+    headers: Annotated[dict[str, str], Meta(description="Default headers of its requests.")]
     throttling: Annotated[
-        dict[str, Any], Meta(description="Limits of its scope `session:NAME`: the keys of `THROTTLING_SCOPES`.")
+        dict[str, Any], Meta(description="Limits of its scope `session:NAME`, with the keys of `THROTTLING_SCOPES`.")
     ]
 
 
 class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """What happens around each send: headers, who we are, cookies, redirects, retries, and what users add."""
+    """The settings of the built-in middleware, and the lists of the user's own."""
 
     downloader_middlewares: Annotated[
         dict[Any, float | None],
         Meta(
-            description="Middleware, or its import path or name, with a number that says where it is: low is outermost,"
-            " as in Scrapy; null takes one out. trawl's own are in the list of the how-to on middleware.",
+            description="Middleware (or its import path or name) and its order: low is next to the engine, high next to"
+            " the wire, as in Scrapy; null disables it. The how-to on middleware lists the built-in ones.",
         ),
     ] = msgspec.field(default_factory=dict)
     spider_middlewares: Annotated[
         dict[Any, float | None],
         Meta(
-            description="Functions of a response and the outputs of its callback, or their import paths, with a number:"
-            " low is next to the engine, high next to the spider; null takes one out.",
+            description="Functions of a response and its callback's outputs (or their import paths) and their order:"
+            " low is next to the engine, high next to the spider; null disables one.",
         ),
     ] = msgspec.field(default_factory=dict)
     user_agent: Annotated[
-        str, Meta(description="Who we say we are. It should name a page or an address where a site's owner finds you.")
+        str,
+        Meta(description="The User-Agent header. Name a page or address where a site owner finds you."),
     ] = msgspec.field(default_factory=_user_agent)
     default_request_headers: Annotated[
-        dict[str, str | None], Meta(description="Fields of requests that don't have them; None leaves one out.")
+        dict[str, str | None], Meta(description="Headers of requests that do not set them; null removes a default.")
     ] = msgspec.field(default_factory=_default_request_headers)
     cookies_enabled: Annotated[
-        bool, Meta(description="Keep what sites set and send it back; if False only a request's own cookies are sent.")
+        bool, Meta(description="Store cookies and send them back. If false, send only a request's own cookies.")
     ] = True
     cookies_debug: Annotated[bool, Meta(description="Log the cookies of every request and response.")] = False
     cookies_file: Annotated[
         str,
         Meta(
-            description="Where cookies are read from before the crawl and written to after it; empty: nowhere. A name"
-            " that ends in `.txt` is a cookies.txt, which has one jar; any other is JSON, which has all."
+            description="File to read cookies from before the crawl, and to write them to after it; empty: none. A name"
+            " ending in `.txt` means cookies.txt, which holds one jar; any other means JSON, which holds all."
         ),
     ] = ""
     sessions: Annotated[
-        dict[str, SessionConfig], Meta(description="Sessions by name; others are made when they are first named.")
+        dict[str, SessionConfig], Meta(description="Sessions by name; others are made when first used.")
     ] = msgspec.field(default_factory=dict)
     http_auth: Annotated[
         dict[str, AuthConfig],
         Meta(
-            description="An origin (`https://a.example`), or a domain and all below it, to what identifies us there."
-            " Never sent anywhere else."
+            description="Credentials by origin (`https://a.example`), or by domain with its subdomains. They are never"
+            " sent anywhere else."
         ),
     ] = msgspec.field(default_factory=dict)
     referer_enabled: Annotated[
-        bool, Meta(description="Tell a page's address to the pages that it leads to, as `REFERRER_POLICY` allows.")
+        bool, Meta(description="Send the Referer header with links that are followed, as `REFERRER_POLICY` allows.")
     ] = True
     referrer_policy: Annotated[
         object,
         Meta(
-            description="How much of it is told: a policy of the W3C's Referrer Policy by its name, `scrapy-default`"
-            " (`no-referrer-when-downgrade` among http and https), or a function of the two URLs that gives the field"
-            " or None. A page's own `Referrer-Policy` goes before it, and meta `referrer_policy` before that."
+            description="The content of Referer: a policy of the W3C's Referrer Policy by name, `scrapy-default`"
+            " (`no-referrer-when-downgrade` for http and https), or a function of the two URLs that returns the header"
+            " or None. A page's own `Referrer-Policy` overrides it, and meta `referrer_policy` overrides both."
         ),
     ] = "scrapy-default"
     redirect_enabled: Annotated[
-        bool, Meta(description="Follow redirects; if False they are responses like others.")
+        bool, Meta(description="Follow redirects. If false, they are passed on like other responses.")
     ] = True
     redirect_max_times: Annotated[
-        int, Meta(ge=0, title="redirects", description="Redirects in a row after which a request is given up.")
+        int, Meta(ge=0, title="redirects", description="Maximum of redirects in a row; 0 allows none.")
     ] = 20
-    redirect_priority_adjust: Annotated[
-        int, Meta(description="Added to the priority of a request that is redirected.")
-    ] = 2
+    redirect_priority_adjust: Annotated[int, Meta(description="Added to the priority of a redirected request.")] = 2
     redirect_max_delay: Annotated[
         float,
         Meta(
             ge=0,
             title="s",
-            description="The longest that a redirect's `Retry-After` delays its target; 0 means it is not heeded.",
+            description="Maximum delay for the `Retry-After` of a redirect; 0 ignores it.",
         ),
     ] = 120.0
     metarefresh_enabled: Annotated[
-        bool, Meta(description='Follow `<meta http-equiv="refresh">` like a redirect, after the time that it names.')
+        bool, Meta(description='Follow `<meta http-equiv="refresh">` like a redirect, after its delay.')
     ] = True
     metarefresh_maxdelay: Annotated[
-        float, Meta(ge=0, title="s", description="A page that wants to be left later than this stays a page.")
+        float, Meta(ge=0, title="s", description="Do not follow a refresh with a longer delay than this.")
     ] = 100.0
-    metarefresh_ignore_tags: Annotated[
-        tuple[str, ...], Meta(description="Elements inside which a refresh does not count.")
-    ] = ("noscript",)
+    metarefresh_ignore_tags: Annotated[tuple[str, ...], Meta(description="Elements in which a refresh is ignored.")] = (
+        "noscript",
+    )
     soft_block_detector: Annotated[
         object,
         Meta(
-            description="A function, or its import path, that says of a response whether it is a refusal though its"
-            " status says otherwise: its scopes back off, and the request is sent again. None: no response is."
+            description="Function (or its import path) that returns true for a response that is a refusal despite its"
+            " status: its scopes back off, and the request is sent again. null: no detection."
         ),
     ] = None
-    retry_enabled: Annotated[bool, Meta(description="Send a request again that failed in a way that may pass.")] = True
+    retry_enabled: Annotated[bool, Meta(description="Retry requests that failed in a way that may pass.")] = True
     retry_times: Annotated[
         int,
         Meta(
             ge=0,
             title="times",
-            description="How often one request is sent again; meta `max_retry_times` goes before it.",
+            description="Maximum of retries for one request; 0: none. Meta `max_retry_times` overrides it.",
         ),
     ] = 2
-    retry_http_codes: Annotated[tuple[int, ...], Meta(description="Statuses for which a request is sent again.")] = (
+    retry_http_codes: Annotated[tuple[int, ...], Meta(description="Response statuses to retry.")] = (
         500,
         502,
         503,
@@ -148,26 +147,23 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         408,
         429,
     )
-    retry_priority_adjust: Annotated[
-        int, Meta(description="Added to the priority of a request that is sent again.")
-    ] = -1
+    retry_priority_adjust: Annotated[int, Meta(description="Added to the priority of a retry.")] = -1
     retry_delay: Annotated[
         float,
         Meta(
             ge=0,
             title="s",
-            description="Before a request is sent again the first time; twice as long each further time, with a "
-            "jitter of half either way.",
+            description="Delay before the first retry, doubled for each further one, with a jitter of ±50 %.",
         ),
     ] = 1.0
     retry_max_delay: Annotated[
-        float, Meta(ge=0, title="s", description="The longest delay before a request is sent again, jitter left out.")
+        float, Meta(ge=0, title="s", description="Maximum delay before a retry, without the jitter.")
     ] = 60.0
     retry_predicate: Annotated[
         object,
         Meta(
-            description="A function of request, response and error (one of the two is None), or its import path: true"
-            " sends the request again, false does not, None leaves it to the rules above."
+            description="Function (or its import path) of request, response and error (one of the last two is None)."
+            " True retries, False does not, None applies the default rules."
         ),
     ] = None
     retry_budget: Annotated[
@@ -175,43 +171,41 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="retries a request",
-            description="Retries for each request that is sent the first time, 0.1 for one in ten; beyond that failures"
-            " are final. null: no budget. What the throttle excuses costs nothing.",
+            description="Retries allowed for each first try: 0.1 is one in ten. Without budget, failures are final."
+            " Retries that the throttle excuses are free. null: no budget.",
         ),
     ] = None
-    retry_budget_reserve: Annotated[
-        int, Meta(ge=0, title="retries", description="Retries that a budget has before anything was sent.")
-    ] = 10
+    retry_budget_reserve: Annotated[int, Meta(ge=0, title="retries", description="Initial retries of a budget.")] = 10
     retry_budget_per: Annotated[
-        Literal["crawl", "host"], Meta(description="Whether the crawl has one budget or each host its own.")
+        Literal["crawl", "host"], Meta(description="One budget for the crawl, or one for each host.")
     ] = "crawl"
     httpproxy_enabled: Annotated[
         bool,
         Meta(
-            description="Requests that name no proxy in their meta `proxy` get one: of `ROTATING_PROXY_LIST`, or that "
-            "of the environment (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`). If False they go without."
+            description="Send requests without meta `proxy` through a proxy of `ROTATING_PROXY_LIST`, or of the"
+            " environment (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`). If false, send them directly."
         ),
     ] = True
     rotating_proxy_list: Annotated[
         tuple[str, ...],
-        Meta(description="Proxies that take turns, in place of the environment's: `http://user:password@host:port`."),
+        Meta(description="Proxies that take turns, instead of the environment's: `http://user:password@host:port`."),
     ] = ()
     rotating_proxy_backoff_base: Annotated[
         float,
         Meta(
             gt=0,
             title="s",
-            description="How long a proxy of the list rests when it fails; twice as long each further time in a row.",
+            description="Cooldown of a proxy of the list after a failure, doubled for each further one in a row.",
         ),
     ] = 300.0
     rotating_proxy_backoff_cap: Annotated[
-        float, Meta(gt=0, title="s", description="The longest that a proxy of the list rests.")
+        float, Meta(gt=0, title="s", description="Maximum cooldown of a proxy of the list.")
     ] = 3600.0
     rotating_proxy_ban_codes: Annotated[
         tuple[int, ...],
         Meta(
-            description="Statuses, besides 407, by which a proxy of the list is told to be banned: it rests, and the"
-            " page is tried through another one."
+            description="Statuses besides 407 that mean a proxy of the list is banned: it cools down, and the request"
+            " goes through another one."
         ),
     ] = ()
     rotating_proxy_page_retry_times: Annotated[
@@ -219,7 +213,7 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="proxies",
-            description="Through how many other proxies of the list a request goes that a proxy has failed; 0 means"
-            " none. Not counted as retries. Meta `max_proxies_to_try` goes before it.",
+            description="Maximum of further proxies to try for a request whose proxy failed; 0: none. These are not"
+            " counted as retries. Meta `max_proxies_to_try` overrides it.",
         ),
     ] = 5

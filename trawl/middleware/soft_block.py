@@ -1,8 +1,8 @@
-"""Refusals that look like pages: a captcha, a "please wait" under status 200.
+"""Soft blocks: refusals that look like pages, such as a captcha with status 200.
 
-The user's detector is asked right behind the wire, before the throttle hears of the answer: what it finds is no
-response but a :class:`~trawl.errors.SoftBlocked`, which is a trigger for the request's scopes like any other. So the
-scopes slow down, the request is sent again, and after its last try the errback gets the error with the page in it.
+The user's detector is called next to the wire, before the throttle sees the answer. A refusal becomes a
+:class:`~trawl.errors.SoftBlocked` error, which triggers backoff: the scopes slow down, the request is sent again, and
+after its last try the errback gets the error with the page in it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,15 @@ __all__ = ["Detector", "SoftBlockTransport"]
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 Detector = Callable[[Response], object]
-"""What ``SOFT_BLOCK_DETECTOR`` names: true for a refusal. It is called for every response, so it should be quick.
-
-It is not called for a large file that went to disk: it would have to be read back, and is no page.
-"""
+"""The type of ``SOFT_BLOCK_DETECTOR``: returns true for a refusal. Called for every response except files on disk."""
 
 
 class SoftBlockTransport:
-    """A transport whose refusals in disguise are errors.
+    """A transport that turns soft blocks into errors.
 
     Args:
         transport: The wire.
-        detector: Knows a refusal; a response on which it fails is taken for none, and the failure is logged.
+        detector: Returns true for a refusal. If it fails, the failure is logged and the response is used as a page.
     """
 
     def __init__(self, transport: Transport, detector: Detector) -> None:
@@ -39,7 +36,7 @@ class SoftBlockTransport:
         self._detector = detector
 
     async def send(self, request: Request, on_sent: Callable[[], Any]) -> Outcome:
-        """Send ``request``; on_sent is called when it goes to the wire. A checkpoint."""
+        """Send ``request``; ``on_sent`` is called when it goes to the wire. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         response = outcome.response
         if response is not None and self._is_refusal(request, response):
@@ -56,5 +53,5 @@ class SoftBlockTransport:
         try:
             return bool(self._detector(response))
         except Exception:
-            logger.exception("SOFT_BLOCK_DETECTOR failed on %r: it is taken for a page", response)
+            logger.exception("SOFT_BLOCK_DETECTOR failed on %r: using the response as a page", response)
             return False

@@ -1,11 +1,9 @@
-"""Which middleware there is, and in which order: one list, which users extend.
+"""The middleware of a crawl: the built-in list, which users extend, with its cookies, sessions and cache.
 
-The numbers are those of Scrapy's own list, so that ``DOWNLOADER_MIDDLEWARES`` of a project that moves here puts each
-class where it was: a low number is outermost, next to the engine; a high one is innermost, next to the wire.
+The order numbers are those of Scrapy's list, so that ``DOWNLOADER_MIDDLEWARES`` of a moved project keeps its places: a
+low number is outermost, next to the engine; a high one is innermost, next to the wire.
 
-The fields that every request has unless it says otherwise, ``User-Agent`` among them.
-
-What this floor gives one crawl: its middleware, its cookies, its sessions, its cache.
+Imported by the package's ``__init__`` alone, through which the engine takes :func:`open_middleware_stack`.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ __all__ = [
 
 
 def default_header_fields(settings: MiddlewareSettings) -> Headers:
-    """``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``; a ``User-Agent`` among the first goes before the second."""
+    """Return ``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``; a ``User-Agent`` in the former takes precedence."""
     fields = {name: value for name, value in settings.default_request_headers.items() if value is not None}
     if "user-agent" not in {name.lower() for name in settings.default_request_headers} and settings.user_agent:
         fields["User-Agent"] = settings.user_agent
@@ -66,14 +64,11 @@ def default_header_fields(settings: MiddlewareSettings) -> Headers:
 
 
 def default_headers(settings: MiddlewareSettings) -> Middleware:
-    """Middleware that adds the fields of :func:`default_header_fields` where a request has no field of that name.
-
-    A request refuses one by setting it to None.
-    """
+    """Make middleware that adds the default headers that a request does not have. A request omits one by None."""
     defaults = default_header_fields(settings)
 
     def around(fetch: Fetch) -> Fetch:
-        def send(request: Request) -> Awaitable[Outcome]:  # nothing to do afterwards: no coroutine of its own
+        def send(request: Request) -> Awaitable[Outcome]:  # not async: nothing to do afterwards
             request.headers.fill(defaults)
             return fetch(request)
 
@@ -87,19 +82,19 @@ logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 @attrs.frozen(kw_only=True)
 class MiddlewareContext:
-    """What the middleware of one crawl is made of.
+    """The arguments with which the middleware of a crawl is made.
 
     Attributes:
-        settings: What each of them does.
+        settings: The settings.
         rng: Draws the jitter of retries.
-        now_utc: Wall time, for cookies and for dates in headers.
+        now_utc: Wall time, for cookies and dates in headers.
         jars: The cookies.
         handled_statuses: Statuses that the spider handles itself.
-        spider: Its ``http_user`` and the like; None: it has none.
-        stats: Where things are counted; None: nowhere.
-        crawl: What ``from_crawler`` of a user's class is given.
-        innermost: What another part of trawl puts next to the wire: the cache.
-        removed: The names of built-in middleware that the user took out.
+        spider: The spider, for ``http_user`` and so on; None: none.
+        stats: The statistics; None: none.
+        crawl: The argument of ``from_crawler`` of users' classes.
+        innermost: The cache's middleware, next to the wire; None: no cache.
+        removed: The names of disabled built-in middleware.
     """
 
     settings: MiddlewareSettings
@@ -116,13 +111,13 @@ class MiddlewareContext:
 
 @attrs.frozen
 class BuiltInMiddleware:
-    """A middleware of trawl's own.
+    """An entry of the built-in list.
 
     Attributes:
-        name: How ``DOWNLOADER_MIDDLEWARES`` names it, to move it or to take it out.
+        name: Its name in ``DOWNLOADER_MIDDLEWARES``, to move or disable it.
         order: Its place.
-        make: Makes it; None where the settings leave it nothing to do.
-        scrapys: The class of Scrapy's that does the same, whose path names it too.
+        make: Makes it; returns None if the settings leave it nothing to do.
+        scrapys: Scrapy's class for the same purpose, whose path is accepted as a name too.
     """
 
     name: str
@@ -133,12 +128,12 @@ class BuiltInMiddleware:
 
 @attrs.frozen
 class PlacedMiddleware:
-    """A middleware in its place.
+    """A middleware and its place.
 
     Attributes:
-        name: For people.
+        name: Its name in messages.
         order: Its place.
-        middleware: Itself.
+        middleware: The middleware.
     """
 
     name: str
@@ -154,7 +149,7 @@ def _headers(context: MiddlewareContext) -> Middleware | None:
 
 
 def _user_agent(context: MiddlewareContext) -> Middleware | None:
-    """None where the default headers are there, whose middleware sets it too: one step a request is enough."""
+    """Return None unless the default headers are disabled: their middleware sets the User-Agent too."""
     if "default_headers" not in context.removed:
         return None
     return default_headers(msgspec.structs.replace(context.settings, default_request_headers={}))
@@ -199,31 +194,27 @@ def _proxies(context: MiddlewareContext) -> Middleware | None:
     return proxies(pool, environment, page_tries=settings.rotating_proxy_page_retry_times, stats=context.stats)
 
 
-def _cache(context: MiddlewareContext) -> Middleware | None:
-    return context.innermost
-
-
 BUILT_IN: tuple[BuiltInMiddleware, ...] = (
     BuiltInMiddleware("default_headers", 400, _headers, "defaultheaders.DefaultHeadersMiddleware"),
     BuiltInMiddleware("user_agent", 500, _user_agent, "useragent.UserAgentMiddleware"),
     BuiltInMiddleware("retry", 550, _retry, "retry.RetryMiddleware"),
     BuiltInMiddleware("meta_refresh", 580, _meta_refresh, "redirect.MetaRefreshMiddleware"),
-    # Outside the cookies, so that a redirect's own Set-Cookie is kept before its target is asked for.
+    # Outside the cookies, so that a redirect's own Set-Cookie is stored before its target is requested.
     BuiltInMiddleware("redirect", 600, _redirect, "redirect.RedirectMiddleware"),
-    # Inside whatever makes a later request of this one, so that credentials are in none.
+    # Inside all middleware that makes new requests from this one, so that none of them carries credentials.
     BuiltInMiddleware("auth", 650, _auth, "httpauth.HttpAuthMiddleware"),
     BuiltInMiddleware("cookies", 700, _cookies, "cookies.CookiesMiddleware"),
     BuiltInMiddleware("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
-    BuiltInMiddleware("cache", 900, _cache, "httpcache.HttpCacheMiddleware"),
+    BuiltInMiddleware("cache", 900, lambda context: context.innermost, "httpcache.HttpCacheMiddleware"),
 )
-"""Outermost first: a request passes them downwards, its outcome upwards."""
+"""The built-in middleware, outermost first: a request passes it downwards, its outcome upwards."""
 
 
 def layers(context: MiddlewareContext) -> list[PlacedMiddleware]:
-    """The middleware of a crawl in its places, outermost first; the user's own are among them.
+    """Make the middleware of a crawl, the user's included, outermost first.
 
     Raises:
-        SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` leads to nothing, or to what is no middleware.
+        SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` does not exist or is not middleware.
         UsageError: The spider's credentials are not complete.
     """
     orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN)
@@ -237,22 +228,23 @@ def layers(context: MiddlewareContext) -> list[PlacedMiddleware]:
         middleware = None if order is None else each.make(context)
         if order is not None and middleware is not None:
             found.append(PlacedMiddleware(each.name, order, middleware))
-    found.sort(key=lambda layer: layer.order)  # stable: of equals a user's is outside
+    found.sort(key=lambda layer: layer.order)  # stable: of equals the user's is outside
     logger.debug("middleware, outermost first: %s", ", ".join(f"{layer.name} {layer.order:g}" for layer in found))
     return found
 
 
 def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
-    """``fetch`` with ``middleware`` around it, the first one outermost.
+    """Wrap ``fetch`` in ``middleware``, the first one outermost.
 
     Raises:
-        SettingsError: One of them gives nothing that can be called.
+        SettingsError: A middleware returns something that can't be called.
     """
     for layer in reversed(list(middleware)):
         fetch = layer(fetch)
         if not callable(fetch):
             raise SettingsError(
-                f"DOWNLOADER_MIDDLEWARES: {entry_name(layer)} must give an async function of a request, not {fetch!r}",
+                f"DOWNLOADER_MIDDLEWARES: {entry_name(layer)} must return an async function of a request,"
+                f" not {fetch!r}",
                 "DOWNLOADER_MIDDLEWARES",
             )
     return fetch
@@ -263,15 +255,15 @@ Prepare = Callable[[Request, Response | None], None]
 
 @attrs.frozen(kw_only=True)
 class MiddlewareStack:
-    """The middleware of one crawl and what belongs to it.
+    """The middleware of one crawl, with its cookies, sessions and cache.
 
     Attributes:
-        settings: What each does.
-        spider: Whose ``http_user`` and ``handle_httpstatus_list`` count.
+        settings: The settings.
+        spider: The spider, for ``http_user`` and ``handle_httpstatus_list``.
         jars: The cookies.
         sessions: The named sessions.
-        cache: The cache; None: there is none.
-        prepare: What is done to each request that is let in.
+        cache: The cache, or None.
+        prepare: Called with each request that is admitted, and the response it was found on.
     """
 
     settings: MiddlewareSettings
@@ -282,10 +274,10 @@ class MiddlewareStack:
     prepare: Prepare
 
     def middleware(self, crawl: Surroundings) -> list[Middleware]:
-        """The middleware, outermost first.
+        """Make the middleware, outermost first.
 
         Raises:
-            SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` is none.
+            SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` is not middleware.
             UsageError: The spider's credentials are not complete.
         """
         context = MiddlewareContext(
@@ -302,10 +294,10 @@ class MiddlewareStack:
         return [layer.middleware for layer in layers(context)]
 
     def wire(self, transport: Transport) -> Transport:
-        """The transport, with what judges its responses behind it: bans of proxies, and ``SOFT_BLOCK_DETECTOR``.
+        """Wrap the transport with the detection of banned proxies and of soft blocks.
 
         Raises:
-            SettingsError: It names nothing that can be called.
+            SettingsError: ``SOFT_BLOCK_DETECTOR`` names nothing that can be called.
         """
         if self.settings.rotating_proxy_list:
             transport = ProxyBanTransport(transport, self.settings.rotating_proxy_ban_codes)
@@ -323,18 +315,18 @@ async def open_middleware_stack(
     blocking: Blocking,
     now_utc: Callable[[], datetime],
 ) -> AsyncGenerator[MiddlewareStack, None]:
-    """What this floor gives one crawl; leaving writes the cookies and closes the cache.
+    """Open the middleware of one crawl; on exit, write the cookies and close the cache.
 
     Args:
-        settings: The settings of this floor.
+        settings: The settings of middleware.
         cache: The settings of the cache.
         spider: The spider.
-        stats: Where everything is counted.
-        blocking: How files are read and written.
+        stats: The statistics.
+        blocking: Reads and writes files.
         now_utc: Wall time.
 
     Raises:
-        UsageError: The cookies' file, or the cache's, can't be used; or a setting names what there is not.
+        UsageError: The file of cookies or of the cache can't be used, or a setting names what does not exist.
     """
     jars = Jars(is_enabled=settings.cookies_enabled)
     sessions = Sessions(settings.sessions, jars)
@@ -357,7 +349,7 @@ async def open_middleware_stack(
 
 
 def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
-    """What is done to a request when it is let in: its session dresses it, and the page that had it is told."""
+    """Return the function for admitted requests: it applies their session, and sets ``Referer``."""
     referrer = Referrer(load_referrer_policy(settings.referrer_policy)) if settings.referer_enabled else None
 
     def prepare(request: Request, source: Response | None) -> None:
@@ -370,7 +362,7 @@ def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
 
 
 def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datetime]) -> Callable[[Request], Request]:
-    """A request as the built-in middleware would send it, for a cache that is asked before the middleware is."""
+    """Return a function that adds default headers and cookies, for a cache lookup ahead of the middleware."""
     defaults = default_header_fields(settings)
 
     def dress(request: Request) -> Request:
