@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trawl import signals as signals  # spiders use it without an import of its own
     from trawl._run import CrawlResult, OpenCrawl, crawl, open_crawl, run
     from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
     from trawl.http import FormRequest, Request, Response
@@ -123,10 +124,10 @@ if not TYPE_CHECKING:  # a checker is to know a misspelled name
 
 
 def _instead(name: str) -> str:
-    """What to use in place of what Scrapy has under this name, as the end of a sentence."""
+    """Advice on a name of Scrapy's, as the end of a sentence."""
     if name.startswith("_"):
         return ""
-    words: str = import_module(f"{__name__}.moving").why_absent(name)
+    words: str = import_module(f"{__name__}.compat").name_advice(name)
     return f": {words}" if words else ""
 
 

@@ -22,6 +22,9 @@ from trawl.addresses import MAX_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
+from trawl.compat.crawler import Crawler
+from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
+from trawl.compat.middleware import adapted
 from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
 from trawl.engine.callbacks import culprits
 from trawl.engine.job import OpenJob, open_job
@@ -36,8 +39,8 @@ from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
 from trawl.settings import Layer, Settings, ambient, load, of_spider
-from trawl.signals import Signals, heed_signals
-from trawl.spiders import Crawler, Spider, make_spider
+from trawl.shutdown import Signals, heed_signals
+from trawl.spiders import Spider, make_spider
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import ChosenTransport, Transport, TransportSettings
 from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, ThreadResolver
@@ -263,7 +266,7 @@ async def crawl_with(
         sinks: Where items go besides the feeds.
         handle_signals: The process is the crawl's own: let SIGINT, SIGTERM and SIGHUP drain it, and cancel it at the
             second; warn of callbacks that block. Put
-            :class:`trawl.signals.Signals` around ``trio.run`` to have them heeded before it begins and to its very end.
+            :class:`trawl.shutdown.Signals` around ``trio.run`` to handle them before it begins and to its very end.
         transport: The wire; the real one if None.
         blocking: How blocking work is done; in threads if None.
         resolve: Looks names up; as the system does if None.
@@ -304,6 +307,12 @@ async def crawl_with(
             blocking=blocking,
             frontier=durable.frontier if durable else frontier or await _frontier(settings),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
+            hooks=partial(
+                CompatHooks,
+                spider_middlewares=middleware_stack.settings.spider_middlewares,
+                extensions=settings.of(EngineSettings).extensions,
+            ),
+            crawl_class=CompatCrawl,
             sinks=[*([] if durable or feeds.is_empty else [feeds]), *sinks],
             collected=[] if collect else None,
             watchers=[*([heed_signals, report_stalls] if handle_signals else []), *watchers],
@@ -336,6 +345,7 @@ def _dressing(
         stats=stats,
         blocking=blocking,
         now_utc=lambda: wall.to_utc(trio.current_time()),
+        adapt=adapted,
     )
 
 
@@ -361,7 +371,14 @@ async def _stored(
     if job_dir:
         depth_first = settings.of(SchedulerSettings).depth_first
         async with open_job(
-            job_dir, spider, wall=wall, blocking=blocking, feeds=values, depth_first=depth_first, stats=stats
+            job_dir,
+            spider,
+            wall=wall,
+            blocking=blocking,
+            feeds=values,
+            depth_first=depth_first,
+            stats=stats,
+            goes_on=hears_idle(spider),
         ) as durable:
             yield durable.feeds, durable
         return

@@ -14,12 +14,13 @@ import trio
 
 from trawl._run import CrawlResult, crawl
 from trawl.cli.load import load_spider
+from trawl.compat import name_advice
+from trawl.compat.crawler import Crawler
 from trawl.errors import UsageError
-from trawl.moving import why_absent
-from trawl.moving.absent import Absent
+from trawl.migration import Absent
 from trawl.observe import ObserveSettings
 from trawl.settings import Layer, ambient, load
-from trawl.spiders import Crawler, Spider
+from trawl.spiders import Spider
 
 __all__ = ["AsyncCrawlerProcess", "Crawler", "CrawlerProcess"]
 
@@ -130,8 +131,8 @@ AsyncCrawlerProcess = CrawlerProcess
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """What to use in place of a name that only Scrapy's module has."""
-        words = "" if name.startswith("__") else why_absent(f"crawler.{name}")
+        """Advice on a name that only Scrapy's module has."""
+        words = "" if name.startswith("__") else name_advice(f"crawler.{name}")
         if words:  # an AttributeError's words would be lost in `from trawl.crawler import ...`
             raise ImportError(f"there is no {name} here: {words}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

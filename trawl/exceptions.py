@@ -1,6 +1,6 @@
 """The errors a user meets: the public face of :mod:`trawl.errors`.
 
-Importing a name that only Scrapy's module has says what to use in its place.
+Importing a name that only Scrapy's module has raises an error that says what to use instead.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -76,10 +76,10 @@ __all__ = [
 if not TYPE_CHECKING:  # a checker is to know a misspelled name
 
     def __getattr__(name: str) -> Any:
-        from trawl.moving import MOVED, why_absent  # noqa: PLC0415  # a name that is not there
+        from trawl.compat import MOVED, name_advice  # noqa: PLC0415  # a name that is not there
 
         moved = MOVED.get(f"exceptions.{name}")
-        words = f"use {moved[1]}" if moved else "" if name.startswith("__") else why_absent(f"exceptions.{name}")
+        words = f"use {moved[1]}" if moved else "" if name.startswith("__") else name_advice(f"exceptions.{name}")
         if words:  # an AttributeError's words would be lost in `from trawl.exceptions import ...`
             raise ImportError(f"there is no {name} here: {words}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

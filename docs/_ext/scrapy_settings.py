@@ -12,8 +12,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
+from trawl.compat.settings import RENAMED, UNSUPPORTED
 from trawl.settings import definitions
-from trawl.settings.foreign import FOREIGN, TRANSLATED
 
 NAMES = Path(__file__).with_name("scrapy-settings.txt")
 
@@ -24,10 +24,10 @@ def rows() -> Iterator[tuple[str, str]]:
     for name in NAMES.read_text("utf-8").split():
         if name in known:
             yield f":setting:`{name}`", "the same name"
-        elif name in TRANSLATED:
-            yield f"``{name}``", f"read as :setting:`{TRANSLATED[name]}`"
+        elif name in RENAMED:
+            yield f"``{name}``", f"read as :setting:`{RENAMED[name]}`"
         else:
-            yield f"``{name}``", f"no effect, and a warning: {linked(FOREIGN[name], known)}"
+            yield f"``{name}``", f"no effect, and a warning: {linked(UNSUPPORTED[name], known)}"
 
 
 def linked(words: str, known: set[str]) -> str:

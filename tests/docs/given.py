@@ -56,7 +56,7 @@ OTHERS = {
 SHOWN = {"coming-from-scrapy": "books.py", "try-things-out": "quotes.py", "use-proxies": "catalogue.py"}
 """By how-to: the file that its first block of Python is."""
 FOLDERS = {
-    "coming-from-scrapy": ROOT / "tests" / "moving" / "spiders" / "project" / "shop",
+    "coming-from-scrapy": ROOT / "tests" / "compat" / "spiders" / "project" / "shop",
     "publish-a-plugin": ROOT / "examples" / "plugin",
 }
 """By how-to: a folder of the reader's."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 
 from trawl.cli.list import spiders_in
+from trawl.compat import GUIDE, hint, hint_of_file
 from trawl.errors import SpiderLoadError, UsageError, WrittenForScrapy
-from trawl.moving import GUIDE, hint, hint_of_file
 from trawl.settings import Layer
 from trawl.settings.check import nearest
 from trawl.spiders import Spider

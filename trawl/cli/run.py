@@ -29,7 +29,7 @@ from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher, can_show,
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.observe import ObserveSettings, nothing_sent, printable, progress_line, speed_between
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
-from trawl.signals import Signals
+from trawl.shutdown import Signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
 from trawl.tracebacks import user_frames, user_traceback

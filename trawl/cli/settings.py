@@ -14,12 +14,12 @@ from rich.text import Text
 from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.load import load_module, load_spider
 from trawl.cli.run import stderr_console
+from trawl.compat.settings import RENAMED, setting_advice
+from trawl.compat.to_toml import to_toml
 from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import clipped, printable
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
-from trawl.settings.foreign import TRANSLATED, why_ignored
-from trawl.settings.to_toml import to_toml
 
 __all__ = ["move_command", "print_all", "print_one", "settings_command", "spelled"]
 
@@ -76,9 +76,9 @@ def print_one(settings: Settings, name: str, console: Console) -> None:
     Raises:
         SettingsError: There is no such setting.
     """
-    name = TRANSLATED.get(name, name)
+    name = RENAMED.get(name, name)
     if name not in settings:
-        if reason := why_ignored(name):
+        if reason := setting_advice(name):
             raise SettingsError(f"{name} is Scrapy's and has no effect: {reason}", name)
         close = nearest(name, settings)
         raise SettingsError(f"unknown setting {name}{f'; did you mean {close}?' if close else ''}", name)

@@ -13,12 +13,12 @@ import attrs
 from trawl.cli.load import load_spider, look_beside, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.run import check_arguments, log_layer
+from trawl.compat.signals import IDLE
 from trawl.errors import SoftBlocked, TrawlError
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings
 from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
 from trawl.spiders import Spider
-from trawl.spiders.signalling import IDLE
 
 __all__ = [
     "DefaultSpider",

@@ -21,8 +21,6 @@ from trawl.middleware import Session, Sessions
 from trawl.observe import Stats
 from trawl.scheduler import Scheduler
 from trawl.spiders import Spider
-from trawl.spiders.crawler import CrawlerEngine
-from trawl.spiders.signalling import CrawlerSignals
 from trawl.throttling import AddressOf, Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import normal_id
 
@@ -119,16 +117,6 @@ class Crawl:
         self._direct = direct
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
         self._sessions.bind(self, self.throttling.set)
-
-    @property
-    def engine(self) -> CrawlerEngine:
-        """What Scrapy's middleware and pipelines ask of ``crawler.engine``."""
-        return self.spider.crawler.engine
-
-    @property
-    def signals(self) -> CrawlerSignals:
-        """What they connect to in ``from_crawler``."""
-        return self.spider.crawler.signals
 
     @property
     def elapsed(self) -> float:

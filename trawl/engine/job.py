@@ -33,7 +33,6 @@ import trio
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.cookies import Cookie, Jars
-from trawl.engine.idling import is_asked_when_idle
 from trawl.engine.items import Writer
 from trawl.engine.job_items import ItemStore
 from trawl.engine.robots_gate import RobotsGates
@@ -379,6 +378,7 @@ async def open_job(
     feeds: FeedsSettings,
     depth_first: bool,
     stats: Stats,
+    goes_on: bool,
 ) -> AsyncGenerator[OpenJob, None]:
     """Hold a job for one run; leaving the block writes what was kept, and gives the job free for the next process.
 
@@ -390,6 +390,7 @@ async def open_job(
         feeds: Where items go.
         depth_first: The newest of equals goes first.
         stats: Where ``feed_item_errors`` is counted.
+        goes_on: The crawl may go on when nothing is pending: its hook ``idle`` gives requests.
 
     Raises:
         JobError: It is in use, damaged, of a newer release, or can't be written.
@@ -405,7 +406,7 @@ async def open_job(
         opened, outbox = await open_outbox(
             feeds, blocking, job, spider_name=spider.name, started_utc=note.begun_utc, stats=stats
         )
-        _tell(job, note, frontier, job.last_error, goes_on=is_asked_when_idle(spider))
+        _tell(job, note, frontier, job.last_error, goes_on=goes_on)
         async with opened:
             yield OpenJob(job, note, frontier, opened, outbox)
     finally:

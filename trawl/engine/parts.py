@@ -18,8 +18,7 @@ from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
 from trawl.engine.fetcher import Fetcher, Recorder, ScopeLimiters
-from trawl.engine.hooks import Hooks
-from trawl.engine.idling import Idling
+from trawl.engine.hooks import Hooks, IdleRounds
 from trawl.engine.items import ItemSink, ItemWriter, Processor, Writer
 from trawl.engine.job import JobState, OpenJob
 from trawl.engine.job_items import JobItemWriter
@@ -63,6 +62,8 @@ class Plan:
         middleware_stack: The middleware, cookies, sessions and cache.
         frontier: Where pending requests are kept.
         pipelines: Makes the item pipelines for the crawl.
+        hooks: Makes the hooks of the crawl.
+        crawl_class: The class of the running crawl.
         sinks: Where finished items go.
         collected: Keeps finished items too, if given.
         watchers: Tasks that look at the running crawl.
@@ -88,6 +89,8 @@ class Plan:
     middleware_stack: MiddlewareStack
     frontier: Frontier
     pipelines: Callable[[Crawl], Processor]
+    hooks: Callable[[Crawl], Hooks]
+    crawl_class: type[Crawl]
     sinks: Sequence[ItemSink]
     collected: list[object] | None
     watchers: Sequence[Watcher]
@@ -118,7 +121,8 @@ class Parts:
     dispatcher: Dispatcher
     start_requests: StartRequests
     direct: DirectFetches
-    idling: Idling
+    hooks: Hooks
+    idle_rounds: IdleRounds
     shields: Shields
     processor: Processor
     limits: CrawlLimits
@@ -157,7 +161,6 @@ def assemble(plan: Plan) -> Parts:
     crawl, state, shields, leases = core.crawl, core.state, core.shields, core.leases
     processor = plan.pipelines(crawl)
     outlet, job_state = _outlet(plan, core, processor), _job_state(plan, core)
-    begun = core.hooks.start
     start_requests = StartRequests(
         spider=plan.spider,
         leases=leases,
@@ -165,7 +168,7 @@ def assemble(plan: Plan) -> Parts:
         shields=shields,
         state=state,
         beginning=job_state,
-        hooks=begun,
+        hooks=core.hooks.start,
         events=plan.events,
     )
     dispatcher = Dispatcher(
@@ -188,7 +191,8 @@ def assemble(plan: Plan) -> Parts:
         dispatcher=dispatcher,
         start_requests=start_requests,
         direct=core.direct,
-        idling=Idling(plan.spider, leases, shields, state),
+        hooks=core.hooks,
+        idle_rounds=IdleRounds(core.hooks, leases, shields, state),
         shields=shields,
         processor=processor,
         limits=core.limits,
@@ -261,13 +265,14 @@ def _core(plan: Plan) -> _Core:
     plan.spider.bind(crawl)
     throttle.make_managers(crawl)
     checks = item_check(plan.spider, plan.settings, stats)
-    hooks = Hooks.build(plan.middleware_stack.settings.spider_middlewares, crawl, last=checks)
+    hooks = plan.hooks(crawl)
+    hooks.add_last(checks)
     made = (crawl, state, Shields(), places, throttle, gates, scheduler, prefetcher, admission, leases)
     return _Core(*made, limits, cached, direct, hooks)
 
 
 def _crawl(plan: Plan, state: State, scheduler: Scheduler, throttle: Throttle, direct: DirectFetches) -> Crawl:
-    return Crawl(
+    return plan.crawl_class(
         spider=plan.spider,
         settings=plan.settings,
         stats=plan.stats,

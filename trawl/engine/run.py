@@ -6,10 +6,10 @@
       writers: the feeds (shielded, so that a cancelled crawl still ends on whole records)
         inner: start(), the dispatcher, one task a request
 
-The dispatcher returns when the crawl is idle or ending; where somebody hears ``spider_idle``, it goes on with what they
-give. The inner nursery ends when its last request has. Then pipelines and feeds are closed, what was leased and not
-finished goes back to the frontier, and spider, transport and frontier are closed, shielded and under a time limit each.
-The first shutdown sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
+The dispatcher returns when the crawl is idle or ending; it goes on with the requests that the hook ``idle`` gives. The
+inner nursery ends when its last request has. Then pipelines and feeds are closed, what was leased and not finished goes
+back to the frontier, and spider, transport and frontier are closed, shielded and under a time limit each. The first
+shutdown sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
 
 How much memory this process holds, on the systems that tell it without further libraries.
 
@@ -35,7 +35,7 @@ import attrs
 import trio
 
 from trawl.engine.crawl import Crawl, Watcher
-from trawl.engine.extensions import own_extensions
+from trawl.engine.hooks import Hooks
 from trawl.engine.items import Writer
 from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.parts import Parts, Plan, assemble
@@ -223,7 +223,7 @@ async def run_plan(plan: Plan) -> Ended:
         reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
         whole = partial(parts.leases.give_back, [*pending_pages(parts.scheduler), *parts.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
-        await _closing("the spider", partial(_closed, plan.spider, reason), parts.crawl)  # noqa: ASYNC102
+        await _closing("the spider", partial(_closed, plan.spider, parts.hooks, reason), parts.crawl)  # noqa: ASYNC102
         _keep_last_word(parts, reason)
         await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102
         await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
@@ -237,9 +237,7 @@ def _begun(plan: Plan) -> tuple[Parts, list[Watcher]]:
     """The parts of a crawl, and what watches it."""
     parts = assemble(plan)
     own = own_watchers(plan.engine.watchers, parts.crawl)
-    own_extensions(plan.engine.extensions, parts.crawl)
-    if (crawler := getattr(plan.spider, "crawler", None)) is not None:
-        crawler.signals.bind(plan.events, plan.spider)
+    parts.hooks.begin(plan.events)
     watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits), *own]
     return parts, watchers
 
@@ -252,8 +250,7 @@ async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
         try:
             async with parts.processor.opened(plan.spider):
                 with parts.crawl.cancel_scope:
-                    await _signal(plan.spider, "engine_started")
-                    await _signal(plan.spider, "spider_opened")
+                    await parts.hooks.opened()
                     await _crawl(plan, parts)
                     parts.state.end("start_error" if parts.start_requests.has_failed else "finished")
         finally:
@@ -279,14 +276,14 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
             state.opened(1)  # start() itself
             inner.start_soon(parts.start_requests.run)
             await parts.dispatcher.run(inner)
-            while parts.idling.is_wanted:
-                parts.idling.begin()
-                inner.start_soon(parts.idling.run)
+            while parts.idle_rounds.is_wanted:
+                parts.idle_rounds.begin()
+                inner.start_soon(parts.idle_rounds.run)
                 await parts.dispatcher.run(inner)
             if state.is_ending:
                 logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.scheduler.in_flight)
                 parts.start_requests.stop()
-                parts.idling.stop()
+                parts.idle_rounds.stop()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
             parts.direct.give_up()
             while state.turns or state.is_reading:
@@ -342,17 +339,12 @@ def _keep_last_word(parts: Parts, reason: str) -> None:
             logger.exception("what was learned since it was last kept is lost")
 
 
-async def _signal(spider: Spider, name: str, **given: object) -> None:
-    if (crawler := getattr(spider, "crawler", None)) is not None:
-        await crawler.signals.send(name, spider=spider, **given)
-
-
-async def _closed(spider: Spider, reason: str) -> None:
-    await _signal(spider, "spider_closed", reason=reason)
+async def _closed(spider: Spider, hooks: Hooks, reason: str) -> None:
+    await hooks.closing(reason)
     result = spider.closed(reason)
     if inspect.isawaitable(result):
         await result
-    await _signal(spider, "engine_stopped")
+    await hooks.closed()
 
 
 async def _closing(what: str, close: Callable[[], Awaitable[None]], crawl: Crawl | None = None) -> None:

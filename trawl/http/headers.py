@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from trawl.moving.absent import Absent
+from trawl.migration import Absent
 
 __all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders", "parse_date"]
 

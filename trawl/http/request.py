@@ -16,7 +16,7 @@ import msgspec
 from trawl.http.content import with_legacy_query
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.url import Fields, encode_form, join_url, normalize_url, sorted_url
-from trawl.moving.absent import Absent
+from trawl.migration import Absent
 
 if TYPE_CHECKING:
     from trawl.http.sink import BodySink

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, SettingsError
 from trawl.http import Middleware, Request, Response
-from trawl.middleware.scrapy_style import adapted, is_scrapy_style
-from trawl.moving import in_place_of
+from trawl.migration import advisor
 from trawl.observe import Stats
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from trawl.middleware.stack import BuiltInMiddleware
 
 __all__ = [
+    "Adapt",
     "Surroundings",
     "accepts_arguments",
     "entry_name",
@@ -118,7 +118,7 @@ def split_setting(
 
 def _check_elsewhere(entry: str, known: Mapping[str, str]) -> None:
     module = entry.rpartition(".")[0]
-    why = "" if any(path.rpartition(".")[0] == module for path in known) else in_place_of(entry)
+    why = "" if any(path.rpartition(".")[0] == module for path in known) else advisor().class_advice(entry)
     if not why:
         names = [*sorted(set(known.values())), *plugin_names(PLUGINS)]
         raise SettingsError(f"{SETTING}: {entry!r} is not built in; use one of {', '.join(names)}", SETTING)
@@ -133,8 +133,12 @@ def entry_name(entry: object) -> str:
     return named
 
 
-def make_middleware(entry: object, crawl: object, spider: object) -> Middleware:
-    """Make the middleware of an entry: the entry itself, an object of its class, or an adapter for Scrapy's methods.
+Adapt = Callable[[object, object], Middleware | None]
+"""Makes a middleware of an object of another kind, for a spider; None if it does not know the kind."""
+
+
+def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt | None = None) -> Middleware:
+    """Make the middleware of an entry: the entry itself, an object of its class, or the one that ``adapt`` makes of it.
 
     Raises:
         SettingsError: It can't be found or made, or is not middleware.
@@ -142,16 +146,16 @@ def make_middleware(entry: object, crawl: object, spider: object) -> Middleware:
     found = make_instance(entry, SETTING, crawl)
     if found is None:
         return lambda fetch: fetch
-    if is_scrapy_style(found):
-        return adapted(found, spider)
+    if adapt is not None and (middleware := adapt(found, spider)) is not None:
+        return middleware
     if not callable(found) or not accepts_arguments(found, 1) or _is_of_another_kind(found):
         raise SettingsError(
             f"{SETTING}: {entry_name(entry)} is not middleware: a function from Fetch to Fetch, a class whose objects"
             " are, or one with process_request, process_response or process_exception",
             SETTING,
         )
-    middleware: Middleware = found
-    return middleware
+    own: Middleware = found
+    return own
 
 
 def _is_of_another_kind(found: Any) -> bool:

@@ -26,7 +26,7 @@ from trawl.errors import SettingsError
 from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
 from trawl.middleware.auth import auth, load_credentials
 from trawl.middleware.cookies import cookies, open_cookie_file
-from trawl.middleware.factory import Surroundings, entry_name, load_function, make_middleware, split_setting
+from trawl.middleware.factory import Adapt, Surroundings, entry_name, load_function, make_middleware, split_setting
 from trawl.middleware.proxies import ProxyBanTransport, ProxyCooldown, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
 from trawl.middleware.referrer import Referrer, load_referrer_policy
@@ -95,6 +95,7 @@ class MiddlewareContext:
         crawl: The argument of ``from_crawler`` of users' classes.
         innermost: The cache's middleware, next to the wire; None: no cache.
         removed: The names of disabled built-in middleware.
+        adapt: Makes middleware of objects of another kind; None: there is no other kind.
     """
 
     settings: MiddlewareSettings
@@ -107,6 +108,7 @@ class MiddlewareContext:
     crawl: Surroundings | None = None
     innermost: Middleware | None = None
     removed: frozenset[str] = frozenset()
+    adapt: Adapt | None = None
 
 
 @attrs.frozen
@@ -220,7 +222,7 @@ def layers(context: MiddlewareContext) -> list[PlacedMiddleware]:
     orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN)
     context = attrs.evolve(context, removed=frozenset(name for name, order in orders.items() if order is None))
     found = [
-        PlacedMiddleware(name, order, make_middleware(entry, context.crawl, context.spider))
+        PlacedMiddleware(name, order, make_middleware(entry, context.crawl, context.spider, context.adapt))
         for name, entry, order in own
     ]
     for each in BUILT_IN:
@@ -264,6 +266,7 @@ class MiddlewareStack:
         sessions: The named sessions.
         cache: The cache, or None.
         prepare: Called with each request that is admitted, and the response it was found on.
+        adapt: Makes middleware of objects of another kind; None: there is no other kind.
     """
 
     settings: MiddlewareSettings
@@ -272,6 +275,7 @@ class MiddlewareStack:
     sessions: Sessions
     cache: Cache | None
     prepare: Prepare
+    adapt: Adapt | None = None
 
     def middleware(self, crawl: Surroundings) -> list[Middleware]:
         """Make the middleware, outermost first.
@@ -290,6 +294,7 @@ class MiddlewareStack:
             stats=crawl.stats,
             crawl=crawl,
             innermost=None if self.cache is None else self.cache.middleware,
+            adapt=self.adapt,
         )
         return [layer.middleware for layer in layers(context)]
 
@@ -314,6 +319,7 @@ async def open_middleware_stack(
     stats: Stats,
     blocking: Blocking,
     now_utc: Callable[[], datetime],
+    adapt: Adapt | None = None,
 ) -> AsyncGenerator[MiddlewareStack, None]:
     """Open the middleware of one crawl; on exit, write the cookies and close the cache.
 
@@ -324,6 +330,7 @@ async def open_middleware_stack(
         stats: The statistics.
         blocking: Reads and writes files.
         now_utc: Wall time.
+        adapt: Makes middleware of objects of another kind; None: there is no other kind.
 
     Raises:
         UsageError: The file of cookies or of the cache can't be used, or a setting names what does not exist.
@@ -344,7 +351,7 @@ async def open_middleware_stack(
         ) as opened,
     ):
         yield MiddlewareStack(
-            settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare
+            settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare, adapt=adapt
         )
 
 

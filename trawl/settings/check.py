@@ -27,7 +27,7 @@ import msgspec
 import msgspec.structs
 
 from trawl.errors import SettingsError
-from trawl.settings.foreign_keys import why_no_key
+from trawl.migration import advisor
 
 __all__ = [
     "checked",
@@ -237,8 +237,8 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
 
 
 def _of_key(path: str, key: object, fields: Iterable[str]) -> str:
-    """What to write in place of an unknown key."""
-    if words := why_no_key(path, key):
+    """What to write instead of an unknown key."""
+    if words := advisor().key_advice(path, key):
         return f", which is Scrapy's: {words}"
     close = nearest(str(key), fields)
     return f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"

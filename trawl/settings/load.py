@@ -19,8 +19,8 @@ import attrs
 import msgspec
 
 from trawl.errors import SettingsError
+from trawl.migration import advisor
 from trawl.settings.check import checked, from_text, nearest
-from trawl.settings.foreign import translated, why_ignored
 from trawl.settings.sections import SECTIONS, Definition, known
 from trawl.settings.values import HOW_TO_DECLARE, Settings, declared
 from trawl.spiders import CustomSettings, Spider
@@ -61,8 +61,8 @@ class Layer:
 def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Settings:
     """The settings that ``layers`` give, weakest first, over the defaults.
 
-    Scrapy's settings that trawl has under another name are translated; those that mean nothing here are passed over
-    with a warning.
+    Scrapy's settings that trawl has under another name are renamed; those that have no effect here are ignored with a
+    warning.
 
     Args:
         layers: The sources.
@@ -75,7 +75,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for layer in layers:
-        for name, value in translated(layer.values).items():
+        for name, value in advisor().renamed(layer.values).items():
             definition = _definition(name, layer, own, tell)
             if definition is not None:
                 values[name] = _value(value, definition, layer)
@@ -192,7 +192,7 @@ def _definition(
         return own[name]
     if isinstance(name, str) and name in known():
         return known()[name]
-    if isinstance(name, str) and (reason := why_ignored(name)):
+    if isinstance(name, str) and (reason := advisor().setting_advice(name)):
         tell(f"{name} (in {layer.place(name)}) is Scrapy's and has no effect: {reason}")
         return None
     written = f"{layer.prefix}{name}"

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from trawl.errors import SettingsError
-from trawl.moving.absent import Absent
+from trawl.migration import Absent, advisor
 from trawl.settings.check import from_json, nearest, type_words
-from trawl.settings.foreign import FOREIGN, TRANSLATED, why_ignored
 from trawl.settings.sections import Definition, known
 
 __all__ = ["DEFAULT", "HOW_TO_DECLARE", "SECTION", "Settings", "UnknownSetting", "declared"]
@@ -52,7 +51,7 @@ def _check(name: object, place: str) -> None:
         raise SettingsError(f"{place}: {name!r} can't be the name of a setting: write it in upper case", str(name))
     if name in known():
         raise SettingsError(f"{place}: {name} is a setting of trawl's: set it, it need not be declared", name)
-    if name in FOREIGN or name in TRANSLATED:
+    if advisor().is_foreign_setting(name):
         raise SettingsError(f"{place}: {name} is a setting of Scrapy's: give yours another name", name)
 
 
@@ -202,7 +201,7 @@ class Settings(Mapping[str, Any]):
             UnknownSetting: There is neither a setting of this name nor a default.
         """
         if default is _ABSENT and name not in self._values:
-            if why_ignored(name):
+            if advisor().setting_advice(name):
                 return empty
             raise self._unknown(name)
         return self._values.get(name, empty if default is _ABSENT else default)

@@ -1,7 +1,8 @@
 """Spiders, and what they see of their crawl."""
 
+from typing import TYPE_CHECKING, Any
+
 from trawl.spiders.crawl_spider import CrawlSpider, Rule
-from trawl.spiders.crawler import Crawler
 from trawl.spiders.feed_spider import Enclosure, FeedEntry, FeedSpider
 from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
 from trawl.spiders.results import ItemT, Output, Outputs
@@ -10,6 +11,9 @@ from trawl.spiders.settings import SpidersSettings
 from trawl.spiders.sitemap_spider import SitemapSpider
 from trawl.spiders.spider import CustomSettings, Spider, make_spider
 from trawl.spiders.validation import ItemCheck, item_check
+
+if TYPE_CHECKING:
+    from trawl.compat.crawler import Crawler
 
 __all__ = [
     "CSVFeedSpider",
@@ -33,3 +37,12 @@ __all__ = [
     "item_check",
     "make_spider",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name == "Crawler":  # used by this package in annotations only; compat is above it
+            from trawl.compat.crawler import Crawler  # noqa: PLC0415
+
+            return Crawler
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from trawl.errors import SpiderLoadError, TrawlError, UsageError
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
 from trawl.middleware import Session
-from trawl.moving.absent import Absent
-from trawl.spiders.crawler import Crawler
+from trawl.migration import Absent
 from trawl.spiders.results import ItemT, Outputs
 from trawl.spiders.running_crawl import RunningCrawl
 from trawl.tracebacks import describe_error
+
+if TYPE_CHECKING:
+    from trawl.compat.crawler import Crawler
 
 __all__ = ["CustomSettings", "Spider", "check_urls", "make_spider"]
 
@@ -145,7 +147,7 @@ class Spider(Generic[ItemT]):
             raise RuntimeError(f"{self!r} runs, or ran, in another crawl: make a new spider for each")
         self._crawl = crawl
         if (crawler := getattr(self, "crawler", None)) is not None:
-            crawler.engine.bind(crawl)
+            crawler.bind(crawl)
 
     def check(self) -> None:
         """Refuse what can't be crawled before anything is sent; called once, before the crawl begins.

@@ -15,8 +15,8 @@ from trawl.cli.checks.attributes import check_attributes, check_starts
 from trawl.cli.checks.callbacks import callbacks_of, check_annotations, check_callbacks
 from trawl.cli.checks.outputs import check_habits, check_outputs
 from trawl.cli.checks.source import CheckMessage, SpiderSource
+from trawl.compat import changes
 from trawl.errors import PartLoadError, SettingsError
-from trawl.moving import changes
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
 

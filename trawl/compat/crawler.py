@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from trawl.compat.signals import CrawlerSignals
 from trawl.http import Request, Response
-from trawl.moving.absent import Absent
+from trawl.migration import Absent
 from trawl.observe import Stats
-from trawl.spiders.running_crawl import RunningCrawl
-from trawl.spiders.signalling import CrawlerSignals
+from trawl.spiders import RunningCrawl
 
 __all__ = ["Crawler", "CrawlerEngine"]
 
@@ -118,6 +118,10 @@ class Crawler:
         self.spider: Any = None
         self.engine: CrawlerEngine = CrawlerEngine()
         self.signals: CrawlerSignals = CrawlerSignals()
+
+    def bind(self, crawl: RunningCrawl) -> None:
+        """Name the crawl, once it runs."""
+        self.engine.bind(crawl)
 
     def stop(self) -> None:
         """Send nothing new, let what is in flight end, and finish with ``shutdown``."""

@@ -1,8 +1,8 @@
-"""Scrapy's settings that trawl does not have: what takes the place of each.
+"""Scrapy's settings, and keys inside them, that trawl does not have: advice on each.
 
 A spider that moves here keeps its ``custom_settings``. A setting that means the same under another name here is
-translated; any other is passed over with a warning that names what to write instead. A setting that trawl has itself is
-never looked up here, and a name that is neither Scrapy's nor trawl's is refused as a typing error.
+renamed; any other is ignored with a warning that says what to use instead. A setting that trawl has itself is never
+looked up here, and a name that is neither Scrapy's nor trawl's is refused as a typing error.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trawl.settings.check import from_json
-
-__all__ = ["FOREIGN", "TRANSLATED", "translated", "why_ignored"]
+__all__ = ["RENAMED", "UNSUPPORTED", "is_foreign_setting", "key_advice", "renamed", "setting_advice"]
 
 _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `trawl list` lists them"
 _TELNET = "there is no telnet console: `spider.crawl` answers what it told"
@@ -28,7 +26,7 @@ _CACHE = "the cache has one store; HTTPCACHE_DIR says where"
 _REMOTE = "there is no remote control: `spider.crawl` answers what it told"
 _DNS = "names are looked up as DNS_RESOLVER says, and remembered"
 
-FOREIGN: Mapping[str, str] = {
+UNSUPPORTED: Mapping[str, str] = {
     "ADDONS": "there are no add-ons",
     "ASYNCIO_EVENT_LOOP": _TRIO,
     **dict.fromkeys(
@@ -147,23 +145,54 @@ FOREIGN: Mapping[str, str] = {
     "TWISTED_REACTOR_ENABLED": _TRIO,
     "WARN_ON_GENERATOR_RETURN_VALUE": "`trawl check` looks at callbacks",
 }
-"""Name to what takes its place."""
+"""Name to what to use instead."""
 
-TRANSLATED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
+RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
 """Scrapy's name to trawl's, where the two mean the same."""
 
+_PACKED = "end its path in .gz, or .zst, to have it compressed"
 
-def why_ignored(name: str) -> str:
-    """Why the setting ``name`` is passed over, or what takes its place; "" if it is not one of Scrapy's."""
-    return FOREIGN.get(name, "")
+_FEED_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *("postprocessing", "gzip_compresslevel", "gzip_filename", "gzip_mtime", "bz2_compresslevel"),
+            *("lzma_check", "lzma_filters", "lzma_format", "lzma_preset"),
+        ),
+        _PACKED,
+    ),
+    "export_empty_fields": "csv has a column for each of `fields`; elsewhere give the item's class defaults",
+    "fields_to_export": "write `fields` in the feed's entry",
+    "uri_params": "%(name)s, %(time)s, %(batch)05d and the names of the spider's attributes are filled in",
+}
+"""Keys of an entry of Scrapy's FEEDS that are not here, to what to use instead."""
 
 
-def translated(values: Mapping[str, object]) -> Mapping[str, object]:
-    """What one source gives, with Scrapy's names in it made trawl's; what the source says under trawl's name wins."""
-    if not TRANSLATED.keys() & values.keys():
+def setting_advice(name: str) -> str:
+    """Return what to use instead of the setting ``name``; "" if it is not one that trawl ignores."""
+    return UNSUPPORTED.get(name, "")
+
+
+def key_advice(path: str, key: object) -> str:
+    """Return what to use instead of a key of Scrapy's inside a setting; "" if there is no advice on it.
+
+    Args:
+        path: The mapping that has the key, as messages call it: ``"FEEDS['a.json']"``.
+        key: The key, which is unknown here.
+    """
+    return _FEED_KEYS.get(str(key), "") if path.startswith("FEEDS") else ""
+
+
+def is_foreign_setting(name: str) -> bool:
+    """Return whether ``name`` is a setting of Scrapy's that trawl does not have under this name."""
+    return name in UNSUPPORTED or name in RENAMED
+
+
+def renamed(values: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the values of one source under trawl's names; what the source itself says under trawl's name wins."""
+    if not RENAMED.keys() & values.keys():
         return values
-    own = {name: value for name, value in values.items() if name not in TRANSLATED}
-    for name, ours in TRANSLATED.items():
+    own = {name: value for name, value in values.items() if name not in RENAMED}
+    for name, ours in RENAMED.items():
         if name in values and values[name] is not None:
             value: Any = values[name]
             own.setdefault(ours, _scopes(value) if name == "DOWNLOAD_SLOTS" else value)
@@ -172,6 +201,8 @@ def translated(values: Mapping[str, object]) -> Mapping[str, object]:
 
 def _scopes(slots: Any) -> Any:
     """``DOWNLOAD_SLOTS`` as scopes: ``randomize_delay`` is a scope's jitter."""
+    from trawl.settings.check import from_json  # noqa: PLC0415 - it loads every package's settings
+
     slots = from_json(slots) if isinstance(slots, str) else slots
     if not isinstance(slots, Mapping) or not all(isinstance(slot, Mapping) for slot in slots.values()):
         return slots

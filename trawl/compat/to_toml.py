@@ -1,8 +1,11 @@
-"""Scrapy's ``settings.py`` as the text of ``pyproject.toml``: for who moves a project over, once.
+"""Scrapy's ``settings.py`` as the text of ``pyproject.toml``: ``trawl settings --move``.
 
 Each name goes where it means what it did: to ``[tool.trawl]``, or to ``[tool.trawl.own]`` if neither trawl nor Scrapy
-has it. What has no effect here, what does not fit and what TOML can't say stands in a comment, with the reason: nothing
-of the file is lost without a word.
+has it. A setting that has no effect here, does not fit or can't be said in TOML stands in a comment with the reason:
+nothing of the file is lost without a word.
+
+Apart from the tables in :mod:`trawl.compat.settings`, its only importer beside the command, because those are loaded
+without the settings of every package.
 """
 
 from __future__ import annotations
@@ -12,9 +15,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
+from trawl.compat.settings import RENAMED, key_advice, renamed, setting_advice
 from trawl.errors import TrawlError
-from trawl.settings.foreign import TRANSLATED, translated, why_ignored
-from trawl.settings.foreign_keys import why_no_key
 from trawl.settings.load import Layer, load
 from trawl.settings.sections import known
 
@@ -42,8 +44,8 @@ def to_toml(values: Mapping[str, object]) -> str:
     settings: list[str] = []
     own: list[str] = []
     for name, value in values.items():
-        is_known = name in known() or name in TRANSLATED
-        if reason := why_ignored(name) if not is_known else "":
+        is_known = name in known() or name in RENAMED
+        if reason := setting_advice(name) if not is_known else "":
             settings.append(f"# {name}: {reason}")
             continue
         if not is_known and value and isinstance(value, str) and _SECRET.search(name):
@@ -71,7 +73,7 @@ def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
         return
     try:
         if is_known:
-            load(Layer("settings.py", translated({name: kept})))
+            load(Layer("settings.py", renamed({name: kept})))
         yield f"{name} = {_value(kept)}"
     except (TrawlError, TypeError) as error:
         yield f"# {name} = {' '.join(repr(value).split())}"
@@ -88,7 +90,7 @@ def _sayable(value: object, path: str) -> tuple[object, list[str]]:
         if part is None:
             left.append(f"{_path(key)} = None is left out: {_NONE}")
             continue
-        if words := why_no_key(path, key):
+        if words := key_advice(path, key):
             left.append(f"{_path(key)} = {' '.join(repr(part).split())} is left out: {words}")
             continue
         kept[key], inner = _sayable(part, path)

@@ -8,8 +8,8 @@ from importlib import import_module
 import pytest
 
 import trawl.exceptions
-from trawl.moving import ELSEWHERE, MOVED, changes, place, why_absent
-from trawl.moving.places import TWISTED
+from trawl.compat import MOVED, REPLACEMENTS, changes, name_advice, place
+from trawl.compat.names import TWISTED
 from trawl.settings import definitions
 
 SETTINGS = {definition.name for definition in definitions()}
@@ -125,9 +125,9 @@ def test_so_is_what_stands_for_an_error_of_twisteds(name: str) -> None:
     assert issubclass(getattr(trawl.exceptions, name), trawl.exceptions.DownloadError)
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", REPLACEMENTS)
 def test_what_takes_the_place_of_a_name_is_there(name: str) -> None:
-    words = ELSEWHERE[name]
+    words = REPLACEMENTS[name]
     assert set(re.findall(r"\b[A-Z][A-Z_]{3,}\b", words)) <= SETTINGS | NO_SETTINGS
     for path in re.findall(r"\btrawl(?:\.\w+)+", words):
         if path not in ("trawl.commands", "trawl.feeds"):  # groups of entry points
@@ -136,7 +136,7 @@ def test_what_takes_the_place_of_a_name_is_there(name: str) -> None:
 
 
 def test_what_is_not_here_is_really_not() -> None:
-    for name in ELSEWHERE:
+    for name in REPLACEMENTS:
         module, _, last = name.rpartition(".")
         if name not in ("loader", "pipelines.files", "middleware"):  # some of what is in them is
             assert place(module, last) is None, name
@@ -146,4 +146,4 @@ def test_a_name_of_scrapys_that_is_asked_of_the_package_says_what_to_use() -> No
     with pytest.raises(AttributeError, match=r"no attribute 'utils': take it from"):
         _ = trawl.__getattribute__("utils")
     assert not hasattr(trawl, "statscollectors")
-    assert why_absent("no.such") == ""
+    assert name_advice("no.such") == ""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.compat.site import web
 from tests.examples.sandboxes import AUTHORS, QUOTES
-from tests.moving.site import web
 from trawl.cli import main
 from trawl.cli.load import load_spider
 from trawl.testing import Simulation, simulate

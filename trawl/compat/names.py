@@ -1,14 +1,84 @@
-"""Scrapy's modules and names that trawl does not have: what to use in place of each.
+"""Scrapy's names: where trawl has them, and what to use instead of those that it does not have.
 
-A key is a dotted name without ``scrapy.``; what is said of a module holds for all below it that are not named
-themselves. A name that trawl has, wherever, is never looked up here.
+Keys are dotted names without ``scrapy.``. Most names are found in the module that is called as Scrapy's is;
+:data:`MOVED` lists the others. :data:`REPLACEMENTS` has the advice for names that trawl lacks. Advice on a module holds
+for everything below it that has no entry of its own; a name that trawl has is never looked up there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
-__all__ = ["ELSEWHERE", "GUIDE", "in_place_of", "why_absent"]
+__all__ = [
+    "GUIDE",
+    "MOVED",
+    "REPLACEMENTS",
+    "TWISTED",
+    "Place",
+    "class_advice",
+    "name_advice",
+    "place",
+    "place_of_twisteds",
+]
+
+Place = tuple[str, str]
+"""A module, and a name in it."""
+
+_PROCESSORS = "itemloaders.processors"
+
+MOVED: Mapping[str, Place] = {
+    "exceptions.CannotResolveHostError": ("trawl.exceptions", "NameNotResolved"),
+    "exceptions.DownloadCancelledError": ("trawl.exceptions", "BodyTooLarge"),
+    "exceptions.DownloadConnectionRefusedError": ("trawl.exceptions", "ConnectFailed"),
+    "exceptions.DownloadFailedError": ("trawl.exceptions", "DownloadError"),
+    "exceptions.DownloadTimeoutError": ("trawl.exceptions", "DownloadTimeout"),
+    "exceptions.ResponseDataLossError": ("trawl.exceptions", "ResponseBroken"),
+    "exceptions.UnsupportedURLSchemeError": ("trawl.exceptions", "UnsupportedScheme"),
+    "downloadermiddlewares.retry.get_retry_request": ("trawl.middleware", "get_retry_request"),
+    "http.request.form.FormRequest": ("trawl.http", "FormRequest"),
+    "http.request.json_request.JsonRequest": ("trawl.http", "JsonRequest"),
+    "http.response.html.HtmlResponse": ("trawl.http", "HtmlResponse"),
+    "http.response.json.JsonResponse": ("trawl.http", "JsonResponse"),
+    "http.response.text.TextResponse": ("trawl.http", "TextResponse"),
+    "http.response.xml.XmlResponse": ("trawl.http", "XmlResponse"),
+    "linkextractors.lxmlhtml.LxmlLinkExtractor": ("trawl.linkextractors", "LxmlLinkExtractor"),
+    "linkextractors.sgml.SgmlLinkExtractor": ("trawl.linkextractors", "LinkExtractor"),
+    **{
+        f"loader.processors.{name}": (_PROCESSORS, name)
+        for name in ("Compose", "Identity", "Join", "MapCompose", "SelectJmes", "TakeFirst")
+    },
+    "loader.common.wrap_loader_context": ("itemloaders.common", "wrap_loader_context"),
+    "pipelines.files.FileException": ("trawl.pipelines", "FileError"),
+    "pipelines.images.ImageException": ("trawl.pipelines", "FileError"),
+    "selector.unified.Selector": ("trawl.selector", "Selector"),
+    "selector.unified.SelectorList": ("trawl.selector", "SelectorList"),
+    "settings.BaseSettings": ("trawl.spiders", "CustomSettings"),
+    "spidermiddlewares.httperror.HttpError": ("trawl.exceptions", "HttpError"),
+    "spiders.crawl.CrawlSpider": ("trawl.spiders", "CrawlSpider"),
+    "spiders.crawl.Rule": ("trawl.spiders", "Rule"),
+    "spiders.feed.CSVFeedSpider": ("trawl.spiders", "CSVFeedSpider"),
+    "spiders.feed.XMLFeedSpider": ("trawl.spiders", "XMLFeedSpider"),
+    "spiders.sitemap.SitemapSpider": ("trawl.spiders", "SitemapSpider"),
+    "statscollectors.StatsCollector": ("trawl.observe", "Stats"),
+    "utils.request.fingerprint": ("trawl.http", "fingerprint"),
+    "utils.url.canonicalize_url": ("trawl.http", "canonicalize_url"),
+}
+"""Dotted names without ``scrapy.`` that are elsewhere here, and where."""
+
+TWISTED: Mapping[str, str] = {
+    "internet.error.ConnectError": "ConnectFailed",
+    "internet.error.ConnectionDone": "ResponseBroken",
+    "internet.error.ConnectionLost": "ResponseBroken",
+    "internet.error.ConnectionRefusedError": "ConnectFailed",
+    "internet.error.DNSLookupError": "NameNotResolved",
+    "internet.error.TCPTimedOutError": "ConnectTimeout",
+    "internet.error.TimeoutError": "DownloadTimeout",
+    "web.client.ResponseFailed": "ResponseBroken",
+    "web._newclient.ResponseFailed": "ResponseBroken",
+    "web._newclient.ResponseNeverReceived": "ResponseBroken",
+}
+"""Twisted's errors, which errbacks of Scrapy's ask for, without ``twisted.``: the name in ``trawl.exceptions``."""
 
 GUIDE = "the guide 'Coming from Scrapy' tells more"
 
@@ -23,7 +93,7 @@ _COMMAND = "the command is `trawl`; a program calls `trawl.cli.main(['crawl', 'F
 _QUEUES = "there is one scheduler: DEPTH_FIRST says which order, JOB_DIR that it is stored"
 _STOPPED = "meta `download_maxsize` ends a download that is too long"
 
-ELSEWHERE: Mapping[str, str] = {
+REPLACEMENTS: Mapping[str, str] = {
     "addons": "there are no add-ons: packages add to trawl by entry points",
     "cmdline": _COMMAND,
     "commands": f"{_COMMAND}; words are added by the entry point trawl.commands",
@@ -131,27 +201,54 @@ ELSEWHERE: Mapping[str, str] = {
     "version_info": "use trawl.__version__",
     "webservice": "there is no remote control: `spider.crawl` answers what it told",
 }
-"""Dotted name to what takes its place."""
+"""Dotted name to what to use instead."""
 
 
-def why_absent(name: str) -> str:
-    """What to use in place of a dotted name of Scrapy's, ``utils.log.configure_logging`` say; "" for one that is none.
+def place_of_twisteds(module: str, name: str) -> Place | None:
+    """Return where a name of Twisted's is found here, as :func:`place` does."""
+    ours = TWISTED.get(f"{module}.{name}")
+    return None if ours is None else ("trawl.exceptions", ours)
+
+
+def place(module: str, name: str) -> Place | None:
+    """Return where ``from scrapy.MODULE import NAME`` is found here, as a module and a name in it; None: nowhere.
 
     Args:
-        name: Without ``scrapy.``, or ``trawl.``, before it.
+        module: Without ``scrapy.``; "" for Scrapy itself.
+        name: What is imported from it; "" for the module itself.
+    """
+    whole = f"{module}.{name}".strip(".")
+    if whole in MOVED:
+        return MOVED[whole]
+    ours = f"trawl.{module}".rstrip(".")
+    try:
+        found = import_module(ours)
+        if not name or hasattr(found, name):
+            return ours, name
+        import_module(f"{ours}.{name}")
+    except ImportError:
+        return None
+    return ours, name
+
+
+def name_advice(name: str) -> str:
+    """Return what to use instead of a dotted name of Scrapy's; "" if there is no advice on it.
+
+    Args:
+        name: Without ``scrapy.`` or ``trawl.`` before it: ``utils.log.configure_logging``, for example.
     """
     while name:
-        if name in ELSEWHERE:
-            return ELSEWHERE[name]
+        if name in REPLACEMENTS:
+            return REPLACEMENTS[name]
         name = name.rpartition(".")[0]
     return ""
 
 
-def in_place_of(path: str) -> str:
-    """What to use in place of a class of Scrapy's that a setting names by its import path; "" where that is not known.
+def class_advice(path: str) -> str:
+    """Return what to use instead of a class of Scrapy's that a setting names; "" if there is no advice on it.
 
     Args:
-        path: ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``, say. Only its module is looked at.
+        path: Its import path: ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only the module counts.
     """
     root, _, module = path.rpartition(".")[0].partition(".")
-    return ELSEWHERE.get(module, "") if root == "scrapy" else ""
+    return REPLACEMENTS.get(module, "") if root == "scrapy" else ""

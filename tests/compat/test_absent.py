@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import trawl
+from trawl.compat.crawler import CrawlerEngine
+from trawl.compat.signals import CrawlerSignals
 from trawl.http import Headers, Request, Response
-from trawl.moving.absent import Absent
+from trawl.migration import Absent
 from trawl.settings import Settings
 from trawl.spiders import Crawler
-from trawl.spiders.crawler import CrawlerEngine
-from trawl.spiders.signalling import CrawlerSignals
 
 SCRAPYS: list[tuple[type, list[str]]] = [
     (trawl.Spider, ["state", "handles_request"]),

@@ -17,7 +17,7 @@ from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
-from trawl.signals import Signals
+from trawl.shutdown import Signals
 from trawl.testing import SimulatedWeb
 
 FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False}

@@ -29,9 +29,20 @@ from trawl.events import (
     ResponseReceived,
     SpiderError,
 )
-from trawl.moving.absent import Absent
+from trawl.migration import Absent
 
-__all__ = ["AT_ENDS", "IDLE", "TOLD", "CrawlerSignals", "Failure"]
+__all__ = ["AT_ENDS", "IDLE", "SCRAPYS", "TOLD", "CrawlerSignals", "Failure"]
+
+SCRAPYS: frozenset[str] = frozenset(
+    (
+        *("engine_started", "engine_stopped", "scheduler_empty", "spider_opened", "spider_idle", "spider_closed"),
+        *("spider_error", "request_scheduled", "request_dropped", "request_reached_downloader"),
+        *("request_left_downloader", "response_received", "response_downloaded", "headers_received"),
+        *("bytes_received", "item_scraped", "item_dropped", "item_error", "feed_slot_closed"),
+        *("feed_exporter_closed", "memusage_warning_reached", "robots_parsed"),
+    )
+)
+"""The names of Scrapy's signals, sent here or not; each is an attribute of :mod:`trawl.signals`."""
 
 AT_ENDS: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
 """The signals that are sent as the crawl begins and as it ends."""

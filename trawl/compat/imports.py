@@ -1,20 +1,23 @@
-"""The import lines of a file that are Scrapy's or Twisted's, or look for what Scrapy has: what to write.
+"""The import lines of a file that was written for Scrapy, and what to change them to.
 
-A file is read, not run. Lines inside ``try`` and ``if`` are looked at only where asked for: a file that can do without
-Scrapy may say so.
+A file is read, not run. Lines inside functions, ``try`` and ``if`` count only where asked for: a file that also works
+without Scrapy may say so there.
 """
 
 from __future__ import annotations
 
 import ast
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
 
 import attrs
 
-from trawl.moving.places import Place, place, place_of_twisteds
-from trawl.moving.table import ELSEWHERE, GUIDE, why_absent
+from trawl.compat.names import GUIDE, REPLACEMENTS, Place, name_advice, place, place_of_twisteds
 
-__all__ = ["Change", "changes"]
+__all__ = ["Change", "Hint", "changes", "hint", "hint_of_file"]
 
+_OURS = Path(__file__).parents[1]
 _ROOTS = ("scrapy", "trawl", "twisted")
 _NO_TWISTED = "trawl runs on Trio, without Twisted: callbacks may be async and await what is Trio's"
 
@@ -115,7 +118,7 @@ def _words(root: str, module: str, name: str) -> str:
 
 def _is_scrapys(module: str, name: str) -> bool:
     """Whether a name that trawl does not have is Scrapy's, and not a misspelled one of trawl's."""
-    return f"{module}.{name}".strip(".") in ELSEWHERE or (place(module, "") is None and bool(why_absent(module)))
+    return f"{module}.{name}".strip(".") in REPLACEMENTS or (place(module, "") is None and bool(name_advice(module)))
 
 
 def _as(name: str, asname: str | None) -> str:
@@ -123,4 +126,55 @@ def _as(name: str, asname: str | None) -> str:
 
 
 def _absent(name: str) -> str:
-    return f"{name.rpartition('.')[2]} is not here: {why_absent(name) or GUIDE}"
+    return f"{name.rpartition('.')[2]} is not here: {name_advice(name) or GUIDE}"
+
+
+@attrs.frozen
+class Hint:
+    """What to change in a file that was written for Scrapy; its text is one sentence.
+
+    Attributes:
+        path: The file.
+        changes: What to change in it, in the order of its lines.
+    """
+
+    path: Path
+    changes: Sequence[Change]
+
+    def __str__(self) -> str:
+        told = "; ".join(f"line {change.line}: {change}" for change in self.changes)
+        return f"{self.path.name} is written for Scrapy: {told} ({GUIDE})"
+
+    @property
+    def places(self) -> tuple[tuple[str, int, str], ...]:
+        """The file, the line and the words of each change."""
+        return tuple((str(self.path), change.line, str(change)) for change in self.changes)
+
+
+def hint(error: BaseException) -> Hint | None:
+    """What to change where an import failed; None where that has nothing to do with Scrapy.
+
+    An import of trawl's counts where it looks for what only Scrapy has.
+    """
+    if not isinstance(error, ImportError):
+        return None
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if not frame.filename.startswith("<frozen") and _OURS not in path.parents:
+            found = _read(path)
+            is_it = any(change.line == frame.lineno for change in found)
+            return Hint(path, found) if is_it else None
+    return None
+
+
+def hint_of_file(path: str) -> Hint | None:
+    """What to change in the imports of a file that was written for Scrapy; None if it has none of them."""
+    found = _read(Path(path))
+    return Hint(Path(path), found) if found else None
+
+
+def _read(path: Path) -> list[Change]:
+    try:
+        return changes(path.read_text("utf-8"), is_whole=True)
+    except (OSError, SyntaxError, ValueError):
+        return []

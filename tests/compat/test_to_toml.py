@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.simulated import crawl_on
 from trawl.cli import main
+from trawl.compat.to_toml import to_toml
 from trawl.settings import Layer, load
-from trawl.settings.to_toml import to_toml
 from trawl.testing import SimulatedWeb
 
 

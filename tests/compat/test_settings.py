@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from trawl.compat.settings import RENAMED, UNSUPPORTED
 from trawl.errors import SettingsError
 from trawl.settings import Layer, assignments, load
-from trawl.settings.foreign import FOREIGN, TRANSLATED
 from trawl.settings.sections import known
 
 SCRAPYS = (Path(__file__).parents[2] / "docs" / "_ext" / "scrapy-settings.txt").read_text("utf-8").split()
@@ -19,16 +19,16 @@ SCRAPYS = (Path(__file__).parents[2] / "docs" / "_ext" / "scrapy-settings.txt").
 
 @pytest.mark.parametrize("name", SCRAPYS)
 def test_each_of_scrapys_settings_has_a_meaning_or_a_word_about_it(name: str) -> None:
-    assert name in known() or name in TRANSLATED or FOREIGN.get(name, "")
+    assert name in known() or name in RENAMED or UNSUPPORTED.get(name, "")
 
 
 def test_the_table_of_the_guide_has_all_that_have_no_effect() -> None:
-    assert {*FOREIGN, *TRANSLATED} <= set(SCRAPYS)
+    assert {*UNSUPPORTED, *RENAMED} <= set(SCRAPYS)
 
 
 def test_what_takes_the_place_of_a_setting_exists() -> None:
-    assert set(TRANSLATED.values()) <= set(known())
-    named = {word.strip(",:`.") for words in FOREIGN.values() for word in words.split() if "_" in word}
+    assert set(RENAMED.values()) <= set(known())
+    named = {word.strip(",:`.") for words in UNSUPPORTED.values() for word in words.split() if "_" in word}
     assert {name.partition("=")[0] for name in named if name.isupper()} <= set(known())
 
 

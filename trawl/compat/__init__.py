@@ -1,0 +1,41 @@
+"""Scrapy's habits on trawl: its classes, signals, settings and names, for projects that move over.
+
+===========================  =======================================================================================
+module                       what it has
+===========================  =======================================================================================
+:mod:`~trawl.compat.names`       where Scrapy's names are found, and advice on those that are not here
+:mod:`~trawl.compat.imports`     what to change in the imports of a file
+:mod:`~trawl.compat.settings`    Scrapy's settings: renamed, or ignored with advice
+:mod:`~trawl.compat.to_toml`     ``settings.py`` as ``pyproject.toml``
+:mod:`~trawl.compat.crawler`     ``Crawler``, the argument of ``from_crawler``, and its engine
+:mod:`~trawl.compat.signals`     ``crawler.signals``
+:mod:`~trawl.compat.middleware`  downloader and spider middleware classes as trawl's middleware and hooks
+:mod:`~trawl.compat.hooks`       the engine's hooks: extensions, signals, ``spider_idle``
+===========================  =======================================================================================
+
+The engine and the packages below it do not import this package. :mod:`trawl._run` gives the engine its hooks, and
+:mod:`trawl.migration` asks it for advice: the names exported here are those of :class:`trawl.migration.Advisor`, and
+load no other part of trawl.
+"""
+
+from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file
+from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_advice, place
+from trawl.compat.settings import is_foreign_setting, key_advice, renamed, setting_advice
+
+__all__ = [
+    "GUIDE",
+    "MOVED",
+    "REPLACEMENTS",
+    "Change",
+    "Hint",
+    "changes",
+    "class_advice",
+    "hint",
+    "hint_of_file",
+    "is_foreign_setting",
+    "key_advice",
+    "name_advice",
+    "place",
+    "renamed",
+    "setting_advice",
+]

@@ -1,0 +1,157 @@
+"""Hooks of the engine for Scrapy's habits: spider middleware, extensions, signals of begin and end, ``spider_idle``.
+
+When nothing is pending, the receivers of ``spider_idle`` are called. The requests that they give to
+``crawler.engine.crawl(request)`` are stored when all have been called, also when the crawl ends meanwhile. Then:
+
+===================================  =======================================================================
+pending                              next
+===================================  =======================================================================
+something                            the next round, when nothing is pending any more
+nothing, and ``DontCloseSpider``     the next round, after :data:`PAUSE` seconds, as in Scrapy
+nothing                              the crawl ends: as it likes, or with the reason of ``CloseSpider``
+===================================  =======================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+from trawl.compat.crawler import Crawler, CrawlerEngine
+from trawl.compat.middleware import spider_hooks
+from trawl.compat.names import name_advice
+from trawl.compat.signals import IDLE, CrawlerSignals
+from trawl.engine import Crawl
+from trawl.engine.hooks import Hooks, Store
+from trawl.errors import CloseSpider, DontCloseSpider
+from trawl.events import Events
+from trawl.middleware.factory import entry_name, make_instance
+from trawl.spiders import Spider
+
+__all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
+PAUSE = 5.0
+"""Seconds until receivers that keep an idle crawl open are called again."""
+
+SETTING = "EXTENSIONS"
+
+_SCRAPYS = "scrapy."
+
+
+class CompatCrawl(Crawl):
+    """A running crawl with the attributes that classes written for Scrapy ask of their ``crawler``."""
+
+    @property
+    def engine(self) -> CrawlerEngine:
+        """The engine of ``spider.crawler``."""
+        crawler: Crawler = self.spider.crawler
+        return crawler.engine
+
+    @property
+    def signals(self) -> CrawlerSignals:
+        """The signals of ``spider.crawler``."""
+        crawler: Crawler = self.spider.crawler
+        return crawler.signals
+
+
+class CompatHooks(Hooks):
+    """The hooks of a crawl for classes and signals as Scrapy has them.
+
+    Args:
+        crawl: The crawl; its spider's ``crawler`` has the signals.
+        spider_middlewares: The setting ``SPIDER_MIDDLEWARES``.
+        extensions: The setting ``EXTENSIONS``.
+
+    Raises:
+        SettingsError: An entry of ``SPIDER_MIDDLEWARES`` leads to nothing, can't be made, or is not a hook.
+    """
+
+    def __init__(
+        self,
+        crawl: Crawl,
+        *,
+        spider_middlewares: Mapping[Any, float | None],
+        extensions: Mapping[Any, float | None],
+    ) -> None:
+        super().__init__(*spider_hooks(spider_middlewares, crawl))
+        self._crawl = crawl
+        self._spider = crawl.spider
+        self._extensions = extensions
+
+    def begin(self, events: Events) -> None:
+        """Make the extensions, and send signals with events from now on.
+
+        Raises:
+            SettingsError: An entry of ``EXTENSIONS`` leads to nothing, or can't be made so.
+            PartLoadError: Its own code failed.
+        """
+        _make_extensions(self._extensions, self._crawl)
+        if (crawler := _crawler_of(self._spider)) is not None:
+            crawler.signals.bind(events, self._spider)
+
+    async def opened(self) -> None:
+        """Send ``engine_started`` and ``spider_opened``. A checkpoint only where a receiver is."""
+        await self._send("engine_started")
+        await self._send("spider_opened")
+
+    @property
+    def wants_idle(self) -> bool:
+        """Whether ``spider_idle`` has a receiver."""
+        return hears_idle(self._spider)
+
+    async def idle(self, store: Store) -> bool:
+        """Call the receivers of ``spider_idle``, and store the requests that they give."""
+        crawler = self._spider.crawler
+        with crawler.engine.taking() as given:
+            try:
+                answer = await crawler.signals.ask_idle(self._spider)
+            finally:
+                await store(given)  # noqa: ASYNC102 - shielded, until the crawl is cancelled
+        if not self._crawl.is_idle:
+            return True
+        if isinstance(answer, DontCloseSpider):
+            await trio.sleep(PAUSE)
+            return True
+        if isinstance(answer, CloseSpider):
+            self._crawl.shutdown(answer.reason)
+        return False
+
+    async def closing(self, reason: str) -> None:
+        """Send ``spider_closed``. A checkpoint only where a receiver is."""
+        await self._send("spider_closed", reason=reason)
+
+    async def closed(self) -> None:
+        """Send ``engine_stopped``. A checkpoint only where a receiver is."""
+        await self._send("engine_stopped")
+
+    async def _send(self, signal: str, **given: object) -> None:
+        if (crawler := _crawler_of(self._spider)) is not None:
+            await crawler.signals.send(signal, spider=self._spider, **given)
+
+
+def hears_idle(spider: Spider) -> bool:
+    """Return whether ``spider_idle`` of the spider's crawler has a receiver."""
+    crawler = _crawler_of(spider)
+    return crawler is not None and crawler.signals.is_heard(IDLE)
+
+
+def _crawler_of(spider: Spider) -> Crawler | None:
+    """The spider's crawler; None for a spider whose own ``from_crawler`` did not call ``super()``'s."""
+    return getattr(spider, "crawler", None)
+
+
+def _make_extensions(setting: Mapping[Any, float | None], crawl: Crawl) -> None:
+    """Make the objects that ``EXTENSIONS`` names, in their order; the signals that they connect to keep them alive."""
+    for entry, order in sorted(setting.items(), key=lambda pair: pair[1] or 0.0):
+        if order is None:
+            continue
+        if isinstance(entry, str) and entry.startswith(_SCRAPYS):
+            why = name_advice(entry.removeprefix(_SCRAPYS))
+            logger.warning("%s: %s has no effect: %s", SETTING, entry_name(entry), why)
+        else:
+            make_instance(entry, SETTING, crawl)

@@ -1,0 +1,301 @@
+"""Runs middleware classes that were written for Scrapy: downloader middleware, and spider middleware.
+
+A downloader middleware class becomes a middleware of trawl's. Its methods ``process_request``, ``process_response`` and
+``process_exception`` are called where Scrapy calls them, each plain or ``async``, with or without ``spider`` as the
+last argument. The differences from Scrapy:
+
+* Headers are text, so ``request.headers[b"X"]`` does not work; Twisted's Deferreds do not work either.
+* A request that is returned replaces the one that it answers, in one step, and is looked up among the seen ones unless
+  it says ``dont_filter``, as in Scrapy.
+* ``process_request`` holds a place in its scopes while it awaits, and a request of its own that it waits for may need
+  that very place. Fetch tokens in ``start()``, or in a callback.
+* Once a middleware further inside has replaced a request (a retry, a redirect), those further outside are not asked.
+
+``SPIDER_MIDDLEWARES`` names hooks (:mod:`trawl.engine.hooks`) and spider middleware classes, which become hooks. Two of
+their methods are put around ``start()``: ``process_start``, and its older form ``process_start_requests``, a plain
+generator over a plain iterator, which can't await what it takes. So the older ones are put around the start URLs, or
+``start_requests()``, before these become asynchronous; whatever its number, an older one is nearer to the spider than
+any ``process_start``. A spider with a ``start()`` of its own may await in it and is refused, as in Scrapy.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, closing
+from typing import Any
+
+from trawl.compat.names import class_advice
+from trawl.engine.hooks import Hook, StartHook
+from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
+from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
+from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
+from trawl.spiders import Spider
+from trawl.throttling.managers import awaited
+
+__all__ = ["START_METHODS", "adapted", "spider_hooks"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
+SETTING = "SPIDER_MIDDLEWARES"
+
+START_METHODS = ("process_start", "process_start_requests")
+
+_SPIDER_METHODS = ("process_spider_input", "process_spider_output", "process_spider_exception", *START_METHODS)
+
+_SCRAPYS = "scrapy.spidermiddlewares."
+
+_METHODS = ("process_request", "process_response", "process_exception")
+
+_Method = Callable[..., Any]
+
+
+def adapted(middleware: object, spider: object) -> Middleware | None:
+    """Return an object with Scrapy's methods as a middleware; None if it has none of the three.
+
+    Args:
+        middleware: The object.
+        spider: The argument ``spider`` of methods that take it.
+    """
+    if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
+        return None
+    name = type(middleware).__qualname__
+    before, after, failed = (
+        _with_spider(getattr(middleware, method, None), taken, spider)
+        for method, taken in zip(_METHODS, (1, 2, 2), strict=True)
+    )
+
+    def around(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            outcome = None if before is None else await _before(before, request, name)
+            if outcome is None:
+                outcome = await fetch(request)
+            if outcome.then is not None:
+                return outcome
+            if outcome.response is not None and after is not None:
+                await _after(after, request, outcome, name)
+            elif outcome.error is not None and failed is not None:
+                _take(await awaited(failed(request, outcome.error)), outcome, f"{name}.process_exception")
+            return outcome
+
+        return send
+
+    return around
+
+
+def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method | None:
+    """``method``, which is given ``taken`` arguments, and the spider as one more if it has a place for it."""
+    if method is None:
+        return None
+    try:
+        signature = inspect.signature(method)
+    except ValueError:  # a callable without a signature
+        return method
+    if "spider" in signature.parameters:
+        return lambda *arguments: method(*arguments, spider=spider)
+    try:
+        signature.bind(*[None] * (taken + 1))
+    except TypeError:
+        return method
+    return lambda *arguments: method(*arguments, spider)
+
+
+async def _before(method: _Method, request: Request, name: str) -> Outcome | None:
+    """What ``process_request`` makes of a request; None: it goes on."""
+    try:
+        answer = await awaited(method(request))
+    except IgnoreRequest as error:
+        return Outcome(request, error=error)
+    if answer is None:
+        return None
+    outcome = Outcome(request)
+    _take(answer, outcome, f"{name}.process_request")
+    return outcome
+
+
+async def _after(method: _Method, request: Request, outcome: Outcome, name: str) -> None:
+    try:
+        answer = await awaited(method(request, outcome.response))
+    except IgnoreRequest as error:
+        outcome.response, outcome.error = None, error
+        return
+    if answer is None:
+        raise TypeError(f"{name}.process_response returned None: return the response or a request, or raise")
+    _take(answer, outcome, f"{name}.process_response")
+
+
+def _take(answer: object, outcome: Outcome, where: str) -> None:
+    if answer is None:
+        return
+    if isinstance(answer, Response):
+        if answer.request is None:
+            answer.request = outcome.request
+        outcome.response, outcome.error = answer, None
+    elif isinstance(answer, Request):
+        outcome.then = Replace(answer, reason="reschedule", is_new_target=True)
+    else:
+        raise TrawlError(f"{where} returned {type(answer).__name__}: it may return a Response, a Request or None")
+
+
+def spider_hooks(setting: Mapping[Any, float | None], crawl: Any) -> tuple[list[Hook], list[StartHook]]:
+    """Return the hooks around callbacks and those around ``start()`` that ``SPIDER_MIDDLEWARES`` names.
+
+    Args:
+        setting: The entries with their numbers; those with high numbers are next to the spider.
+        crawl: Given to ``from_crawler`` of classes.
+
+    Raises:
+        SettingsError: An entry leads to nothing, can't be made, or is not a hook.
+    """
+    outputs: list[Hook] = []
+    made: list[Any] = []
+    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
+    for _, entry in reversed(wanted):
+        if isinstance(entry, str) and entry.startswith(_SCRAPYS):
+            why = class_advice(entry) or "trawl does that itself"
+            logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
+            continue
+        found = make_instance(entry, SETTING, crawl)
+        if found is None:
+            continue
+        made.append(found)
+        outputs.append(_hook(found, entry, crawl.spider))
+    return outputs, _start_hooks(made, crawl.spider)
+
+
+def _hook(found: Any, entry: object, spider: object) -> Hook:
+    if any(callable(getattr(found, name, None)) for name in _SPIDER_METHODS):
+        return _spider_hook(found, spider)
+    if not callable(found) or not accepts_arguments(found, 2) or _is_of_another_kind(found):
+        raise SettingsError(
+            f"{SETTING}: {entry_name(entry)} is not a hook: an async generator function of a response and its outputs,"
+            " or a class with process_spider_output, process_spider_exception, process_spider_input or process_start",
+            SETTING,
+        )
+    hook: Hook = found
+    return hook
+
+
+def _is_of_another_kind(found: Any) -> bool:
+    """Whether something is a plain generator function, or an async function without ``yield``."""
+    functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method itself, to be looked at
+    return any(inspect.isgeneratorfunction(each) or inspect.iscoroutinefunction(each) for each in functions)
+
+
+def _order(pair: tuple[float, object]) -> float:
+    return pair[0]
+
+
+def _spider_hook(found: object, spider: object) -> Hook:
+    """An object with Scrapy's methods as a hook.
+
+    ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
+    callback has ended; if that raised, the error comes after what it gave before. ``process_spider_exception`` sees
+    what the callback, or a hook next to it, raised.
+
+    Args:
+        found: The object.
+        spider: What its methods are given as ``spider``, where they take it.
+    """
+    entered = _with_spider(getattr(found, "process_spider_input", None), 1, spider)
+    method = getattr(found, "process_spider_output_async", None) or getattr(found, "process_spider_output", None)
+    passed = _with_spider(method, 2, spider)
+    is_async = inspect.isasyncgenfunction(method)
+    failed = _with_spider(getattr(found, "process_spider_exception", None), 2, spider)
+
+    async def hook(response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        try:
+            if entered is not None and response is not None:
+                entered(response)
+            if passed is None:
+                async for output in outputs:
+                    yield output
+            elif is_async:
+                async with aclosing(passed(response, outputs)) as own:
+                    async for output in own:
+                        yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
+            else:
+                for output in passed(response, await _taken(outputs)) or ():
+                    yield output
+        except Exception as error:
+            instead = None if failed is None else await awaited(failed(response, error))  # noqa: ASYNC120
+            if instead is None:
+                raise
+            for output in instead:
+                yield output
+
+    return hook
+
+
+async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
+    """All that ``outputs`` gives, to be looked at without waiting; an error of theirs is raised in its place."""
+    given: list[Any] = []
+    failure: Exception | None = None
+    try:
+        async for output in outputs:
+            given.append(output)
+    except Exception as error:
+        failure = error
+
+    def replayed() -> Iterator[Any]:
+        yield from given
+        if failure is not None:
+            raise failure
+
+    return replayed()
+
+
+def _start_hooks(hooks: Iterable[object], spider: Spider) -> list[StartHook]:
+    """What objects put around ``start()``: the ``process_start`` of each, or else its ``process_start_requests``.
+
+    Args:
+        hooks: Hooks, or objects with Scrapy's methods; the first next to the spider.
+        spider: Whose start it is, and what ``process_start_requests`` is given, where it takes it.
+
+    Raises:
+        SettingsError: One has only ``process_start_requests``, and the spider a ``start()`` of its own.
+    """
+    newer: list[StartHook] = []
+    older: list[Callable[..., Any]] = []
+    for hook in hooks:
+        name = type(hook).__qualname__
+        if (method := getattr(hook, "process_start", None)) is not None:
+            newer.append(_newer(method, name))
+        elif (method := _with_spider(getattr(hook, "process_start_requests", None), 1, spider)) is not None:
+            if type(spider).start is not Spider.start:
+                raise SettingsError(
+                    f"{SETTING}: {name}.process_start_requests can't be put around {type(spider).__name__}.start(),"
+                    " which is asynchronous: write process_start(start), an async generator",
+                    SETTING,
+                )
+            older.append(method)
+    return [_older(older, spider), *newer] if older else newer
+
+
+def _newer(method: Callable[[AsyncIterator[Any]], Any], name: str) -> StartHook:
+    def around(outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        made = method(outputs)
+        if not hasattr(made, "__anext__"):
+            raise UsageError(f"{name}.process_start is no async generator: `async def` with a `yield` in it")
+        generator: AsyncGenerator[Any, None] = made
+        return generator
+
+    return around
+
+
+def _older(methods: Sequence[Callable[..., Any]], spider: Spider) -> StartHook:
+    async def around(outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - nothing is awaited
+        with ExitStack() as stack:
+            made: Any = spider.start_requests()
+            for method in methods:
+                made = _closed_by(stack, method(_closed_by(stack, made)) or ())
+            for output in made:
+                yield output  # noqa: ASYNC119 - the engine reads start() with aclosing
+
+    return around
+
+
+def _closed_by(stack: ExitStack, made: Any) -> Any:
+    """``made``, closed when ``stack`` is, if it can be."""
+    return stack.enter_context(closing(made)) if hasattr(made, "close") else made
