@@ -13,7 +13,6 @@ from benchmarks.bench import Bench
 from benchmarks.choose import CASES, run
 from benchmarks.figures import Figure, median_of, ratio_of
 from benchmarks.peers import run_script
-from trawl.engine.admission import page_grant
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, fingerprint, origin_of
 from trawl.scheduler import Grant, Prefetcher, Scheduler
@@ -42,7 +41,7 @@ class Queue:
         self._known: dict[str, Scope] = {}
         self.frontier: MemoryFrontier = MemoryFrontier()
         self.scheduler: Scheduler = Scheduler(self._scope_of, places=PLACES)
-        self.prefetcher: Prefetcher = Prefetcher(self.frontier, self.scheduler, page_grant)
+        self.prefetcher: Prefetcher = Prefetcher(self.frontier, self.scheduler, Grant.of_record)
 
     def _scope_of(self, id: str, now: float) -> Scope:
         if id not in self._known:
@@ -66,7 +65,7 @@ class Queue:
         now, on_wire = 0.0, deque[tuple[float, Grant]]()
         while scheduler.grants < most:
             while isinstance(granted := scheduler.grant(now), Grant):
-                prefetcher.granted(granted.lease.lane_key())
+                prefetcher.granted(granted.lease.lane)
                 scheduler.sent(granted, now)
                 on_wire.append((now + LATENCY, granted))
                 if prefetcher.are_wanted:

@@ -19,7 +19,7 @@ from trawl.throttling import Limits, Scope
 
 
 def grants(count: int, *scopes: Scope) -> list[Grant]:
-    lane = Lane((tuple(scope.id for scope in scopes), "", 2), scopes)
+    lane = Lane((tuple(scope.id for scope in scopes), ""), scopes)
     made = [Grant(number, tuple((scope.id, None) for scope in scopes)) for number in range(count)]
     for grant in made:
         grant.lane = lane

@@ -110,7 +110,7 @@ async def test_f11_each_set_of_amounts_has_a_lane_of_its_own_and_exempt_requests
     cheap = Record(Request("http://a.example/3"), scopes, "o", share=3.0, amounts=(3.0, None))
     exempt = Record(Request("http://a.example/0", meta={"dont_throttle": True}), scopes, "o", amounts=(6.0, None))
     await frontier.push_many([costly, cheap, exempt])
-    assert costly.lane_key() == (("api", "x"), "o", (6.0, None))
+    assert costly.lane == (("api", "x"), "o", (6.0, None))
     assert await frontier.lease_many((("api", "x"), "o", (3.0, None)), 9) == [cheap]
     assert await frontier.lease_many(((), "o"), 9) == [exempt]
 

@@ -117,9 +117,9 @@ class History:
                 continue
             if self.rig.scheduler.gate_of(grant.origin) is not None and not grant.passes_gate:
                 continue
-            known = best.get(grant.lane_id())
+            known = best.get(grant.lane_id)
             if known is None or self._key(grant) < self._key(known):
-                best[grant.lane_id()] = grant
+                best[grant.lane_id] = grant
         return list(best.values())
 
     def eligible(self, *, pages: bool) -> list[Grant]:

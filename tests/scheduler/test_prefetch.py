@@ -56,7 +56,7 @@ class Lanes:
         grant = self.scheduler.grant(now)
         if not isinstance(grant, Grant):
             return None
-        self.prefetcher.granted(grant.lease.lane_key())
+        self.prefetcher.granted(grant.lease.lane)
         self.scheduler.sent(grant, now)
         self.scheduler.give_back(grant, now)
         return str(grant.request.url.rsplit("/", 1)[1])
@@ -137,7 +137,7 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
         if not isinstance(grant, Grant):
             break
         sent += 1
-        prefetcher.granted(grant.lease.lane_key())
+        prefetcher.granted(grant.lease.lane)
         scheduler.sent(grant, 0.0)
         scheduler.give_back(grant, 0.0)
     assert sent == 6 * lanes

@@ -12,8 +12,10 @@ import attrs
 
 from trawl.clock import WallClock
 from trawl.errors import DownloadError
+from trawl.frontier import Scopes
 from trawl.http import Headers, Outcome, Request, Response
-from trawl.throttling import Reason, Scope, Throttle, ThrottlingSettings
+from trawl.scheduler import Grant
+from trawl.throttling import Scope, Throttle, ThrottlingSettings
 
 __all__ = ["EXACT", "Answer", "Bucket", "Drive", "Entry", "Send", "answer", "entry_of", "throttle_of"]
 
@@ -38,18 +40,22 @@ def throttle_of(**given: Any) -> Throttle:
     return throttle
 
 
-@attrs.define
-class Entry:
-    """A sent request, as the scheduler's entry would tell of it."""
+class Entry(Grant):
+    """A sent request, as the scheduler would tell of it."""
 
-    request: Request
-    scopes: tuple[tuple[str, float | None], ...]
-    steps: tuple[int, ...] = ()
-    granted_at: float = 0.0
-    sent_at: float | None = 0.0
-    is_exempt: bool = False
-    slots: tuple[int, ...] = ()
-    left_by: Reason | None = None
+    def __init__(
+        self,
+        request: Request,
+        scopes: Scopes,
+        steps: tuple[int, ...] = (),
+        granted_at: float = 0.0,
+        sent_at: float | None = 0.0,
+        is_exempt: bool = False,
+        slots: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(request, scopes, is_exempt=is_exempt)
+        self.steps, self.slots = steps, slots
+        self.granted_at, self.sent_at = granted_at, sent_at
 
 
 @attrs.frozen

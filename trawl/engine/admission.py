@@ -31,7 +31,7 @@ import trio
 
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.state import State, Turn, Waiter
+from trawl.engine.state import State, Waiter
 from trawl.errors import IgnoreRequest
 from trawl.events import Events, RequestDropped, RequestScheduled
 from trawl.frontier import Frontier, MemoryFrontier, Record, Scopes
@@ -41,7 +41,7 @@ from trawl.scheduler import AdmissionRules, Grant, Scheduler
 from trawl.scheduler.lanes import amounts_of
 from trawl.throttling import Throttle
 
-__all__ = ["Admission", "Needs", "Prepare", "not_before", "page_grant"]
+__all__ = ["Admission", "Needs", "Prepare", "not_before"]
 
 logger: logging.Logger = logging.getLogger("trawl.admission")
 
@@ -209,20 +209,20 @@ class Admission:
 
     def leased(self, record: Record) -> Grant:
         """The core's grant for a leased record, with the gate of its origin seen to."""
-        grant = page_grant(record)
+        grant = Grant.of_record(record)
         self._gates.ensure(grant)
         return grant
 
     # -- what takes the place of another
 
-    async def successor(self, turn: Turn, then: Replace) -> Record | str:
+    async def successor(self, grant: Grant, then: Replace) -> Record | str:
         """The record that takes the place of a turn's page, or the reason why it ends here.
 
         A new target (a redirect's) passes the rules, and ends as a duplicate if it was seen already, unless it is in
         its own chain: a page that sets a cookie and redirects to itself is no loop yet.
         """
-        lease, request = turn.lease, then.request
-        diverted = turn.diverted if request is turn.grant.request else None
+        lease, request = grant.lease, then.request
+        diverted = grant.diverted if request is grant.request else None
         mark, is_claimed = lease.fingerprint, False
         if then.is_new_target:
             refusal = self._rules.refusal(request, depth=lease.request.depth)
@@ -255,7 +255,7 @@ class Admission:
     # -- direct fetches and robots.txt
 
     async def direct_grant(
-        self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Turn | None = None
+        self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Grant | None = None
     ) -> Grant:
         """The core's grant for a request that never enters the frontier.
 
@@ -270,9 +270,9 @@ class Admission:
         """
         if self._prepare is not None:
             self._prepare(request, None)
-        is_same = replaces is not None and request is replaces.grant.request
+        is_same = replaces is not None and request is replaces.request
         diverted = replaces.diverted if replaces is not None and is_same else None
-        needs = diverted or await self._needs(request, None if replaces is None else replaces.grant.scopes)
+        needs = diverted or await self._needs(request, None if replaces is None else replaces.scopes)
         return Grant(
             request,
             needs.scopes,
@@ -295,28 +295,27 @@ class Admission:
 
     # -- at the send
 
-    def is_in_doubt(self, turn: Turn, request: Request) -> bool:
+    def is_in_doubt(self, grant: Grant, request: Request) -> bool:
         """Whether ``request``, which is to be sent in a turn, may need something else than was granted.
 
         It is another one than before the middleware; or it was diverted before, so that robots.txt has not judged it
         yet; or an earlier run has taken it in, under other settings maybe.
         """
-        grant = turn.grant
-        if grant.is_diverted or turn.before.differs_from(request):
+        if grant.is_diverted or grant.original.differs_from(request):
             return True
         if grant.lease is None or self._restored_at == -math.inf:
             return False
         return grant.lease.found_at is None or grant.lease.found_at <= self._restored_at
 
-    async def objection(self, turn: Turn, request: Request) -> Outcome | None:
+    async def objection(self, grant: Grant, request: Request) -> Outcome | None:
         """What becomes of a turn whose grant is not for ``request``, which is about to be sent; None: it is.
 
         A checkpoint only where a user's manager has to be asked and waits. Its places are held meanwhile.
         """
-        grant, before = turn.grant, turn.before
+        before = grant.original
         is_changed = before.differs_from(request)
-        if turn.answer is not None:
-            return None if before.looks_like(request) else self._unanswered(turn, request)
+        if grant.responder is not None:
+            return None if before.looks_like(request) else self._unanswered(grant, request)
         try:
             needs = self._needs_nowait(request)
             if needs is None and (is_changed or grant.is_diverted or not self._throttle.resolver.asks_manager):
@@ -328,12 +327,12 @@ class Admission:
         if needs is None:  # it is as an earlier run has stored it, and the user's manager was asked then
             needs = Needs(grant.scopes, self._gates.origin_of(request), grant.is_exempt)
         if not self._is_covered(needs, grant):
-            turn.is_stopped = True
+            grant.is_stopped = True
             if is_changed or grant.is_diverted:
                 scopes = _united(grant.scopes, needs.scopes) if grant.is_diverted else needs.scopes
                 if len(scopes) > max(MOST_NEEDED, len(needs.scopes)):
                     return Outcome(request, error=_never_the_same(grant.request))
-                turn.diverted = Needs(scopes, needs.origin, is_exempt=False)
+                grant.diverted = Needs(scopes, needs.origin, is_exempt=False)
                 self._throttle.admitted(grant.request, needs.scopes)
             return Outcome(request, then=Replace(grant.request, reason="diverted"))
         is_judged = request.url == before.url and needs.origin == grant.origin and not grant.is_diverted
@@ -357,10 +356,10 @@ class Admission:
             id in granted and _counted(amount) <= _counted(granted[id]) for id, amount in needs.scopes
         )
 
-    def _unanswered(self, turn: Turn, request: Request) -> Outcome:
+    def _unanswered(self, grant: Grant, request: Request) -> Outcome:
         """The end of a turn that was to be answered from the cache, but by what is stored for another request."""
-        pending = turn.grant.request
-        if turn.before.looks_like(pending):  # it will be looked up again, and found again
+        pending = grant.request
+        if grant.original.looks_like(pending):  # it will be looked up again, and found again
             pending.meta["dont_cache"] = True
         return Outcome(request, then=Replace(pending, reason="diverted"))
 
@@ -412,24 +411,6 @@ class Admission:
         self._stats.inc(reason)
         if RequestDropped in self._events.wanted:
             self._events.tell(RequestDropped(request, reason))
-
-
-def page_grant(record: Record) -> Grant:
-    """The core's grant for a leased record."""
-    request = record.request
-    return Grant(
-        request,
-        record.scopes,
-        origin=record.origin,
-        priority=request.priority,
-        is_exempt=record.is_exempt,
-        is_diverted=record.is_diverted,
-        lease=record,
-        share=record.share,
-        amounts=record.amounts,
-        order=record.order,
-        found_at=record.found_at,
-    )
 
 
 def not_before(request: Request) -> float:

@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.state import Answer, State, Turn
+from trawl.engine.state import Responder, State, begin
 from trawl.frontier import Record
 from trawl.http import Request
 from trawl.scheduler import Grant, Lane
@@ -34,7 +34,7 @@ MOST_READY = 64
 class Lookup(Protocol):
     """What may answer requests in place of the wire."""
 
-    async def find(self, requests: Sequence[Request]) -> Sequence[Answer | None]:
+    async def find(self, requests: Sequence[Request]) -> Sequence[Responder | None]:
         """For each request how it is answered, or None where it has to be sent."""
         ...
 
@@ -44,24 +44,20 @@ class CacheLookup:
 
     Args:
         lookup: Says which those are.
-        grant_of: Makes the core's grant for a record.
         limits: Says whether another page may be had.
         state: Its wakeup wakes the dispatcher.
     """
 
-    __slots__ = ("_direct", "_grant_of", "_limits", "_lookup", "_nowhere", "_pages", "_running", "_state")
+    __slots__ = ("_direct", "_limits", "_lookup", "_nowhere", "_pages", "_running", "_state")
 
-    def __init__(
-        self, lookup: Lookup, *, grant_of: Callable[[Record], Grant], limits: CrawlLimits, state: State
-    ) -> None:
+    def __init__(self, lookup: Lookup, *, limits: CrawlLimits, state: State) -> None:
         self._lookup = lookup
-        self._grant_of = grant_of
         self._limits = limits
         self._state = state
-        self._pages: deque[tuple[Grant, Answer]] = deque()
-        self._direct: deque[tuple[Grant, Answer]] = deque()
+        self._pages: deque[tuple[Grant, Responder]] = deque()
+        self._direct: deque[tuple[Grant, Responder]] = deque()
         self._running = 0
-        self._nowhere = Lane(((), "", 0), ())
+        self._nowhere = Lane(((), ""), ())
 
     @property
     def is_full(self) -> bool:
@@ -76,7 +72,7 @@ class CacheLookup:
             if answer is None:
                 missed.append(record)
             else:
-                self._take(self._grant_of(record), answer)
+                self._take(Grant.of_record(record), answer)
         return missed
 
     async def took(self, grant: Grant) -> bool:
@@ -90,7 +86,7 @@ class CacheLookup:
         self._state.wakeup.set()
         return True
 
-    def start(self, nursery: trio.Nursery, run: Callable[[Turn], Awaitable[None]]) -> None:
+    def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
         """Start the tasks of as many as may be answered now; direct fetches are waited for, and always may."""
         while self._direct:
             self._start(*self._direct.popleft(), nursery, run)
@@ -103,28 +99,25 @@ class CacheLookup:
         self._pages.clear()
         return grants
 
-    def _take(self, grant: Grant, answer: Answer) -> None:
+    def _take(self, grant: Grant, answer: Responder) -> None:
         grant.lane = self._nowhere
         (self._pages if grant.waiter is None else self._direct).append((grant, answer))
 
     def _start(
-        self, grant: Grant, answer: Answer, nursery: trio.Nursery, run: Callable[[Turn], Awaitable[None]]
+        self, grant: Grant, answer: Responder, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]
     ) -> None:
-        turn = Turn(grant)
-        turn.holds_places = False
-        turn.answer = answer
-        if grant.waiter is not None:
-            grant.waiter.turn = turn
-        else:
+        begin(grant)
+        grant.responder = answer
+        if grant.waiter is None:
             self._running += 1
-            self._limits.answered(turn)
-        self._state.turn_began(is_page=grant.waiter is None)
-        nursery.start_soon(self._run, turn, run)
+            self._limits.answered(grant)
+        self._state.task_began(is_page=grant.waiter is None)
+        nursery.start_soon(self._run, grant, run)
 
-    async def _run(self, turn: Turn, run: Callable[[Turn], Awaitable[None]]) -> None:
+    async def _run(self, grant: Grant, run: Callable[[Grant], Awaitable[None]]) -> None:
         try:
-            await run(turn)
+            await run(grant)
         finally:
-            self._running -= turn.grant.waiter is None
+            self._running -= grant.waiter is None
             if self._pages:
                 self._state.wakeup.set()

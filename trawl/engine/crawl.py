@@ -13,7 +13,7 @@ import trio
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.direct import DirectFetches
-from trawl.engine.state import State, current_turn
+from trawl.engine.state import State, current_grant
 from trawl.events import MAX_UNREAD, Event, Events, EventStream, EventT
 from trawl.frontier import Frontier
 from trawl.http import Request, Response
@@ -142,9 +142,9 @@ class Crawl:
         Raises:
             RuntimeError: A callback asks, or what it calls: it is itself pending, and would wait for ever.
         """
-        turn = current_turn.get()
-        if turn is not None:
-            raise RuntimeError(f"until_idle() waits for ever in the callback of {turn.grant.request!r}: ask in start()")
+        grant = current_grant.get()
+        if grant is not None:
+            raise RuntimeError(f"until_idle() waits for ever in the callback of {grant.request!r}: ask in start()")
         await self._state.until_idle()
 
     @property

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import trio
 
 from trawl.engine.admission import Admission, not_before
-from trawl.engine.state import State, Turn, current_turn, in_pipelines
+from trawl.engine.state import State, current_grant, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
 from trawl.scheduler import Grant, Scheduler
@@ -26,24 +26,27 @@ from trawl.scheduler import Grant, Scheduler
 __all__ = ["DirectFetches"]
 
 
-class Answer:
-    """What one direct fetch waits for.
+class FetchWaiter:
+    """Waits for the outcome of one direct fetch.
 
     Attributes:
         grant: Its grant in the core, or that of the redirect or retry that took its place.
-        turn: The turn that sends it; None while it waits.
-        parent: The turn whose callback asked; None outside callbacks.
+        parent: The grant whose callback asked; None outside callbacks.
         outcome: What became of it.
     """
 
-    __slots__ = ("_event", "grant", "outcome", "parent", "turn")
+    __slots__ = ("_event", "grant", "outcome", "parent")
 
-    def __init__(self, parent: Turn | None) -> None:
+    def __init__(self, parent: Grant | None) -> None:
         self._event = trio.Event()
-        self.parent: Turn | None = parent
-        self.turn: Turn | None = None
+        self.parent: Grant | None = parent
         self.grant: Grant | None = None
         self.outcome: Outcome | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not been granted, nor come to an end."""
+        return self.outcome is None and (self.grant is None or self.grant.cancel_scope is None)
 
     def deliver(self, outcome: Outcome) -> None:
         """Take the outcome, and wake who waits for it."""
@@ -81,7 +84,7 @@ class DirectFetches:
         self._scheduler = scheduler
         self._state = state
         self._room = trio.CapacityLimiter(most)
-        self._waiting: dict[Answer, None] = {}
+        self._waiting: dict[FetchWaiter, None] = {}
 
     async def fetch(self, request: Request) -> Response:
         """The response to ``request``, of any status, after redirects and retries. A checkpoint.
@@ -101,50 +104,53 @@ class DirectFetches:
             raise UnsupportedScheme("only http and https are fetched", url=request.url, method=request.method)
         if not self._state.open and not self._state.is_ending:
             raise IgnoreRequest(f"{request!r}: the crawl has not begun, or is over")
-        answer = Answer(current_turn.get())
-        if answer.parent is not None:
-            request.depth = answer.parent.grant.request.depth
+        waiter = FetchWaiter(current_grant.get())
+        if waiter.parent is not None:
+            request.depth = waiter.parent.request.depth
         elif not in_pipelines.get():
             self._admission.begin_at(request)
-        answer.grant = grant = await self._admission.direct_grant(request, answer)  # a manager may fetch to name scopes
-        async with self._let_in(answer.parent):
-            self._waiting[answer] = None
+        waiter.grant = grant = await self._admission.direct_grant(request, waiter)  # a manager may fetch to name scopes
+        async with self._let_in(waiter.parent):
+            self._waiting[waiter] = None
             try:
                 await self._admission.line_up(grant, not_before(request))
-                if self._state.is_ending and answer.turn is None:
-                    self._give_up(answer)
-                outcome = await answer.wait()
+                if self._state.is_ending and waiter.is_waiting:
+                    self._give_up(waiter)
+                outcome = await waiter.wait()
             finally:
-                del self._waiting[answer]
-                if answer.outcome is None:
-                    self._withdraw(answer)
+                del self._waiting[waiter]
+                if waiter.outcome is None:
+                    self._withdraw(waiter)
         if outcome.response is None:
             assert outcome.error is not None
             raise outcome.error
         return outcome.response
 
-    def _let_in(self, parent: Turn | None) -> AbstractAsyncContextManager[object]:
+    def _let_in(self, parent: Grant | None) -> AbstractAsyncContextManager[object]:
         """What a fetch goes through that ``parent`` asks for: nothing, if that is a direct fetch itself."""
-        return nullcontext() if parent is not None and parent.grant.is_direct else self._room
+        return nullcontext() if parent is not None and parent.is_direct else self._room
 
     def give_up(self) -> None:
         """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""
-        for answer in list(self._waiting):
-            if answer.turn is None and answer.outcome is None:
-                self._give_up(answer)
+        for waiter in list(self._waiting):
+            if waiter.is_waiting:
+                self._give_up(waiter)
 
-    def _give_up(self, answer: Answer) -> None:
-        assert answer.grant is not None
-        self._withdraw(answer)
-        if answer.parent is not None:
-            answer.parent.cancel_scope.cancel()
+    def _give_up(self, waiter: FetchWaiter) -> None:
+        assert waiter.grant is not None
+        self._withdraw(waiter)
+        if waiter.parent is not None:
+            waiter.parent.cancel_scope.cancel()
         # Outside callbacks, and in a pipeline, which is shielded from its callback's scope, it is an error.
-        request = answer.grant.request
-        answer.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
+        request = waiter.grant.request
+        waiter.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
 
-    def _withdraw(self, answer: Answer) -> None:
-        if answer.turn is not None:
-            answer.turn.cancel_scope.cancel()
-        elif answer.grant is not None:
-            self._scheduler.withdraw(answer.grant, trio.current_time())
+    def _withdraw(self, waiter: FetchWaiter) -> None:
+        grant = waiter.grant
+        if grant is None:
+            return
+        if grant.cancel_scope is not None:
+            grant.cancel_scope.cancel()
+        else:
+            self._scheduler.withdraw(grant, trio.current_time())
             self._state.wakeup.set()

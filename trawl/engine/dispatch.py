@@ -24,7 +24,7 @@ from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.fetcher import ScopeLimiters
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.start_requests import StartRequests
-from trawl.engine.state import State, Turn
+from trawl.engine.state import State, begin
 from trawl.engine.worker import Worker
 from trawl.scheduler import Grant, Prefetcher, Refused, Scheduler
 from trawl.throttling import Throttle
@@ -90,7 +90,7 @@ class Dispatcher:
         self._throttle.waiting_direct(scheduler.pending_direct)
         has_room = state.may_page and scheduler.in_flight < scheduler.places
         if state.is_reading and has_room and not scheduler.has_ready():
-            self._start_requests.allow(state.open - state.page_turns, scheduler.places - scheduler.in_flight)
+            self._start_requests.allow(state.open - state.page_tasks, scheduler.places - scheduler.in_flight)
         return min(scheduler.next_event(now), self._throttle.next_change(now), self._prefetcher.next_due())
 
     async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:
@@ -113,29 +113,29 @@ class Dispatcher:
                 self._cache_lookup.start(nursery, self._worker.run)
             for origin, pause in self._gates.unasked():
                 start_soon(self._gates.ask, origin, pause)
-            grant = scheduler.grant(now, pages=state.may_page)
-            if grant is None:
+            verdict = scheduler.grant(now, pages=state.may_page)
+            if verdict is None:
                 return
-            if isinstance(grant, Refused):
-                state.turn_began(is_page=grant.grant.waiter is None)
-                start_soon(self._worker.refuse, grant.grant, grant.reason, self._gates.failure_of(grant.grant))
-                self._gone(grant.grant)
+            if isinstance(verdict, Refused):
+                grant = verdict.grant
+                state.task_began(is_page=grant.is_page)
+                start_soon(self._worker.refuse, grant, verdict.reason, self._gates.failure_of(grant))
+                self._gone(grant)
                 refused += 1
                 if refused == MOST_REFUSED:  # no place limits them: the dispatcher goes on behind them
                     state.wakeup.set()
                     return
                 continue
-            turn = Turn(grant)
-            state.turn_began(is_page=grant.waiter is None)
-            if grant.waiter is not None:
-                grant.waiter.turn = turn
+            grant = verdict
+            begin(grant)
+            state.task_began(is_page=grant.waiter is None)
             self._places.take(grant)
-            start_soon(self._worker.run, turn)
+            start_soon(self._worker.run, grant)
             self._gone(grant)
 
     def _gone(self, grant: Grant) -> None:
         if grant.lease is not None:
-            self._prefetcher.granted(grant.lease.lane_key())
+            self._prefetcher.granted(grant.lease.lane)
 
 
 async def _raise(defect: Exception) -> None:  # noqa: ASYNC124 - a task

@@ -29,7 +29,7 @@ import trio
 
 from trawl.engine.admission import Admission
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.state import State, Turn, current_turn
+from trawl.engine.state import State, current_grant
 from trawl.errors import AddressRefused
 from trawl.events import Events, RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
@@ -108,22 +108,22 @@ Recorder = Callable[[Grant, "Outcome | None", float], None]
 class _Write:
     """What the transport calls at both ends of a write; the times that scopes count from are those of the later end."""
 
-    __slots__ = ("_began", "_began_at", "_turn")
+    __slots__ = ("_began", "_began_at", "_grant")
 
-    def __init__(self, began: Callable[[Turn, float], bool], turn: Turn) -> None:
+    def __init__(self, began: Callable[[Grant, float], bool], grant: Grant) -> None:
         self._began = began
-        self._turn = turn
+        self._grant = grant
         self._began_at = -math.inf
 
     def __call__(self) -> bool:
         """The request is about to be written; True: it must not."""
         self._began_at = trio.current_time()
-        return self._began(self._turn, self._began_at)
+        return self._began(self._grant, self._began_at)
 
     def written(self) -> None:
         """It has been written, or the next part of it."""
         now = trio.current_time()
-        grant = self._turn.grant
+        grant = self._grant
         if grant.lane is not None and now > self._began_at:
             grant.lane.written(grant, self._began_at, now)
             self._began_at = now
@@ -176,36 +176,35 @@ class Fetcher:
         Raises:
             RuntimeError: The turn was used already: a middleware that wants another try returns ``Replace``.
         """
-        turn = current_turn.get()
-        if turn is None or turn.is_used:
+        grant = current_grant.get()
+        if grant is None or grant.is_used:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
-        turn.is_used = True
-        if self._admission.is_in_doubt(turn, request):
-            stopped = await self._admission.objection(turn, request)
+        grant.is_used = True
+        if self._admission.is_in_doubt(grant, request):
+            stopped = await self._admission.objection(grant, request)
             if stopped is not None:
                 await trio.lowlevel.checkpoint()
-                self.give_back(turn, stopped)
+                self.give_back(grant, stopped)
                 return stopped
-        if turn.answer is not None:
-            outcome = await turn.answer(request)
-            turn.read_at, turn.times = outcome.ended_at, _NONE
-            self._count(turn, outcome)
+        if grant.responder is not None:
+            outcome: Outcome = await grant.responder(request)
+            grant.read_at, grant.times = outcome.ended_at, _NONE
+            self._count(grant, outcome)
             return outcome
-        outcome = await self._transport.send(request, _Write(self._sent, turn))
-        grant = turn.grant
+        outcome = await self._transport.send(request, _Write(self._sent, grant))
         if outcome.sent_at is None and outcome.response is None and outcome.error is None:
             if grant.sent_at is not None:
                 grant.request.meta[NEW_CONNECTION] = True
             outcome.then = Replace(grant.request, reason="held")
-            self.give_back(turn, outcome)
+            self.give_back(grant, outcome)
             return outcome
         if grant.request.meta_get(NEW_CONNECTION):  # it was for this turn alone; middleware may have made a copy
             for each in (grant.request, request):
                 each.meta.pop(NEW_CONNECTION, None)
         if outcome.response is not None:
-            self._limits.answered(turn)
-        self._time(turn, outcome)
-        self._count(turn, outcome)
+            self._limits.answered(grant)
+        self._time(grant, outcome)
+        self._count(grant, outcome)
         try:
             now = trio.current_time()
             if not self._throttle.record_outcome_nowait(grant, outcome, now):
@@ -213,16 +212,14 @@ class Fetcher:
         except Exception:  # a user's manager
             logger.exception("%r: the throttling manager failed on its outcome", request)
             self._stats.inc("throttling_errors")
-        self.give_back(turn, outcome)
+        self.give_back(grant, outcome)
         return outcome
 
-    def give_back(self, turn: Turn, outcome: Outcome | None = None) -> None:
+    def give_back(self, grant: Grant, outcome: Outcome | None = None) -> None:
         """Give the places of a turn back, if it holds any; what was never sent gives its spacing back too."""
-        if not turn.holds_places:
+        if not grant.is_in_flight:
             return
-        turn.holds_places = False
         now = trio.current_time()
-        grant = turn.grant
         if self._recorder is not None and grant.sent_at is not None:
             self._recorder(grant, outcome, now)
         self._places.give_back(grant)
@@ -232,9 +229,8 @@ class Fetcher:
         else:
             self._look_later(now)
 
-    def _sent(self, turn: Turn, now: float) -> bool:
+    def _sent(self, grant: Grant, now: float) -> bool:
         """Note that a request goes to the wire; True: it must not, a scope of it was closed since its grant."""
-        grant = turn.grant
         if grant.sent_at is not None:
             return self._sent_again(grant, now)
         if grant.lane is not None and grant.lane.stops(grant, now):
@@ -275,36 +271,36 @@ class Fetcher:
         if RequestSent in self._events.wanted:
             self._events.tell(RequestSent(grant.request, [scope for scope, _ in grant.scopes]))
 
-    def parsed(self, turn: Turn, response: Response | None, now: float) -> None:
+    def parsed(self, grant: Grant, response: Response | None, now: float) -> None:
         """Note that the callback, or the errback, of a turn has ended at ``now``."""
-        if turn.times is None or turn.read_at is None:
+        if grant.times is None or grant.read_at is None:
             return
-        seconds = now - turn.read_at
-        turn.times = turn.times.parsed(seconds)
+        seconds = now - grant.read_at
+        grant.times = grant.times.parsed(seconds)
         self._stats.times.parsing += seconds
-        lane = turn.grant.lane
+        lane = grant.lane
         if lane is not None:
             add_parsing(lane.scopes, seconds)
         if response is not None:
-            response.times = turn.times
+            response.times = grant.times
             if ResponseParsed in self._events.wanted:
                 self._events.tell(ResponseParsed(response))
 
-    def _time(self, turn: Turn, outcome: Outcome) -> None:
+    def _time(self, grant: Grant, outcome: Outcome) -> None:
         """Note where the time of a send went, now that it has ended."""
-        grant, ended_at = turn.grant, outcome.ended_at
+        ended_at = outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
         times = Times(grant.queued, grant.throttled, sent_at - grant.granted_at, ended_at - sent_at)
-        turn.read_at, turn.times = ended_at, times
+        grant.read_at, grant.times = ended_at, times
         self._stats.times.add(times)
         lane = grant.lane
         assert lane is not None
         add_times(lane.scopes, times)
 
-    def _count(self, turn: Turn, outcome: Outcome) -> None:
+    def _count(self, grant: Grant, outcome: Outcome) -> None:
         response = outcome.response
         if response is not None:
-            response.times = turn.times
+            response.times = grant.times
             self._stats.inc("response_count")
             self._stats.inc_status(response.status)
             is_plain = outcome.request.sink is None
@@ -314,5 +310,5 @@ class Fetcher:
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")
-            if isinstance(outcome.error, AddressRefused) and not turn.grant.passes_gate:  # robots.txt: see its pages
+            if isinstance(outcome.error, AddressRefused) and not grant.passes_gate:  # robots.txt: see its pages
                 self._stats.inc("private_addresses_refused")

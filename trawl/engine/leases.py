@@ -21,8 +21,8 @@ from typing import Any
 
 import trio
 
-from trawl.engine.admission import Admission, page_grant
-from trawl.engine.state import State, Turn
+from trawl.engine.admission import Admission
+from trawl.engine.state import State
 from trawl.errors import DownloadError
 from trawl.frontier import Frontier, Record
 from trawl.http import Outcome, Replace, Request, Response
@@ -129,41 +129,39 @@ class Leases:
             self._stored(records)
         self._state.ended()
 
-    async def replace(self, turn: Turn, then: Replace) -> str | None:
+    async def replace(self, grant: Grant, then: Replace) -> str | None:
         """Queue ``then.request`` in the place of the turn's, or say why it ends here: the statistic that counts it."""
-        if turn.grant.waiter is not None:
-            await self._replace_direct(turn, then)
+        if grant.waiter is not None:
+            await self._replace_direct(grant, then)
             return None
-        successor = await self._admission.successor(turn, then)
+        successor = await self._admission.successor(grant, then)
         if isinstance(successor, str):
             return successor
-        await self._frontier.replace(turn.lease, successor)
+        await self._frontier.replace(grant.lease, successor)
         self._count(then)
-        if turn.is_stopped or successor.not_before > trio.current_time():
+        if grant.is_stopped or successor.not_before > trio.current_time():
             # It cost no send, or waits, so nothing slows down how many there are: back to where memory is bounded.
             await self._frontier.release([successor])
             self._stored([successor])
         else:
-            await self._admission.line_up(page_grant(successor), successor.not_before)
+            await self._admission.line_up(Grant.of_record(successor), successor.not_before)
         return None
 
-    async def _replace_direct(self, turn: Turn, then: Replace) -> None:
+    async def _replace_direct(self, grant: Grant, then: Replace) -> None:
         """A direct fetch keeps its waiter."""
-        waiter = turn.grant.waiter
+        waiter = grant.waiter
         assert waiter is not None
         request = then.request
-        request.depth = turn.grant.request.depth
+        request.depth = grant.request.depth
         until = trio.current_time() + then.delay if then.delay else 0.0
         try:
-            grant = await self._admission.direct_grant(
-                request, waiter, passes_gate=turn.grant.passes_gate, replaces=turn
-            )
+            grant = await self._admission.direct_grant(request, waiter, passes_gate=grant.passes_gate, replaces=grant)
         except Exception as error:  # a user's manager
             logger.exception("%r: the throttling manager could not name its scopes", request)
             self._stats.inc("scope_errors")
             waiter.deliver(Outcome(request, error=DownloadError(f"no throttling scopes: {error!r}", url=request.url)))
             return
-        waiter.grant, waiter.turn = grant, None
+        waiter.grant = grant
         self._count(then)
         await self._admission.line_up(grant, until)
 

@@ -23,10 +23,10 @@ from collections.abc import Callable
 import trio
 
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import State, Turn
+from trawl.engine.state import State
 from trawl.errors import CloseSpider
 from trawl.http import Outcome, Replace
-from trawl.scheduler import Scheduler
+from trawl.scheduler import Grant, Scheduler
 from trawl.scheduler.scheduler import reconsider
 from trawl.throttling import Scope
 from trawl.throttling.quota import PageBudget
@@ -153,36 +153,36 @@ class CrawlLimits:
         """Whether another page may be had without a place: more are missing than are in flight."""
         return self._pages > self._scheduler.in_flight
 
-    def answered(self, turn: Turn) -> None:
+    def answered(self, grant: Grant) -> None:
         """Count a whole response as a page until it is known for something else; before its place is given back."""
-        if not turn.is_counted and not turn.grant.passes_gate:
-            turn.is_counted = True
+        if not grant.is_counted and not grant.passes_gate:
+            grant.is_counted = True
             self._take_pages(1)
 
-    def decided(self, turn: Turn, outcome: Outcome | None) -> None:
-        """Say what became of a turn: a page, or none after all. Safe to call twice.
+    def decided(self, grant: Grant, outcome: Outcome | None) -> None:
+        """Say what became of a grant: a page, or none after all. Safe to call twice.
 
         A page is a whole response, of any status, that is neither a redirect nor to be tried again. What a cache, or a
         middleware in place of the wire, answers is one too, though not in the budgets of scopes; robots.txt is not.
 
         Args:
-            turn: The turn.
+            grant: What was granted.
             outcome: What its middleware made of it; None: it was cut off.
         """
-        if turn.is_decided:
+        if grant.is_decided:
             return
-        turn.is_decided = True
-        lane = turn.grant.lane
+        grant.is_decided = True
+        lane = grant.lane
         assert lane is not None
-        is_page = outcome is not None and _is_page(turn, outcome)
+        is_page = outcome is not None and _is_page(grant, outcome)
         for scope in lane.scopes:
             if scope.pages is not None:
                 self._decide(scope, scope.pages, is_page=is_page and outcome is not None and not outcome.is_cached)
         if is_page:
-            self.answered(turn)
+            self.answered(grant)
             if self._pages <= 0:
                 self._state.end("closespider_pagecount")
-        elif turn.is_counted:
+        elif grant.is_counted:
             self._take_pages(-1)
             self._state.wakeup.set()
 
@@ -205,5 +205,5 @@ class CrawlLimits:
         self._scheduler.places = min(self._places, max(0.0, self._pages))
 
 
-def _is_page(turn: Turn, outcome: Outcome) -> bool:
-    return outcome.response is not None and not isinstance(outcome.then, Replace) and not turn.grant.passes_gate
+def _is_page(grant: Grant, outcome: Outcome) -> bool:
+    return outcome.response is not None and not isinstance(outcome.then, Replace) and not grant.passes_gate

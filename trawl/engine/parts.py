@@ -11,7 +11,7 @@ import attrs
 from trawl.addresses import AddressGuard
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
-from trawl.engine.admission import Admission, page_grant
+from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.callbacks import Shields
 from trawl.engine.crawl import Crawl, Watcher
@@ -258,7 +258,7 @@ def _core(plan: Plan) -> _Core:
     limits = CrawlLimits(plan.engine, state=state, scheduler=scheduler, moved=moved)
     cached = None
     if plan.middleware_stack.cache is not None:
-        cached = CacheLookup(plan.middleware_stack.cache, grant_of=page_grant, limits=limits, state=state)
+        cached = CacheLookup(plan.middleware_stack.cache, limits=limits, state=state)
         prefetcher.aside = admission.cache_lookup = cached
     direct = DirectFetches(admission=admission, scheduler=scheduler, state=state, most=plan.engine.direct_fetches_limit)
     crawl = _crawl(plan, state, scheduler, throttle, direct)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.engine.state import State, Turn
+from trawl.engine.state import State
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, SoftBlocked
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.observe import Stats
@@ -85,11 +85,10 @@ class _Origin:
 class _Answer:
     """Waits for one robots.txt."""
 
-    __slots__ = ("_heard", "grant", "turn")
+    __slots__ = ("_heard", "grant")
 
     def __init__(self, heard: Callable[[Outcome], None]) -> None:
         self._heard = heard
-        self.turn: Turn | None = None
         self.grant: Grant | None = None
 
     def deliver(self, outcome: Outcome) -> None:

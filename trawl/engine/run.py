@@ -286,7 +286,7 @@ async def _crawl(plan: Plan, parts: Parts) -> None:
                 parts.idle_rounds.stop()
                 inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
             parts.direct.give_up()
-            while state.turns or state.is_reading:
+            while state.tasks or state.is_reading:
                 with trio.CancelScope() as alarm:  # one for each wait: who gives a place back may still set it off
                     await state.wakeup.wait(math.inf, alarm)
                 parts.direct.give_up()  # one that was on the wire may have been redirected meanwhile

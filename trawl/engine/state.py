@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from trawl.frontier import Record
-from trawl.http import Outcome, Request, Times
+from trawl.http import Outcome, Request
 from trawl.scheduler import Grant
 
 if TYPE_CHECKING:
-    from trawl.engine.admission import Needs
+    pass
 
-__all__ = ["Answer", "OriginalRequest", "State", "Turn", "Waiter", "Wakeup", "current_turn", "in_pipelines"]
+__all__ = ["Grant", "OriginalRequest", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
 
 
 class Wakeup:
@@ -69,14 +68,13 @@ class Wakeup:
                 self._event = trio.Event()
 
 
-Answer = Callable[[Request], Awaitable[Outcome]]
-"""Answers a request in place of the wire."""
+Responder = Callable[[Request], Awaitable[Outcome]]
+"""Answers a request instead of the wire."""
 
 
 class Waiter(Protocol):
-    """Who gets the outcome of a direct grant, in place of a callback."""
+    """Gets the outcome of a direct fetch instead of a callback."""
 
-    turn: Turn | None
     grant: Grant | None
 
     def deliver(self, outcome: Outcome) -> None:
@@ -117,66 +115,14 @@ _NO_META: dict[str, Any] = {}
 _ABSENT = object()
 
 
-class Turn:
-    """One grant from its grant to its end, in one task.
-
-    Attributes:
-        grant: What was granted.
-        before: Its request as it was then.
-        diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
-        is_stopped: It was not sent, because its grant was for another request.
-        cancel_scope: The task's own: cancelling it ends this request and no other.
-        answer: Answers it in place of the wire; None: it is sent.
-        read_at: When the body had been read, or the error came; None before.
-        times: Where its time went so far; None where nothing was sent, nor answered in place of the wire.
-        is_used: The transport was asked: one turn is one send.
-        holds_places: Its places are taken.
-        is_counted: Its response was counted as a page.
-        is_decided: Whether it was one is known.
-        is_done: It ended by itself, its outputs are stored.
-    """
-
-    __slots__ = (
-        "answer",
-        "before",
-        "cancel_scope",
-        "diverted",
-        "grant",
-        "holds_places",
-        "is_counted",
-        "is_decided",
-        "is_done",
-        "is_stopped",
-        "is_used",
-        "read_at",
-        "times",
-    )
-
-    def __init__(self, grant: Grant) -> None:
-        self.grant: Grant = grant
-        self.before: OriginalRequest = OriginalRequest(grant.request)
-        self.diverted: Needs | None = None
-        self.is_stopped: bool = False
-        self.cancel_scope: trio.CancelScope = trio.CancelScope()
-        self.answer: Answer | None = None
-        self.read_at: float | None = None
-        self.times: Times | None = None
-        self.is_used: bool = False
-        self.holds_places: bool = True
-        self.is_counted: bool = False
-        self.is_decided: bool = False
-        self.is_done: bool = False
-
-    @property
-    def lease(self) -> Record:
-        """The frontier's lease; a page grant has one, a direct one has none."""
-        lease = self.grant.lease
-        assert isinstance(lease, Record)
-        return lease
+def begin(grant: Grant) -> None:
+    """Make a grant ready for its task: it gets a cancel scope of its own, and its request is noted as it is now."""
+    grant.cancel_scope = trio.CancelScope()
+    grant.original = OriginalRequest(grant.request)
 
 
-current_turn: ContextVar[Turn | None] = ContextVar("trawl_turn", default=None)
-"""The turn whose task this is: the innermost fetch finds its grant by it, and a direct fetch its parent."""
+current_grant: ContextVar[Grant | None] = ContextVar("trawl_grant", default=None)
+"""The grant whose task this is: the fetcher finds what it sends by it, and a direct fetch its parent."""
 
 in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
 """Whether this task takes an item through the pipelines: what they fetch, a page may have named."""
@@ -188,7 +134,7 @@ class State:
     Attributes:
         open: Admitted requests that have not ended, and one for ``start()`` while it is read.
         turns: Requests that were granted and whose task has not ended.
-        page_turns: Those of them that are pages; the others, robots.txt and direct fetches, are not in ``open``.
+        page_tasks: Those of them that are pages; the others, robots.txt and direct fetches, are not in ``open``.
         callbacks: Callbacks that run now.
         most_callbacks: At so many, no further page is sent.
         is_reading: ``start()`` has not come to its end, or receivers of ``spider_idle`` are asked.
@@ -202,9 +148,9 @@ class State:
         "is_reading",
         "most_callbacks",
         "open",
-        "page_turns",
+        "page_tasks",
         "reason",
-        "turns",
+        "tasks",
         "wakeup",
     )
 
@@ -212,8 +158,8 @@ class State:
         self.most_callbacks: int = most_callbacks
         self.is_reading: bool = True
         self.open: int = 0
-        self.turns: int = 0
-        self.page_turns: int = 0
+        self.tasks: int = 0
+        self.page_tasks: int = 0
         self.callbacks: int = 0
         self.reason: str | None = None
         self.wakeup: Wakeup = Wakeup()
@@ -248,22 +194,22 @@ class State:
             self._idle = self._idle or trio.Event()
             await self._idle.wait()
 
-    def turn_began(self, *, is_page: bool) -> None:
+    def task_began(self, *, is_page: bool) -> None:
         """The task of a granted request is about to start."""
-        self.turns += 1
-        self.page_turns += is_page
+        self.tasks += 1
+        self.page_tasks += is_page
 
-    def turn_ended(self, *, is_page: bool) -> None:
+    def task_ended(self, *, is_page: bool) -> None:
         """The task of a granted request has ended."""
-        self.turns -= 1
-        self.page_turns -= is_page
-        if not self.turns:
+        self.tasks -= 1
+        self.page_tasks -= is_page
+        if not self.tasks:
             self.wakeup.set()
 
     @property
     def queued(self) -> int:
         """Admitted requests whose turn has not come, or that wait for another one."""
-        return max(0, self.open - self.is_reading - self.page_turns)
+        return max(0, self.open - self.is_reading - self.page_tasks)
 
     def callback_began(self) -> None:
         """A callback runs."""

@@ -26,7 +26,7 @@ from trawl.engine.job_items import CallbackOutputs, JobItemWriter
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import State, Turn, current_turn
+from trawl.engine.state import State, begin, current_grant
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
 from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
@@ -125,20 +125,20 @@ class Worker:
         self._hooks = hooks
         self._events = events
 
-    async def run(self, turn: Turn) -> None:
+    async def run(self, grant: Grant) -> None:
         """Carry one turn to its end. If it is cancelled, its lease is given back at the end of the crawl."""
-        current_turn.set(turn)
+        current_grant.set(grant)
         try:
-            with turn.cancel_scope:
-                outcome = await self._outcome(turn)
-                self._limits.decided(turn, outcome)
-                self._fetcher.give_back(turn, outcome)
-                await self._act(turn, outcome)
-                turn.is_done = True
+            with grant.cancel_scope:
+                outcome = await self._outcome(grant)
+                self._limits.decided(grant, outcome)
+                self._fetcher.give_back(grant, outcome)
+                await self._act(grant, outcome)
+                grant.is_done = True
         finally:
-            self._limits.decided(turn, None)
-            self._fetcher.give_back(turn)
-            self._end(turn)
+            self._limits.decided(grant, None)
+            self._fetcher.give_back(grant)
+            self._end(grant)
 
     async def refuse(self, grant: Grant, reason: str, failure: DownloadError | None = None) -> None:
         """End a grant that may not go at all; it took no place.
@@ -156,23 +156,22 @@ class Worker:
         elif reason == "private_addresses_refused":
             self._stats.inc(reason)
             outcome = Outcome(request, error=AddressRefused("refused: its address is not public", url=request.url))
-        turn = Turn(grant)
-        turn.holds_places = False
-        current_turn.set(turn)
+        begin(grant)
+        current_grant.set(grant)
         try:
-            with turn.cancel_scope:
-                await self._act(turn, outcome)
-                turn.is_done = True
+            with grant.cancel_scope:
+                await self._act(grant, outcome)
+                grant.is_done = True
         finally:
-            self._end(turn)
+            self._end(grant)
 
-    def _end(self, turn: Turn) -> None:
-        if not turn.is_done and turn.grant.waiter is None:
-            self._leases.abandon(turn.lease)
-        self._state.turn_ended(is_page=turn.grant.waiter is None)
+    def _end(self, grant: Grant) -> None:
+        if not grant.is_done and grant.waiter is None:
+            self._leases.abandon(grant.lease)
+        self._state.task_ended(is_page=grant.waiter is None)
 
-    async def _outcome(self, turn: Turn) -> Outcome:
-        request = turn.grant.request
+    async def _outcome(self, grant: Grant) -> Outcome:
+        request = grant.request
         try:
             return await self._fetch(request)
         except IgnoreRequest as error:
@@ -184,27 +183,27 @@ class Worker:
             failure.__cause__ = error
             return Outcome(request, error=failure)
 
-    async def _act(self, turn: Turn, outcome: Outcome) -> None:
+    async def _act(self, grant: Grant, outcome: Outcome) -> None:
         then = outcome.then
         if isinstance(then, Replace):
-            refusal = await self._leases.replace(turn, then)
+            refusal = await self._leases.replace(grant, then)
             if refusal is None:
                 return
             then = Drop(refusal)
         self._tell(outcome, then)
-        waiter = turn.grant.waiter
+        waiter = grant.waiter
         if waiter is not None:
             if isinstance(then, Drop):
-                outcome.error = IgnoreRequest(f"{turn.grant.request!r}: {then.reason.replace('_', ' ')}")
+                outcome.error = IgnoreRequest(f"{grant.request!r}: {then.reason.replace('_', ' ')}")
                 outcome.response = None
             waiter.deliver(outcome)
         elif isinstance(then, Drop):
             self._stats.inc(then.reason)
-            logger.debug("%r ends: %s", turn.grant.request, then.reason)
+            logger.debug("%r ends: %s", grant.request, then.reason)
             failure = "its host was given up" if then.reason == "refused" else None
-            await self._leases.finish(turn.lease, (), depth=0, failure=failure)
+            await self._leases.finish(grant.lease, (), depth=0, failure=failure)
         else:
-            await self._call_back(turn, outcome)
+            await self._call_back(grant, outcome)
 
     def _tell(self, outcome: Outcome, then: object) -> None:
         wanted = self._events.wanted
@@ -214,12 +213,12 @@ class Worker:
         elif outcome.error is not None and RequestFailed in wanted:
             self._events.tell(RequestFailed(outcome.request, outcome.error))
 
-    async def _call_back(self, turn: Turn, outcome: Outcome) -> None:
-        request = turn.grant.request
+    async def _call_back(self, grant: Grant, outcome: Outcome) -> None:
+        request = grant.request
         response = outcome.response
         error: TrawlError | None = outcome.error
         depth = request.depth
-        outlet = self._outlet.of(turn.lease)
+        outlet = self._outlet.of(grant.lease)
         outputs = CallbackOutputs(outlet, self._leases, depth + 1, response, self._events)
         if response is not None:
             meta = request.meta
@@ -229,22 +228,22 @@ class Worker:
                 await self._run(request, request.callback, "_parse", response, request.cb_kwargs, outputs)
                 now = trio.current_time()
                 self._throttle.items(request, outputs.items, now)
-                self._fetcher.parsed(turn, response, now)
+                self._fetcher.parsed(grant, response, now)
             else:
                 error = HttpError(response)
         if error is not None:
             error.request = request
             if request.errback is not None:
                 await self._run(request, request.errback, "", error, None, outputs)
-                self._fetcher.parsed(turn, response, trio.current_time())
+                self._fetcher.parsed(grant, response, trio.current_time())
             else:
                 self._unheard(error)
                 outputs.failure = _failure_of(error)
         if outputs.is_cut:  # too many items: a later run gives the whole page
-            turn.cancel_scope.cancel()
+            grant.cancel_scope.cancel()
             await trio.lowlevel.checkpoint()
         await self._leases.finish(
-            turn.lease,
+            grant.lease,
             outputs.requests,
             depth=depth + 1,
             items=outlet.given,

@@ -10,6 +10,7 @@ from trawl.frontier.base import (
     Record,
     Scopes,
     SortKey,
+    lane_key,
 )
 from trawl.frontier.memory import MemoryFrontier
 from trawl.frontier.sections import Section, damage_error
@@ -29,5 +30,6 @@ __all__ = [
     "Section",
     "damage_error",
     "SortKey",
+    "lane_key",
     "named_frontier",
 ]

@@ -44,6 +44,7 @@ __all__ = [
     "Record",
     "Scopes",
     "SortKey",
+    "lane_key",
 ]
 
 Scopes: TypeAlias = "tuple[tuple[str, float | None], ...]"
@@ -58,7 +59,19 @@ LaneKey: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, 
 SortKey: TypeAlias = "tuple[int, float, int]"
 """What orders a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
 
-_PLAIN: tuple[float, float, Amounts, bool] = (0.0, 0.0, (), False)
+_ORDINARY: tuple[float, float, bool, bool] = (0.0, 0.0, False, False)
+
+
+def lane_key(scopes: Scopes, origin: str, amounts: Amounts = (), *, is_exempt: bool = False) -> LaneKey:
+    """Make the key of the lane for requests of these scopes, origin and amounts.
+
+    An exempt request needs none of its scopes, so those that do need them must not be before it: it is in the lane of
+    requests without scopes.
+    """
+    if is_exempt:
+        return (), origin
+    ids = tuple([id for id, _ in scopes])
+    return (ids, origin, amounts) if amounts else (ids, origin)
 
 
 class Record:
@@ -71,17 +84,18 @@ class Record:
         fingerprint: 16 bytes that were claimed for it; None where duplicates are wanted (``dont_filter``).
         not_before: The instant on the run clock before which it may not be sent; 0.0 for none.
         share: The first amount that it names; 0.0 where it names none. The larger goes first in a lane.
-        amounts: The amounts that it names, whether or not their scopes have a quota (one may be set while it waits);
-            empty where it names none. Requests of different amounts are in different lanes, so that one that fits
+        lane: The key of its lane, made once, with the amounts that it names, whether or not their scopes have a quota
+            (one may be set while it waits). Requests of different amounts are in different lanes, so that one that fits
             passes one that does not (F11).
         is_diverted: Its scopes and origin are not its own, but those of what its middleware last made of it.
+        is_exempt: It takes no place in its scopes (meta ``dont_throttle``). What was diverted does.
         order: Given by the frontier when it is pushed or replaced: later is larger.
         found_at: The instant on the run clock, in seconds, at which it was taken in, with a job at the earliest the
             beginning of this run; None: it takes the place of another.
         stored: The frontier's own: the record as it writes it.
     """
 
-    __slots__ = ("_special", "fingerprint", "found_at", "order", "origin", "request", "scopes", "stored")
+    __slots__ = ("_special", "fingerprint", "found_at", "lane", "order", "request", "scopes", "stored")
 
     def __init__(
         self,
@@ -97,14 +111,25 @@ class Record:
     ) -> None:
         self.request: Request = request
         self.scopes: Scopes = scopes
-        self.origin: str = origin
         self.fingerprint: bytes | None = fingerprint
         self.order: int = 0
         self.found_at: float | None = None
         self.stored: object = None
-        # What few records have, in one place that the others share: each slot is memory of every pending request.
-        is_special = not_before or share or amounts or is_diverted
-        self._special = (not_before, share, amounts, is_diverted) if is_special else _PLAIN
+        is_exempt = not is_diverted and bool(request.meta_get("dont_throttle"))
+        self.lane: LaneKey = lane_key(scopes, origin, amounts, is_exempt=is_exempt)
+        # What few records have, in one tuple that the others share: each slot is memory of every pending request.
+        is_special = not_before or share or is_diverted or is_exempt
+        self._special = (not_before, share, is_diverted, is_exempt) if is_special else _ORDINARY
+
+    @property
+    def origin(self) -> str:
+        """See above."""
+        return self.lane[1]
+
+    @property
+    def amounts(self) -> Amounts:
+        """The amounts that make its lane; empty where it names none, or is exempt."""
+        return self.lane[2] if len(self.lane) == 3 else ()
 
     @property
     def not_before(self) -> float:
@@ -125,30 +150,14 @@ class Record:
         self._special = (self._special[0], share, *self._special[2:])
 
     @property
-    def amounts(self) -> Amounts:
+    def is_diverted(self) -> bool:
         """See above."""
         return self._special[2]
 
-    @amounts.setter
-    def amounts(self, amounts: Amounts) -> None:
-        self._special = (*self._special[:2], amounts, self._special[3])
-
-    @property
-    def is_diverted(self) -> bool:
-        """See above."""
-        return self._special[3]
-
     @property
     def is_exempt(self) -> bool:
-        """Whether it takes no place in its scopes (meta ``dont_throttle``). What was diverted does."""
-        return bool(self.request.meta_get("dont_throttle")) and not self.is_diverted
-
-    def lane_key(self) -> LaneKey:
-        """The lane it belongs to."""
-        if self.is_exempt:  # it needs none of its scopes: who does must not be before it
-            return (), self.origin
-        ids = tuple([scope for scope, _ in self.scopes])
-        return (ids, self.origin, self.amounts) if self.amounts else (ids, self.origin)
+        """See above."""
+        return self._special[3]
 
     def __repr__(self) -> str:
         return f"<Record {self.order} {self.request.method} {self.request.url}>"

@@ -26,16 +26,16 @@ class LaneQueue:
     """One lane's records that are not leased.
 
     Args:
-        record: The first of them. What later ones share with it (scopes, origin) is kept once.
+        record: The first of them. What later ones share with it (scopes, lane) is kept once.
         newest_first: Records of later orders, which are smaller numbers, come first.
     """
 
-    __slots__ = ("_heap", "_left", "_newest_first", "_origin", "_queue", "_rank", "_scopes")
+    __slots__ = ("_heap", "_left", "_newest_first", "_queue", "_rank", "_scopes", "lane")
 
     def __init__(self, record: Record, *, newest_first: bool = False) -> None:
         self._newest_first = newest_first
         self._scopes = record.scopes
-        self._origin = record.origin
+        self.lane: LaneKey = record.lane
         self._rank = _rank(record)
         self._queue: list[Record | None] = [record]
         self._left = 0  # places at the front of the queue whose records have gone
@@ -45,7 +45,7 @@ class LaneQueue:
         """Take a record in."""
         if record.scopes == self._scopes:
             record.scopes = self._scopes
-        record.origin = self._origin
+        record.lane = self.lane
         rank = _rank(record)
         last = self._queue[-1] if self._queue else None
         if last is None:
@@ -258,7 +258,7 @@ class MemoryFrontier:
             self._add_to_lane(record)
 
     def _add_to_lane(self, record: Record) -> LaneKey:
-        lane = record.lane_key()
+        lane = record.lane
         line = self._lanes.get(lane)
         if line is None:
             self._lanes[lane] = LaneQueue(record, newest_first=self._sign < 0)

@@ -185,7 +185,7 @@ class SqliteFrontier:
             for mark in marks:
                 self._dupe_filter.stored(mark)
             record.stored = None
-            cache = self._cache_of(record.lane_key())
+            cache = self._cache_of(record.lane)
             cache.leased += 1
             self._leased[record.order] = cache, self._now_epoch()
 
@@ -235,13 +235,13 @@ class SqliteFrontier:
             partial(due, now=int(self._wall.to_epoch(now) * 1e6)), _same, is_writing=False
         )
         records = [self._decoded(order, blob) for order, blob in found]
-        lanes = {record.lane_key(): None for record in records}
+        lanes = {record.lane: None for record in records}
         numbers = {lane: _number_of(lane) for lane in lanes}
-        rows = [(numbers[record.lane_key()], *_key(record)) for record in records]
+        rows = [(numbers[record.lane], *_key(record)) for record in records]
 
         def applied(first: int | None) -> None:
             for record in records:
-                self.caches.place(self._cache_of(record.lane_key()), _key(record), record)
+                self.caches.place(self._cache_of(record.lane), _key(record), record)
             self._held -= len(records)
             self._next_due = inf if first is None else self._instant(first)
 
@@ -298,7 +298,7 @@ class SqliteFrontier:
             if record.not_before > now and not is_leased:
                 rows.append((record.order, HELD, self._wall_time(record), 0.0, blob))
                 continue
-            lane = record.lane_key()
+            lane = record.lane
             cache = self.caches.by_lane.get(lane)
             number = _number_of(lane) if cache is None else cache.number
             rows.append((record.order, number, -record.request.priority, -record.share, blob))
@@ -313,7 +313,7 @@ class SqliteFrontier:
             if row[1] == HELD:
                 self._hold(row[2])
             else:
-                self.caches.place(self._cache_of(record.lane_key()), _key(record), record)
+                self.caches.place(self._cache_of(record.lane), _key(record), record)
                 self._pending += 1
 
     def _hold(self, until: int) -> None:
@@ -364,7 +364,7 @@ class SqliteFrontier:
         """Take up the lanes of an earlier process."""
         for pending, (number, priority, share, order, blob) in found.lanes:
             record = self._decoded(order, blob)
-            lane = record.lane_key()
+            lane = record.lane
             if lane in self.caches.by_lane:
                 raise self._damaged(order, "its lane is not the one that it is stored in")
             cache = self.caches.by_lane[lane] = LaneCache(lane, number)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import nlargest
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from trawl.http import host_scope
-from trawl.scheduler.lanes import PAGE, READY, Grant, Lane, OriginGate, PageLane, page_lane_id
+from trawl.scheduler.lanes import PAGE, READY, Grant, Lane, OriginGate
 from trawl.scheduler.scope_queue import ScopeQueue
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
+    from trawl.frontier import LaneKey
     from trawl.scheduler.scheduler import Scheduler
     from trawl.throttling.scope import Scope
 
@@ -21,7 +22,7 @@ __all__ = ["NO_PAGES", "NO_PLACE", "Group", "Stored", "pending_pages", "waiting"
 Group: TypeAlias = "tuple[int, Reason]"
 """How many grants wait, and for what."""
 
-Stored: TypeAlias = "Callable[[PageLane], int]"
+Stored: TypeAlias = "Callable[[LaneKey], int]"
 """How many grants of a lane of pages wait behind those that the core has."""
 
 NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
@@ -43,7 +44,7 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
     if isinstance(subject, str):
         return _why_scope(scheduler, subject, now)
     if isinstance(subject, tuple):
-        lane = scheduler.lanes.get(page_lane_id(subject))
+        lane = scheduler.lanes.get(subject)
         return None if lane is None else _Reasons(scheduler, now).why(lane)
     grant = subject if isinstance(subject, Grant) else _grant_of(scheduler, subject)
     if grant is None or not grant.is_pending:
@@ -92,7 +93,9 @@ def waiting(scheduler: Scheduler, now: float, most: int, stored: Stored | None =
     for lane in scheduler.lanes.values():
         reason = reasons.why(lane)
         if reason is not None:
-            size = len(lane.queue) + (stored(lane.page_lane) if stored and lane.kind == PAGE else 0)
+            size = len(lane.queue)
+            if stored and lane.kind == PAGE:
+                size += stored(cast("LaneKey", lane.id))
             groups[reason] = groups.get(reason, 0) + size
     later = scheduler.later.pending()
     if later:

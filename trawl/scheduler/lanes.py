@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
+from trawl.frontier import Amounts, LaneKey, Record, Scopes, lane_key
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
+    from trawl.http import Times
     from trawl.scheduler.scope_queue import ScopeQueue
     from trawl.throttling.scope import Scope
 
@@ -32,12 +34,9 @@ __all__ = [
     "Lane",
     "LaneId",
     "OriginGate",
-    "PageLane",
     "Rank",
     "Refused",
-    "SortKey",
     "amounts_of",
-    "page_lane_id",
 ]
 
 
@@ -73,18 +72,8 @@ class OriginGate:
 Rank: TypeAlias = "tuple[bool, int, int]"
 """What orders lanes, the least first: direct before page, then minus priority, then the turn."""
 
-SortKey: TypeAlias = "tuple[int, float, int]"
-"""What orders the grants of a lane, the least first: minus priority, minus the share of a quota, the order of
-coming."""
-
-Amounts: TypeAlias = "tuple[float | None, ...]"
-"""The amounts that a request names, in the order of its scopes; empty where it names none."""
-
-LaneId: TypeAlias = "tuple[tuple[str, ...], str, int] | tuple[tuple[str, ...], str, int, Amounts]"
-"""Scope ids (sorted), the origin, the kind of lane, and the amounts where any is named."""
-
-PageLane: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
-"""A lane of pages, as the frontier names it: the same without the kind."""
+LaneId: TypeAlias = "LaneKey | tuple[LaneKey, int]"
+"""The frontier's key for a lane of pages; with the kind for the others."""
 
 DIRECT, PASSING, PAGE = range(3)
 """Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
@@ -93,7 +82,7 @@ READY = "ready"
 """Where a lane is that will be looked at at the next choice."""
 
 
-def amounts_of(scopes: tuple[tuple[str, float | None], ...]) -> Amounts:
+def amounts_of(scopes: Scopes) -> Amounts:
     """The amounts that a request names.
 
     Those of scopes without a quota count as well: it may get one while the request waits.
@@ -104,16 +93,14 @@ def amounts_of(scopes: tuple[tuple[str, float | None], ...]) -> Amounts:
     return ()
 
 
-def page_lane_id(lane: PageLane) -> LaneId:
-    """The id of a lane that the frontier names."""
-    return (lane[0], lane[1], PAGE, lane[2]) if len(lane) == 3 else (lane[0], lane[1], PAGE)
-
-
 class Grant:
-    """One request that waits for its turn, or is on its way.
+    """One request from the moment it may wait for its turn to its end: what waits, what is granted, what is on its way.
+
+    The scheduler makes the choice by the first group of attributes and fills in the second; the rest is the engine's,
+    set while the request's task runs. One grant is good for one send.
 
     Args:
-        request: What is to be sent; the core does not look into it.
+        request: What is to be sent; the scheduler does not look into it.
         scopes: Scope ids, sorted, each with its expected amount (None: not named, counts 1.0).
         origin: The origin whose gate (robots.txt) it waits for.
         priority: Higher goes first.
@@ -122,12 +109,11 @@ class Grant:
         is_diverted: Its scopes and origin are those of what its middleware last made of its request.
         passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
         share: The first amount that it names: the larger goes first in a lane, if a lane has several.
-        amounts: The amounts that make its lane: each set of them has one of its own, so that what fits passes what does
-            not (F11). None: those that it names.
-        order: Its place among equals, less first; None: the order of coming. Entries of one lane have all one or all
+        order: Its place among equals, less first; None: the order of coming. Grants of one lane have all one or all
             none.
-        lease: The frontier's record; the core does not look into it.
-        waiter: Who waits for its outcome; the core does not look into it.
+        lease: The frontier's record of a page; None for a direct fetch.
+        lane_id: The lane that it lines up in; None: it is made of the other arguments.
+        waiter: Gets the outcome of a direct fetch; None for a page.
         found_at: When it was found, where that was before it is pushed.
 
     Attributes:
@@ -142,43 +128,66 @@ class Grant:
             :mod:`trawl.http.times`. Known when it is granted.
         sent_at: When it went to the wire; None if it did not (yet).
         is_pending: Pushed, and neither granted, refused nor withdrawn.
-        is_in_flight: Granted, and not given back.
-        is_vetted: Whether it was asked already if it may go at all.
+        is_in_flight: Granted, and its places not given back.
+        is_vetted: It was asked already if it may go at all.
+
+        cancel_scope: Its task's own: cancelling it ends this request and no other. None until the task is started.
+        original: Its request as it was then, before the middleware.
+        responder: Answers it instead of the wire; None: it is sent.
+        diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
+        times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
+        read_at: When the body had been read, or the error came; None before.
+        is_used: The transport was asked.
+        is_stopped: It was not sent, because it was granted for another request.
+        is_counted: Its response was counted as a page.
+        is_decided: It is known if it was one.
+        is_done: It ended by itself, its outputs are stored.
     """
 
     __slots__ = (
-        "amounts",
+        "cancel_scope",
+        "diverted",
         "found_at",
         "granted_at",
+        "is_counted",
+        "is_decided",
         "is_direct",
         "is_diverted",
+        "is_done",
         "is_exempt",
         "is_in_flight",
         "is_pending",
+        "is_stopped",
+        "is_used",
         "is_vetted",
         "lane",
+        "lane_id",
         "lease",
         "left_by",
         "not_before",
         "order",
         "origin",
+        "original",
         "passes_gate",
         "priority",
         "pushed_at",
+        "read_at",
         "request",
+        "responder",
         "scopes",
         "sent_at",
         "share",
         "slots",
         "steps",
         "throttled",
+        "times",
         "waiter",
     )
 
     def __init__(
         self,
         request: Any,
-        scopes: tuple[tuple[str, float | None], ...],
+        scopes: Scopes,
         *,
         origin: str = "",
         priority: int = 0,
@@ -187,14 +196,14 @@ class Grant:
         is_diverted: bool = False,
         passes_gate: bool = False,
         share: float = 0.0,
-        amounts: Amounts | None = None,
         order: int | None = None,
         lease: Any = None,
+        lane_id: LaneId | None = None,
         waiter: Any = None,
         found_at: float | None = None,
     ) -> None:
         self.request: Any = request
-        self.scopes: tuple[tuple[str, float | None], ...] = scopes
+        self.scopes: Scopes = scopes
         self.origin: str = origin
         self.priority: int = priority
         self.is_direct: bool = is_direct or passes_gate
@@ -202,14 +211,17 @@ class Grant:
         self.is_diverted: bool = is_diverted
         self.passes_gate: bool = passes_gate
         self.share: float = share
-        self.amounts: Amounts = amounts_of(scopes) if amounts is None else amounts
         self.order: int | None = order
         self.lease: Any = lease
         self.waiter: Any = waiter
+        self.found_at: float | None = found_at
+        if lane_id is None:
+            key = lane_key(scopes, origin, amounts_of(scopes), is_exempt=is_exempt)
+            lane_id = key if not self.is_direct else (key, PASSING if passes_gate else DIRECT)
+        self.lane_id: LaneId = lane_id
         self.lane: Lane | None = None
         self.slots: tuple[int, ...] = ()
         self.steps: tuple[int, ...] = ()
-        self.found_at: float | None = found_at
         self.pushed_at: float = -inf
         self.granted_at: float = -inf
         self.left_by: Reason | None = None
@@ -219,6 +231,40 @@ class Grant:
         self.is_pending: bool = False
         self.is_vetted: bool = False
         self.is_in_flight: bool = False
+        # The engine's own. Typed as Any, because the scheduler knows neither Trio nor what is above it.
+        self.cancel_scope: Any = None
+        self.original: Any = None
+        self.responder: Any = None
+        self.diverted: Any = None
+        self.times: Times | None = None
+        self.read_at: float | None = None
+        self.is_used: bool = False
+        self.is_stopped: bool = False
+        self.is_counted: bool = False
+        self.is_decided: bool = False
+        self.is_done: bool = False
+
+    @classmethod
+    def of_record(cls, record: Record) -> Grant:
+        """Make the grant that a leased page waits with."""
+        return cls(
+            record.request,
+            record.scopes,
+            origin=record.origin,
+            priority=record.request.priority,
+            is_exempt=record.is_exempt,
+            is_diverted=record.is_diverted,
+            share=record.share,
+            order=record.order,
+            lease=record,
+            lane_id=record.lane,
+            found_at=record.found_at,
+        )
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is a page of the frontier; otherwise somebody waits for it: a direct fetch, or robots.txt."""
+        return self.waiter is None
 
     def pushed(self, now: float, not_before: float) -> None:
         """Note that it waits from ``now`` on, and does not go before the instant ``not_before``."""
@@ -241,16 +287,6 @@ class Grant:
         """What it is expected to use of its scope number ``index``; 1.0 where none is named."""
         amount = self.scopes[index][1]
         return 1.0 if amount is None else amount
-
-    def lane_id(self) -> LaneId:
-        """The lane it belongs to."""
-        kind = PAGE
-        if self.is_direct:
-            kind = PASSING if self.passes_gate else DIRECT
-        ids = tuple([] if self.is_exempt else [scope for scope, _ in self.scopes])
-        if self.amounts and not self.is_exempt:
-            return ids, self.origin, kind, self.amounts
-        return ids, self.origin, kind
 
     def __lt__(self, other: Grant) -> bool:
         return False  # two equal keys in a heap: either may go first
@@ -311,12 +347,12 @@ class Lane:
         "where",
     )
 
-    def __init__(self, id: LaneId, scopes: tuple[Scope, ...]) -> None:
+    def __init__(self, id: LaneId, scopes: tuple[Scope, ...], origin: str = "", kind: int = PAGE) -> None:
         self.id: LaneId = id
         self.asks: Amounts = ()
         self.scopes: tuple[Scope, ...] = scopes
-        self.origin: str = id[1]
-        self.kind: int = id[2]
+        self.origin: str = origin
+        self.kind: int = kind
         self.queue: list[tuple[int, float, int, Grant]] = []
         self.turn: int = 0
         self.version: int = 0
@@ -331,11 +367,6 @@ class Lane:
 
     def __lt__(self, other: Lane) -> bool:
         return False  # two tickets of which one is stale: turns change hands
-
-    @property
-    def page_lane(self) -> PageLane:
-        """What the frontier names it, if it is a lane of pages."""
-        return (self.id[0], self.id[1], self.id[3]) if len(self.id) == 4 else (self.id[0], self.id[1])
 
     @property
     def head(self) -> Grant:

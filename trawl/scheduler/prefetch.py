@@ -78,7 +78,7 @@ class Prefetcher:
         """
         is_better = False
         for record in records:
-            lane = record.lane_key()
+            lane = record.lane
             self._hungry[lane] = None
             if not is_better:
                 head, best = self._scheduler.head(lane), self._frontier.best(lane)

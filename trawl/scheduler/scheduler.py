@@ -22,25 +22,25 @@ from typing import TYPE_CHECKING
 
 from trawl.scheduler.explain import NO_PAGES, NO_PLACE, Stored, waiting, why, why_host, why_next
 from trawl.scheduler.lanes import (
+    DIRECT,
+    PAGE,
     PASSING,
     READY,
     Grant,
     Lane,
     LaneId,
     OriginGate,
-    PageLane,
     Refused,
-    SortKey,
-    page_lane_id,
 )
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue
 
 if TYPE_CHECKING:
+    from trawl.frontier import LaneKey, SortKey
     from trawl.throttling.explain import Reason
     from trawl.throttling.scope import Scope
 
-__all__ = ["PageLane", "Refused", "Scheduler", "reconsider"]
+__all__ = ["Refused", "Scheduler", "reconsider"]
 
 
 def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
@@ -205,9 +205,9 @@ class Scheduler:
             self._settle(lane, now)
         return True
 
-    def withdraw_worst(self, lane: PageLane, most: int) -> list[Grant]:
+    def withdraw_worst(self, lane: LaneKey, most: int) -> list[Grant]:
         """Take up to ``most`` of the worst pages of a lane out again, its best excepted."""
-        found = self.lanes.get(page_lane_id(lane))
+        found = self.lanes.get(lane)
         if found is None:
             return []
         grants = found.drop_worst(most)
@@ -270,14 +270,14 @@ class Scheduler:
         """Whether a lane may be waiting to be looked at now; False is certain."""
         return bool(self.queues.ready)
 
-    def buffered(self, lane: PageLane) -> int:
+    def buffered(self, lane: LaneKey) -> int:
         """How many pages wait in a lane; those that were pushed with a later time are not among them yet."""
-        found = self.lanes.get(page_lane_id(lane))
+        found = self.lanes.get(lane)
         return 0 if found is None else len(found.queue)
 
-    def head(self, lane: PageLane) -> SortKey | None:
+    def head(self, lane: LaneKey) -> SortKey | None:
         """The key of the best page that waits in a lane; None when none does."""
-        found = self.lanes.get(page_lane_id(lane))
+        found = self.lanes.get(lane)
         return None if found is None else found.queue[0][:3]
 
     def why(self, subject: object, now: float) -> Reason | None:
@@ -299,11 +299,12 @@ class Scheduler:
     # -- inside
 
     def _line_up(self, grant: Grant, order: int, now: float) -> None:
-        lane_id = grant.lane_id()
-        lane = self.lanes.get(lane_id)
+        lane = self.lanes.get(grant.lane_id)
         if lane is None:
             scope_of = self._scope_of
-            lane = self.lanes[lane_id] = Lane(lane_id, tuple([scope_of(id, now) for id in lane_id[0]]))
+            scopes = () if grant.is_exempt else tuple([scope_of(id, now) for id, _ in grant.scopes])
+            kind = PAGE if not grant.is_direct else PASSING if grant.passes_gate else DIRECT
+            lane = self.lanes[grant.lane_id] = Lane(grant.lane_id, scopes, grant.origin, kind)
             lane.begin(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
             lane.add(grant, order)
             lane.take_turn(self._next_turn())

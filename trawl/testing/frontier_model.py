@@ -45,14 +45,14 @@ class _Model:
         self.stored: set[bytes] = set()
 
     def push(self, record: Record) -> None:
-        self.pending.setdefault(record.lane_key(), {})[_key(record)] = record.request.url
+        self.pending.setdefault(record.lane, {})[_key(record)] = record.request.url
 
     def take(self, record: Record) -> None:
-        lane = self.pending[record.lane_key()]
+        lane = self.pending[record.lane]
         assert _key(record) == min(lane), "not the best of its lane"
         assert lane.pop(_key(record)) == record.request.url, "not the request that was pushed"
         if not lane:
-            del self.pending[record.lane_key()]
+            del self.pending[record.lane]
 
     def wrote(self, record: Record) -> None:
         if record.fingerprint is not None:

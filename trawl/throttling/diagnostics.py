@@ -21,7 +21,8 @@ from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
-    from trawl.throttling.explain import Reason, Sent
+    from trawl.scheduler import Grant
+    from trawl.throttling.explain import Reason
     from trawl.throttling.scope_table import CrawlDelays, ScopePolicies
     from trawl.throttling.settings import ThrottlingSettings
 
@@ -176,7 +177,7 @@ class Diagnostics:
                 scope.id, delay, state.policy.source, " and ".join(kept),
             )  # fmt: skip
 
-    def host_left_out(self, entry: Sent, crawl_delays: CrawlDelays) -> None:
+    def host_left_out(self, entry: Grant, crawl_delays: CrawlDelays) -> None:
         """Warn where a request's scopes leave out its host, whose Crawl-delay then holds nobody (D09)."""
         host = host_scope(entry.request.url)
         delay = crawl_delays.of(host)
@@ -208,7 +209,7 @@ class Diagnostics:
         self,
         scope: Scope,
         state: ScopeState,
-        entry: Sent,
+        entry: Grant,
         outcome: Outcome,
         now: float,
         why_next: WhyNext,

@@ -3,8 +3,6 @@
 Each "not before" carries its scope, its limit and where that limit comes from; the API, the log, the live panel and
 the table at the end read these same values.
 
-What the throttle needs to know of a request that was sent.
-
 What the requests of one scope waited for: figures for the report and the alarms, kept where they come about.
 
 The time between two requests that take a scope, or since there was one that needed it, is put down to the limit of the
@@ -18,64 +16,19 @@ how far apart they were, so a rate that is made of it is never below the rate th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
 from trawl.http import Times
 
 if TYPE_CHECKING:
-    from trawl.http import Request
-    from trawl.throttling.scopes import ScopeAmounts
+    pass
 
-__all__ = ["AmountCounter", "LimitName", "Reason", "ScopeReport", "Sent", "Waits", "limit_words"]
-
-
-class Sent(Protocol):
-    """What the throttle needs to know of a request that was sent (the scheduler's entry has it)."""
-
-    @property
-    def request(self) -> Request:
-        """The request as it was pending."""
-        ...
-
-    @property
-    def scopes(self) -> ScopeAmounts:
-        """What it is charged to."""
-        ...
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """The step of each scope when it was granted, in the order of ``scopes``; empty if it was not."""
-        ...
-
-    @property
-    def slots(self) -> Sequence[int]:
-        """The slot it has in each scope, in the order of ``scopes``; empty if it has none."""
-        ...
-
-    @property
-    def granted_at(self) -> float:
-        """When it was granted."""
-        ...
-
-    @property
-    def left_by(self) -> Reason | None:
-        """Why it was left though its scopes were open, before it was granted; None: it was not."""
-        ...
-
-    @property
-    def sent_at(self) -> float | None:
-        """When it went to the wire."""
-        ...
-
-    @property
-    def is_exempt(self) -> bool:
-        """Whether it passed its scopes by (``dont_throttle``)."""
-        ...
+__all__ = ["AmountCounter", "LimitName", "Reason", "ScopeReport", "Waits", "limit_words"]
 
 
 _ROOM_TO_GROW = 64

@@ -33,7 +33,7 @@ from trawl.throttling.user_calls import call_user
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request, Response
-    from trawl.throttling.explain import Sent
+    from trawl.scheduler import Grant
     from trawl.throttling.policy import ScopeState
     from trawl.throttling.scopes import ScopeAmounts, Scopes
 
@@ -393,7 +393,7 @@ class ManagerCalls:
         self._decider = decider
 
     def own_signals(
-        self, entry: Sent, outcome: Outcome, states: Sequence[ScopeState]
+        self, entry: Grant, outcome: Outcome, states: Sequence[ScopeState]
     ) -> dict[str, BackoffSignal] | None:
         """What the default manager says; None (almost always): nothing.
 
@@ -413,7 +413,7 @@ class ManagerCalls:
             told, BackoffSignal() if hint is None else BackoffSignal(delay=hint.delay, header=hint.header)
         )
 
-    async def ask(self, entry: Sent, outcome: Outcome) -> dict[str, BackoffSignal]:
+    async def ask(self, entry: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
         """What the user's manager says. A checkpoint only where its answer is one. Raises whatever it raises."""
         response = outcome.response
         requests = [entry.request, outcome.request]
@@ -425,7 +425,7 @@ class ManagerCalls:
         finally:
             call_context.reset(token)
 
-    async def _answer(self, entry: Sent, outcome: Outcome) -> dict[str, BackoffSignal]:
+    async def _answer(self, entry: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
         ask: Any
         if outcome.response is not None:
             ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)

@@ -58,7 +58,7 @@ from trawl.throttling.user_calls import call_user, call_user_number
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request
-    from trawl.throttling.explain import Sent
+    from trawl.scheduler import Grant
     from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
@@ -101,7 +101,7 @@ _KEPT = range(200, 400)
 
 
 def judge(
-    entry: Sent,
+    entry: Grant,
     outcome: Outcome,
     states: Sequence[ScopeState],
     signals: Iterable[BackoffSignal],
@@ -144,7 +144,7 @@ def judge(
             state.refused = name if state.refused in ("", name) else SEVERAL
 
 
-def passed_by(entry: Sent, others: Mapping[str, BackoffSignal] | None) -> list[str]:
+def passed_by(entry: Grant, others: Mapping[str, BackoffSignal] | None) -> list[str]:
     """The scopes that don't hold a refused request back by themselves, so that it has to wait for them before it goes.
 
     Args:
@@ -155,7 +155,7 @@ def passed_by(entry: Sent, others: Mapping[str, BackoffSignal] | None) -> list[s
     return [*ids, *(id for id, _ in entry.scopes)] if entry.is_exempt else ids
 
 
-def _said(entry: Sent, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
+def _said(entry: Grant, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
     """Whether it is a retry by the word of a scope's manager; None: none has an opinion."""
     for state in states:
         if state.manager is None:
@@ -168,7 +168,7 @@ def _said(entry: Sent, outcome: Outcome, states: Sequence[ScopeState]) -> bool |
     return None
 
 
-def _counts(entry: Sent, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
+def _counts(entry: Grant, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
     error = outcome.error
     is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
     if is_not_there and not any(each.has_answered for each in states):
@@ -186,7 +186,7 @@ def _counts(entry: Sent, outcome: Outcome, states: Sequence[ScopeState], refused
     return True
 
 
-def _refusals(entry: Sent, states: Sequence[ScopeState], refused_at: float | None) -> int:
+def _refusals(entry: Grant, states: Sequence[ScopeState], refused_at: float | None) -> int:
     """How often it was told to come back later while others were served, this time included."""
     count: int = entry.request.meta_get(REFUSALS, 0)
     if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
@@ -195,17 +195,17 @@ def _refusals(entry: Sent, states: Sequence[ScopeState], refused_at: float | Non
     return count + (are_others_served or (count > 1 and _is_alone(entry, states)))
 
 
-def _is_alone(entry: Sent, states: Sequence[ScopeState]) -> bool:
+def _is_alone(entry: Grant, states: Sequence[ScopeState]) -> bool:
     """Whether its scopes refused nobody else since their last good answers, but what fails by itself."""
     name = _name(entry)
     return all(state.refused in ("", name) for state in states)
 
 
-def _name(entry: Sent) -> str:
+def _name(entry: Grant) -> str:
     return f"{entry.request.method} {entry.request.url}"
 
 
-def _note(entry: Sent, outcome: Outcome, key: str, value: object) -> None:
+def _note(entry: Grant, outcome: Outcome, key: str, value: object) -> None:
     for request in {id(each): each for each in (entry.request, outcome.request)}.values():
         request.meta[key] = value
 
@@ -256,7 +256,7 @@ class UnresponsiveScopes:
         if given_up < math.inf and request.meta_get(REFUSED_AT, -math.inf) < given_up:
             request.meta[ADMITTED_AT] = utc.timestamp()
 
-    def refuses(self, entry: Sent) -> bool:
+    def refuses(self, entry: Grant) -> bool:
         """Whether a request was pending when one of its scopes was given up."""
         for id, _ in entry.scopes:
             at_utc = self._at_utc.get(id)

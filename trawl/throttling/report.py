@@ -12,12 +12,12 @@ from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
 
 if TYPE_CHECKING:
-    from trawl.throttling.explain import Sent
+    from trawl.scheduler import Grant
 
 __all__ = ["account", "add_parsing", "add_times", "add_wasted_send", "report_of", "reports_of"]
 
 
-def account(state: ScopeState, entry: Sent, charged: float | None) -> None:
+def account(state: ScopeState, entry: Grant, charged: float | None) -> None:
     """Count a request that came to its end.
 
     Args:

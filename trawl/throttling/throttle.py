@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from trawl.http import host_scope
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
-from trawl.throttling.explain import Reason, ScopeReport, Sent
+from trawl.throttling.explain import Reason, ScopeReport
 from trawl.throttling.managers import (
     BackoffSignal,
     ManagerCalls,
@@ -60,7 +60,8 @@ from trawl.throttling.user_calls import OnFailure, ignore_failure
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.http import Outcome, Request, Response
-__all__ = ["Sent", "Throttle"]
+    from trawl.scheduler import Grant
+__all__ = ["Throttle"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
@@ -200,7 +201,7 @@ class Throttle:
             step_at_start(scope, scope.state, signal, now)
             self._moved(scope, now)
 
-    def record_outcome_nowait(self, entry: Sent, outcome: Outcome, now: float) -> bool:
+    def record_outcome_nowait(self, entry: Grant, outcome: Outcome, now: float) -> bool:
         """Record an outcome without asking a user's manager; False: nothing was done, call :meth:`record_outcome`."""
         if self._manager_calls.is_custom and not outcome.is_cached:
             return False
@@ -210,7 +211,7 @@ class Throttle:
         self._apply(entry, outcome, self._own_signals(entry, outcome), now)
         return True
 
-    async def record_outcome(self, entry: Sent, outcome: Outcome, now: float) -> None:
+    async def record_outcome(self, entry: Grant, outcome: Outcome, now: float) -> None:
         """Take an outcome in: after the body is read, before the places are given back.
 
         Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome.
@@ -226,7 +227,7 @@ class Throttle:
             raise
         self._apply(entry, outcome, signals, now)
 
-    def _own_signals(self, entry: Sent, outcome: Outcome) -> dict[str, BackoffSignal] | None:
+    def _own_signals(self, entry: Grant, outcome: Outcome) -> dict[str, BackoffSignal] | None:
         return self._manager_calls.own_signals(
             entry, outcome, [self.scope(id, self._now).state for id, _ in entry.scopes]
         )
@@ -258,7 +259,7 @@ class Throttle:
             amounts = await self.resolver.of(request)
         return [id for id, _ in amounts if is_trigger(self.scope(id, self._now).state, response, exception)]
 
-    def _apply(self, entry: Sent, outcome: Outcome, signals: dict[str, BackoffSignal] | None, now: float) -> None:
+    def _apply(self, entry: Grant, outcome: Outcome, signals: dict[str, BackoffSignal] | None, now: float) -> None:
         was_sent = entry.sent_at is not None
         if signals:
             states = [self.scope(id, now).state for id, signal in signals.items() if signal.is_trigger]
@@ -282,7 +283,7 @@ class Throttle:
         self,
         scope: Scope,
         signal: BackoffSignal | None,
-        entry: Sent,
+        entry: Grant,
         outcome: Outcome,
         now: float,
         *,
@@ -346,7 +347,7 @@ class Throttle:
         self._timers.arm(scope)
         self._changed(scope, now)
 
-    def refused(self, entry: Sent, now: float) -> str | None:
+    def refused(self, entry: Grant, now: float) -> str | None:
         """``"refused"`` for a pending request whose scope was given up (B20), else None: the chooser's ``vet``."""
         if self.given_up and self.given_up.refuses(entry):
             return "refused"
