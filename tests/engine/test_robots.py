@@ -156,7 +156,7 @@ async def test_rules_are_asked_for_again_when_they_have_expired(autojump_clock: 
 async def test_rules_of_hosts_without_pending_requests_are_not_kept_for_ever(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trawl.engine.robots_gate.MOST_ORIGINS", 4)
+    monkeypatch.setattr("trawl.engine.robots_gate.MAX_ORIGINS", 4)
     hosts = [f"h{i}.example" for i in range(10)]
 
     class Tours(trawl.Spider):
