@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -208,7 +208,9 @@ class Throttle:
         self._now = now
         if outcome.is_cached:  # B16: it took no slot and says nothing of the server
             return True
-        self._apply(entry, outcome, self._own_signals(entry, outcome), now)
+        scopes = self._scopes_of(entry)
+        signals = self._manager_calls.own_signals(entry, outcome, [scope.state for scope in scopes])
+        self._apply(entry, scopes, outcome, signals, now)
         return True
 
     async def record_outcome(self, entry: Grant, outcome: Outcome, now: float) -> None:
@@ -223,14 +225,17 @@ class Throttle:
         try:
             signals: dict[str, BackoffSignal] | None = await self._manager_calls.ask(entry, outcome)
         except Exception:
-            self._apply(entry, outcome, self._own_signals(entry, outcome), now)
+            scopes = self._scopes_of(entry)
+            own = self._manager_calls.own_signals(entry, outcome, [scope.state for scope in scopes])
+            self._apply(entry, scopes, outcome, own, now)
             raise
-        self._apply(entry, outcome, signals, now)
+        self._apply(entry, self._scopes_of(entry), outcome, signals, now)
 
-    def _own_signals(self, entry: Grant, outcome: Outcome) -> dict[str, BackoffSignal] | None:
-        return self._manager_calls.own_signals(
-            entry, outcome, [self.scope(id, self._now).state for id, _ in entry.scopes]
-        )
+    def _scopes_of(self, entry: Grant) -> Sequence[Scope]:
+        """The scopes that an entry is charged to, in the order of ``entry.scopes``: its lane has them already."""
+        if entry.lane is not None and not entry.is_exempt:
+            return entry.lane.scopes
+        return [self.scope(id, self._now) for id, _ in entry.scopes]
 
     async def own_scope(self, request: Request) -> str:
         """What a request is charged to by default: its host, or that host's address (I05)."""
@@ -259,15 +264,22 @@ class Throttle:
             amounts = await self.resolver.of(request)
         return [id for id, _ in amounts if is_trigger(self.scope(id, self._now).state, response, exception)]
 
-    def _apply(self, entry: Grant, outcome: Outcome, signals: dict[str, BackoffSignal] | None, now: float) -> None:
+    def _apply(
+        self,
+        entry: Grant,
+        scopes: Sequence[Scope],
+        outcome: Outcome,
+        signals: dict[str, BackoffSignal] | None,
+        now: float,
+    ) -> None:
         was_sent = entry.sent_at is not None
         if signals:
             states = [self.scope(id, now).state for id, signal in signals.items() if signal.is_trigger]
             judge(entry, outcome, states, signals.values(), now=now, utc=self.utc())
         if self._crawl_delays:
             self.diagnostics.host_left_out(entry, self._crawl_delays)
-        for index, (id, amount) in enumerate(entry.scopes):
-            scope = self.scope(id, now)
+        for index, scope in enumerate(scopes):
+            id, amount = entry.scopes[index]
             signal = signals.pop(id, None) if signals else None
             step = entry.steps[index] if index < len(entry.steps) else None
             charged = (1.0 if amount is None else amount) if was_sent and not entry.is_exempt else None
