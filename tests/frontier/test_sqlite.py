@@ -184,8 +184,8 @@ async def test_only_what_is_leased_can_end_and_giving_back_twice_is_once(tmp_pat
 
 async def test_requests_that_need_no_scope_have_their_lane_over_a_stop(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, frontier):
-        exempt = record("exempt")
-        exempt.request.meta["dont_throttle"] = True
+        request = Request("http://a.example/exempt", meta={"dont_throttle": True})
+        exempt = Record(request, (("a.example", None),), "http://a.example")
         await frontier.push_many([exempt, record("plain")])
         lanes = list(frontier.lanes())
     async with opened(tmp_path) as (_, frontier):
