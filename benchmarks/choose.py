@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import inf
 from time import perf_counter
 
-from trawl.scheduler.lanes import Grant
+from trawl.scheduler.grant import Grant
 from trawl.scheduler.scheduler import Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope

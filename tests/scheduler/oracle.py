@@ -10,7 +10,8 @@ import random
 from math import inf
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.lanes import Grant, Lane
+from trawl.scheduler.grant import Grant
+from trawl.scheduler.lanes import Lane
 from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
 
-from trawl.scheduler.lanes import Grant
+from trawl.scheduler.grant import Grant
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.lanes import Grant
+from trawl.scheduler.grant import Grant
 from trawl.throttling.limits import Limits
 
 LANES = 50_000

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.lanes import Grant
+from trawl.scheduler.grant import Grant
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits

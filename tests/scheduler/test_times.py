@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.lanes import Grant
+from trawl.scheduler.grant import Grant
 from trawl.throttling.limits import Limits
 
 SLOW = Limits(concurrency=1, delay=3.0)

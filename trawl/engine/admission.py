@@ -38,7 +38,7 @@ from trawl.frontier import Frontier, MemoryFrontier, Record, Scopes
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
 from trawl.observe import Stats
 from trawl.scheduler import AdmissionRules, Grant, Scheduler
-from trawl.scheduler.lanes import amounts_of
+from trawl.scheduler.grant import amounts_of
 from trawl.throttling import Throttle
 
 __all__ = ["Admission", "Needs", "Prepare", "not_before"]

@@ -8,7 +8,8 @@ from math import inf
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from trawl.http import host_scope
-from trawl.scheduler.lanes import PAGE, READY, Grant, Lane, OriginGate
+from trawl.scheduler.grant import PAGE, Grant
+from trawl.scheduler.lanes import READY, Lane, OriginGate
 from trawl.scheduler.scope_queue import ScopeQueue
 from trawl.throttling.explain import Reason
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from trawl.frontier import Frontier, LaneKey, Record
-from trawl.scheduler.lanes import Grant
+from trawl.scheduler.grant import Grant
 from trawl.scheduler.scheduler import Scheduler
 
 __all__ = ["Aside", "Prefetcher"]

@@ -37,11 +37,13 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.scheduler.lanes import PAGE, READY
+from trawl.scheduler.grant import PAGE
+from trawl.scheduler.lanes import READY
 from trawl.scheduler.scope_queue import ROOM_TO_GROW, ClaimQueue, ScopeQueue, Ticket
 
 if TYPE_CHECKING:
-    from trawl.scheduler.lanes import Grant, Lane, Rank
+    from trawl.scheduler.grant import Grant
+    from trawl.scheduler.lanes import Lane, Rank
     from trawl.throttling.scope import Scope
 
 __all__ = ["BACKOFF_PATIENCE", "LaneQueues", "LaterQueue"]

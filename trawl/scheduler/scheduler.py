@@ -21,17 +21,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trawl.scheduler.explain import NO_PAGES, NO_PLACE, Stored, waiting, why, why_host, why_next
-from trawl.scheduler.lanes import (
-    DIRECT,
-    PAGE,
-    PASSING,
-    READY,
-    Grant,
-    Lane,
-    LaneId,
-    OriginGate,
-    Refused,
-)
+from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
+from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue
 

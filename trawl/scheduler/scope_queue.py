@@ -30,7 +30,8 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
-from trawl.scheduler.lanes import PAGE, READY
+from trawl.scheduler.grant import PAGE
+from trawl.scheduler.lanes import READY
 
 if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane

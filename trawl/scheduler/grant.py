@@ -1,0 +1,234 @@
+"""The grant: one request from the moment it may wait for its turn to its end."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trawl.frontier import Amounts, LaneKey, Record, Scopes, lane_key
+
+if TYPE_CHECKING:
+    from trawl.http import Times
+    from trawl.scheduler.lanes import Lane
+    from trawl.throttling.explain import Reason
+
+__all__ = ["DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
+
+DIRECT, PASSING, PAGE = range(3)
+"""Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
+
+LaneId: TypeAlias = "LaneKey | tuple[LaneKey, int]"
+"""The frontier's key for a lane of pages; with the kind for the others."""
+
+
+def amounts_of(scopes: Scopes) -> Amounts:
+    """The amounts that a request names.
+
+    Those of scopes without a quota count as well: it may get one while the request waits.
+    """
+    for _, amount in scopes:
+        if amount is not None:
+            return tuple([amount for _, amount in scopes])
+    return ()
+
+
+class Grant:
+    """One request from the moment it may wait for its turn to its end: what waits, what is granted, what is on its way.
+
+    The scheduler makes the choice by the first group of attributes and fills in the second; the rest is the engine's,
+    set while the request's task runs. One grant is good for one send.
+
+    Args:
+        request: What is to be sent; the scheduler does not look into it.
+        scopes: Scope ids, sorted, each with its expected amount (None: not named, counts 1.0).
+        origin: The origin whose gate (robots.txt) it waits for.
+        priority: Higher goes first.
+        is_direct: Goes before pages, whatever its priority: a callback waits for it.
+        is_exempt: Takes no scope (``dont_throttle``); it still counts for the crawl's places.
+        is_diverted: Its scopes and origin are those of what its middleware last made of its request.
+        passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
+        share: The first amount that it names: the larger goes first in a lane, if a lane has several.
+        order: Its place among equals, less first; None: the order of coming. Grants of one lane have all one or all
+            none.
+        lease: The frontier's record of a page; None for a direct fetch.
+        lane_id: The lane that it lines up in; None: it is made of the other arguments.
+        waiter: Gets the outcome of a direct fetch; None for a page.
+        found_at: When it was found, where that was before it is pushed.
+
+    Attributes:
+        lane: The lane it is or was in.
+        slots: While it is in flight, its slot number in each of its scopes, in their order.
+        steps: Each scope's backoff step when it was granted, in the order of ``scopes``.
+        found_at: When it was found, on the run clock; unless it is given, when it was pushed first.
+        pushed_at: When it was pushed last.
+        granted_at: When it was granted.
+        left_by: Why it was left though its scopes were open, before it was granted; None: it was not.
+        throttled: Seconds for which it was first in its line and could not have gone with a free place: see
+            :mod:`trawl.http.times`. Known when it is granted.
+        sent_at: When it went to the wire; None if it did not (yet).
+        is_pending: Pushed, and neither granted, refused nor withdrawn.
+        is_in_flight: Granted, and its places not given back.
+        is_vetted: It was asked already if it may go at all.
+
+        cancel_scope: Its task's own: cancelling it ends this request and no other. None until the task is started.
+        original: Its request as it was then, before the middleware.
+        responder: Answers it instead of the wire; None: it is sent.
+        diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
+        times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
+        read_at: When the body had been read, or the error came; None before.
+        is_used: The transport was asked.
+        is_stopped: It was not sent, because it was granted for another request.
+        is_counted: Its response was counted as a page.
+        is_decided: It is known if it was one.
+        is_done: It ended by itself, its outputs are stored.
+    """
+
+    __slots__ = (
+        "cancel_scope",
+        "diverted",
+        "found_at",
+        "granted_at",
+        "is_counted",
+        "is_decided",
+        "is_direct",
+        "is_diverted",
+        "is_done",
+        "is_exempt",
+        "is_in_flight",
+        "is_pending",
+        "is_stopped",
+        "is_used",
+        "is_vetted",
+        "lane",
+        "lane_id",
+        "lease",
+        "left_by",
+        "not_before",
+        "order",
+        "origin",
+        "original",
+        "passes_gate",
+        "priority",
+        "pushed_at",
+        "read_at",
+        "request",
+        "responder",
+        "scopes",
+        "sent_at",
+        "share",
+        "slots",
+        "steps",
+        "throttled",
+        "times",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        request: Any,
+        scopes: Scopes,
+        *,
+        origin: str = "",
+        priority: int = 0,
+        is_direct: bool = False,
+        is_exempt: bool = False,
+        is_diverted: bool = False,
+        passes_gate: bool = False,
+        share: float = 0.0,
+        order: int | None = None,
+        lease: Any = None,
+        lane_id: LaneId | None = None,
+        waiter: Any = None,
+        found_at: float | None = None,
+    ) -> None:
+        self.request: Any = request
+        self.scopes: Scopes = scopes
+        self.origin: str = origin
+        self.priority: int = priority
+        self.is_direct: bool = is_direct or passes_gate
+        self.is_exempt: bool = is_exempt
+        self.is_diverted: bool = is_diverted
+        self.passes_gate: bool = passes_gate
+        self.share: float = share
+        self.order: int | None = order
+        self.lease: Any = lease
+        self.waiter: Any = waiter
+        self.found_at: float | None = found_at
+        if lane_id is None:
+            key = lane_key(scopes, origin, amounts_of(scopes), is_exempt=is_exempt)
+            lane_id = key if not self.is_direct else (key, PASSING if passes_gate else DIRECT)
+        self.lane_id: LaneId = lane_id
+        self.lane: Lane | None = None
+        self.slots: tuple[int, ...] = ()
+        self.steps: tuple[int, ...] = ()
+        self.pushed_at: float = -inf
+        self.granted_at: float = -inf
+        self.left_by: Reason | None = None
+        self.throttled: float = 0.0
+        self.sent_at: float | None = None
+        self.not_before: float = 0.0
+        self.is_pending: bool = False
+        self.is_vetted: bool = False
+        self.is_in_flight: bool = False
+        # The engine's own. Typed as Any, because the scheduler knows neither Trio nor what is above it.
+        self.cancel_scope: Any = None
+        self.original: Any = None
+        self.responder: Any = None
+        self.diverted: Any = None
+        self.times: Times | None = None
+        self.read_at: float | None = None
+        self.is_used: bool = False
+        self.is_stopped: bool = False
+        self.is_counted: bool = False
+        self.is_decided: bool = False
+        self.is_done: bool = False
+
+    @classmethod
+    def of_record(cls, record: Record) -> Grant:
+        """Make the grant that a leased page waits with."""
+        return cls(
+            record.request,
+            record.scopes,
+            origin=record.origin,
+            priority=record.request.priority,
+            is_exempt=record.is_exempt,
+            is_diverted=record.is_diverted,
+            share=record.share,
+            order=record.order,
+            lease=record,
+            lane_id=record.lane,
+            found_at=record.found_at,
+        )
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is a page of the frontier; otherwise somebody waits for it: a direct fetch, or robots.txt."""
+        return self.waiter is None
+
+    def pushed(self, now: float, not_before: float) -> None:
+        """Note that it waits from ``now`` on, and does not go before the instant ``not_before``."""
+        self.is_pending = True
+        self.is_vetted = False
+        self.lane = None
+        self.sent_at = None
+        self.not_before = not_before
+        self.pushed_at = now
+        if self.found_at is None:
+            self.found_at = now
+
+    @property
+    def queued(self) -> float:
+        """Seconds that it waited, from when it was found, for others and not for a scope; known when it is granted."""
+        found_at = self.granted_at if self.found_at is None else self.found_at
+        return self.granted_at - found_at - self.throttled
+
+    def amount(self, index: int) -> float:
+        """What it is expected to use of its scope number ``index``; 1.0 where none is named."""
+        amount = self.scopes[index][1]
+        return 1.0 if amount is None else amount
+
+    def __lt__(self, other: Grant) -> bool:
+        return False  # two equal keys in a heap: either may go first
+
+    def __repr__(self) -> str:
+        return f"<Grant {self.request!r} priority={self.priority} scopes={[scope for scope, _ in self.scopes]}>"
