@@ -167,8 +167,8 @@ def test_a_cache_that_breaks_is_told_and_the_crawl_goes_on(
     assert sim.stats["httpcache/error"] >= 4  # three were not stored
     said = [record.getMessage() for record in caplog.records if record.name == "trawl.cache"]
     assert said == [
-        f"{what} in the cache failed: disk I/O error (more of this is only counted, as httpcache/error)"
-        for what in ("looking up", "storing")
+        f"cache: {what} failed: disk I/O error (further failures are only counted, as httpcache/error)"
+        for what in ("lookup", "storing a response")
     ]
     assert "Traceback" not in caplog.text
 

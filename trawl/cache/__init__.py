@@ -1,8 +1,5 @@
-"""Responses kept on disk (RFC 9111, or always), and answered from there before the throttle is asked."""
+"""HTTP cache: responses kept on disk (RFC 9111, or always), and answered from there before the throttle is asked."""
 
-from trawl.cache.cache import open_cache
-from trawl.cache.policy import CacheResult, DummyPolicy, Policy, make_policy
-from trawl.cache.settings import CacheSettings
-from trawl.cache.store import CacheEntry
+from trawl.cache.settings import CacheSettings, open_cache
 
-__all__ = ["DummyPolicy", "CacheSettings", "CacheResult", "Policy", "CacheEntry", "open_cache", "make_policy"]
+__all__ = ["CacheSettings", "open_cache"]

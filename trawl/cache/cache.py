@@ -1,11 +1,9 @@
-"""The cache of one crawl: looked up before a request is lined up, filled behind the wire.
+"""The cache of one crawl: looked up before a request is queued, filled next to the wire.
 
-Looking up and storing are two ends. :meth:`Cache.find` is asked by the engine while a request holds nothing; what it
-answers never comes near the throttle. :meth:`Cache.middleware` is next to the wire: it adds the conditions under which
-a stale response may be given after all, takes a 304 for it, and stores what may be stored. A failure of the disk is
-logged and counted, and the crawl goes on without a cache.
-
-Opens the cache of a spider, if its crawl is to have one.
+:meth:`Cache.find` is called by the engine while a request holds nothing; a response that it finds never comes near the
+throttle. :meth:`Cache.middleware` is next to the wire: it adds the conditions under which a stale response may be used,
+takes a 304 for that response, and stores what may be stored. A failure of the disk is logged and counted, and the crawl
+goes on without the cache.
 """
 
 from __future__ import annotations
@@ -14,106 +12,44 @@ import logging
 import sqlite3
 import zlib
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 
 import trio
 
 from trawl.blocking import Blocking
-from trawl.cache.policy import CacheResult, Policy, make_policy
+from trawl.cache.policy import CacheResult, Policy
 from trawl.cache.settings import CacheSettings
 from trawl.cache.store import CacheEntry, Store, make_entry, make_response
-from trawl.errors import IgnoreRequest, UsageError
+from trawl.errors import IgnoreRequest
 from trawl.http import Fetch, FileResponse, Outcome, Replace, Request, Response, fingerprint, scheme_of
 from trawl.observe import Stats
 
-__all__ = ["Cache", "Prepare", "open_cache"]
-
-CLOSE_GRACE = 5.0
-"""Seconds that closing the file may take."""
-
-
-@asynccontextmanager
-async def open_cache(
-    settings: CacheSettings,
-    *,
-    name: str,
-    blocking: Blocking,
-    now_utc: Callable[[], datetime],
-    stats: Stats,
-    ignored_statuses: Sequence[int] = (),
-    prepare: Prepare | None = None,
-) -> AsyncGenerator[Cache | None, None]:
-    """The cache of a spider, open; None where it is not enabled. Leaving closes it.
-
-    Args:
-        settings: The settings of the cache.
-        name: The spider's: its file is named after it.
-        blocking: How the file is read and written.
-        now_utc: Wall time.
-        stats: Where it counts.
-        ignored_statuses: Statuses that are not kept.
-        prepare: Adds to a request what the middleware will add.
-
-    Raises:
-        SettingsError: ``HTTPCACHE_POLICY`` names no policy, or one that needs what is not installed.
-        UsageError: The file can't be opened.
-    """
-    if not settings.httpcache_enabled:
-        yield None
-        return
-    # No crawl without a cache reads these, and SQLite.
-    from trawl.cache.cache import Cache  # noqa: PLC0415
-    from trawl.cache.store import Error, Store  # noqa: PLC0415
-
-    policy = make_policy(settings)
-    file = "".join(character if character.isalnum() or character in "-_." else "_" for character in name)
-    path = Path(settings.httpcache_dir) / f"{file.lstrip('.') or '_'}.sqlite3"
-    try:
-        store = await blocking.run(partial(Store, path, compresses=settings.httpcache_gzip))
-    except (OSError, Error) as error:
-        raise UsageError(f"HTTPCACHE_DIR: the cache {str(path)!r} can't be opened: {error}") from error
-    try:
-        yield Cache(
-            settings,
-            policy=policy,
-            store=store,
-            blocking=blocking,
-            now_utc=now_utc,
-            stats=stats,
-            ignored_statuses=ignored_statuses,
-            prepare=prepare,
-        )
-    finally:
-        with trio.move_on_after(CLOSE_GRACE, shield=True):
-            await blocking.run(store.close)
-
+__all__ = ["Cache", "Prepare"]
 
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
 MAX_STALE = 10_000
-"""Stale responses that are remembered until their request is sent; beyond that it is sent without conditions."""
+"""Maximum of stale responses remembered until their request is sent; others are requested without conditions."""
 
 Prepare = Callable[[Request], Request]
-"""A request with the fields that it will be sent with, for ``Vary``."""
+"""Returns a request with the fields that it will be sent with, for ``Vary``."""
 
 
 class Cache:
     """Responses on disk.
 
     Args:
-        settings: What is kept, and for how long.
-        policy: What it goes by.
-        store: Where it is.
-        blocking: How the store is asked.
+        settings: Settings of the cache.
+        policy: Decides which responses are stored and used.
+        store: The file.
+        blocking: Runs the store's calls.
         now_utc: Wall time.
         stats: Counts ``httpcache/hit``, ``/miss``, ``/store``, ``/uncacheable``, ``/revalidate``, ``/invalidate``,
             ``/ignore`` and ``/error``.
-        ignored_statuses: Statuses that are not kept besides those of the settings: what is sent again.
-        prepare: Adds what the middleware will add.
+        ignored_statuses: Statuses that are not stored, besides those of the settings: responses that are retried.
+        prepare: Adds the fields that the middleware will add.
     """
 
     def __init__(
@@ -137,22 +73,23 @@ class Cache:
         self._ignored_statuses = frozenset((*settings.httpcache_ignore_http_codes, *ignored_statuses))
         self._prepare = prepare
         self._stale: OrderedDict[bytes, tuple[Request, CacheResult]] = OrderedDict()
-        self._told: set[str] = set()  # what has failed
+        self._logged: set[str] = set()  # operations that have failed
 
     async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
-        """For each request how it is answered from here; None: it has to be sent. A checkpoint if one is looked up.
+        """Look requests up. A checkpoint if one of them may be answered from the cache.
 
-        Nothing is held meanwhile, and no body is read: each is when its answer is given.
+        Returns:
+            For each request, the function that answers it and only then reads its body; None: it has to be sent.
         """
         answers: list[Callable[[Request], Awaitable[Outcome]] | None] = [None] * len(requests)
-        asked = [index for index, request in enumerate(requests) if self._is_ours(request)]
+        asked = [index for index, request in enumerate(requests) if self._is_answerable(request)]
         keys = [fingerprint(requests[index]) for index in asked]
         if not keys:
             return answers
         try:
             found = await self._blocking.run(self._store.find, keys)
         except sqlite3.Error as error:
-            self._broken("looking up", error)
+            self._count_failure("lookup", error)
             found = [[] for _ in keys]
         now = self._now()
         for index, key, stored in zip(asked, keys, found, strict=True):
@@ -160,19 +97,19 @@ class Cache:
         return answers
 
     def middleware(self, fetch: Fetch) -> Fetch:
-        """The layer next to the wire."""
+        """Wrap the layer next to the wire: store its responses, and revalidate stale ones."""
 
         async def send(request: Request) -> Outcome:
-            key = fingerprint(request) if self._is_kept(request) else b""
+            key = fingerprint(request) if self._is_cacheable(request) else b""
             request, stale = self._conditional(request, key) if self._stale else (request, None)
             asked_at = self._now()
             outcome = await fetch(request)
             response = outcome.response
             if response is not None and not outcome.is_cached and key and outcome.then is None:
                 try:
-                    await self._heard(key, stale, outcome, response, asked_at)
+                    await self._receive(key, stale, outcome, response, asked_at)
                 except sqlite3.Error as error:
-                    self._broken("storing", error)
+                    self._count_failure("storing a response", error)
             return outcome
 
         return send
@@ -187,24 +124,24 @@ class Cache:
             request = self._prepare(request)
         choice = self._policy.choose(request, stored, now)
         if choice.stored is not None and choice.conditions is None:
-            return partial(self._given, choice.stored)
+            return partial(self._hit, choice.stored)
         self._stats.inc("httpcache/miss")
         if self._settings.httpcache_ignore_missing:
-            return self._ignored
+            return self._refuse_missing
         if choice.stored is not None:
             self._stale[key] = (request, choice)
             if len(self._stale) > MAX_STALE:
                 self._stale.popitem(last=False)
         return None
 
-    async def _given(self, stored: CacheEntry, request: Request) -> Outcome:
-        """The outcome of a hit."""
+    async def _hit(self, stored: CacheEntry, request: Request) -> Outcome:
+        """Return the outcome of a hit."""
         try:
             body = await self._blocking.run(self._store.body, stored.id)
         except (sqlite3.Error, zlib.error) as error:
-            self._broken("reading a body", error)
+            self._count_failure("reading a body", error)
             body = None
-        if body is None:  # dropped meanwhile, by another process or a newer one: look again, or send it
+        if body is None:  # removed meanwhile, by another process or a newer response
             meta = {**request.meta, "dont_cache": True}
             return Outcome(request, is_cached=True, then=Replace(request.replace(meta=meta), reason="httpcache_gone"))
         self._stats.inc("httpcache/hit")
@@ -212,14 +149,14 @@ class Cache:
         response = make_response(stored, body, request)
         return Outcome(request, response=response, started_at=now, ended_at=now, is_cached=True)
 
-    async def _ignored(self, request: Request) -> Outcome:
+    async def _refuse_missing(self, request: Request) -> Outcome:
         self._stats.inc("httpcache/ignore")
         await trio.lowlevel.checkpoint()
-        error = IgnoreRequest(f"{request!r}: it is not in the cache, and HTTPCACHE_IGNORE_MISSING is set")
+        error = IgnoreRequest(f"{request!r}: not in the cache, and HTTPCACHE_IGNORE_MISSING is set")
         return Outcome(request, error=error, is_cached=True)
 
     def _conditional(self, request: Request, key: bytes) -> tuple[Request, CacheEntry | None]:
-        """A request with the conditions under which the stale response may be given."""
+        """Return the request with the conditions under which its stale response may be used, and that response."""
         known = self._stale.pop(key, None)
         if known is None:
             return request, None
@@ -229,10 +166,10 @@ class Cache:
             request.headers[name] = value
         return request, choice.stored
 
-    async def _heard(
+    async def _receive(
         self, key: bytes, stale: CacheEntry | None, outcome: Outcome, response: Response, asked_at: float
     ) -> None:
-        """Take a response from the wire in."""
+        """Store a response from the wire, or revalidate the stale one with it."""
         sent, policy, now = outcome.request, self._policy, self._now()
         if response.status == 304 and stale is not None:
             refreshed = policy.refreshed(stale, response, asked_at=asked_at, came_at=now)
@@ -247,15 +184,15 @@ class Cache:
         if policy.invalidates(sent, response):
             if await self._blocking.run(self._store.forget, sent.url):
                 self._stats.inc("httpcache/invalidate")
-        elif self._is_passed_by(outcome, response) or not policy.may_store(sent, response):
+        elif self._is_excluded(outcome, response) or not policy.may_store(sent, response):
             self._stats.inc("httpcache/uncacheable")
         else:
             stored = make_entry(sent, response, asked_at=asked_at, came_at=now)
             await self._blocking.run(self._put, key, stored, response.body, sent)
             self._stats.inc("httpcache/store")
 
-    def _is_passed_by(self, outcome: Outcome, response: Response) -> bool:
-        """Whether a response is not kept, whatever the policy: it is sent again, or it went to a file of its own."""
+    def _is_excluded(self, outcome: Outcome, response: Response) -> bool:
+        """Return whether a response is not stored, whatever the policy: it is retried, or has a file of its own."""
         return outcome.is_trigger or response.status in self._ignored_statuses or isinstance(response, FileResponse)
 
     def _put(self, key: bytes, stored: CacheEntry, body: bytes, sent: Request) -> None:
@@ -263,21 +200,21 @@ class Cache:
         replaced = [each.id for each in older if self._policy.takes_place_of(sent, each)]
         self._store.put(key, stored, body, replaced)
 
-    def _is_kept(self, request: Request) -> bool:
-        """Whether the cache has anything to do with a request."""
+    def _is_cacheable(self, request: Request) -> bool:
+        """Return whether the cache takes part in a request at all."""
         return not request.meta_get("dont_cache") and scheme_of(request.url) not in (
             self._settings.httpcache_ignore_schemes
         )
 
-    def _is_ours(self, request: Request) -> bool:
-        return self._is_kept(request) and self._policy.may_answer(request)
+    def _is_answerable(self, request: Request) -> bool:
+        return self._is_cacheable(request) and self._policy.may_answer(request)
 
     def _now(self) -> float:
         return self._now_utc().timestamp()
 
-    def _broken(self, what: str, error: Exception) -> None:
-        """Count a failure of the disk, and tell the first of its kind: on a full disk each page would have one."""
+    def _count_failure(self, what: str, error: Exception) -> None:
+        """Count a failure of the disk, and log the first of its kind: on a full disk each page would have one."""
         self._stats.inc("httpcache/error")
-        if what not in self._told:
-            self._told.add(what)
-            logger.error("%s in the cache failed: %s (more of this is only counted, as httpcache/error)", what, error)
+        if what not in self._logged:
+            self._logged.add(what)
+            logger.error("cache: %s failed: %s (further failures are only counted, as httpcache/error)", what, error)

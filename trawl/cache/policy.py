@@ -1,15 +1,8 @@
-"""What may be kept, what may be given, and what has to be asked for again: two policies, one interface. Pure.
+"""Cache policies: which responses may be stored, and which may be used without asking the server. Pure: no I/O.
 
-How old a stored response is, and how old it may get (RFC 9111, 4.2). Pure: the time is handed in.
-
-hishel, whose rules the rest of the policy is, reads the machine's clock where it counts ages; a simulated crawl has
-another one. So this part is here.
-
-The cache of a browser (RFC 9111), as hishel knows its rules.
-
-hishel's states decide what may be stored, and what a 304 changes. The rest of it is not used: its transports and stores
-run on AnyIO's threads, past the one seam for blocking work, and sit behind the throttle, where a hit has waited for a
-place already; and it reads the machine's clock to count ages, which are counted in :mod:`trawl.cache.policy` here.
+hishel decides what RFC 9111 lets a cache store, and what a 304 changes. Ages are computed here, because hishel reads
+the machine's clock and a simulated crawl has another one. Its transports and stores are not used: they run on AnyIO's
+threads, past the one seam for blocking work, and behind the throttle, where a hit would have waited for a slot already.
 """
 
 from __future__ import annotations
@@ -17,15 +10,17 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
-import hishel
 
 from trawl.cache.settings import CacheSettings
 from trawl.cache.store import CacheEntry, Fields
 from trawl.errors import SettingsError
 from trawl.http import SAFE_METHODS, Headers, Request, Response, parse_date
+
+if TYPE_CHECKING:
+    import hishel
 
 __all__ = [
     "HEURISTIC_SHARE",
@@ -42,20 +37,20 @@ __all__ = [
 ]
 
 HEURISTIC_SHARE = 0.1
-"""A response that says nothing of its age is fresh for this part of the time since it was changed (RFC 9111, 4.2.2)."""
+"""Part of the time since its last change for which a response without an age is fresh (RFC 9111, 4.2.2)."""
 
 MAX_HEURISTIC = 7 * 86_400.0
-"""Seconds. No guess goes further than a week."""
+"""Maximum of seconds for which such a response is fresh."""
 
 _HEURISTIC_STATUSES = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501})  # RFC 9110, 15.1
 
 
 def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[str, str]:
-    """The directives of ``Cache-Control`` by name in lower case; the value of one that has none is "" (RFC 9111, 5.2).
+    """Return the directives of ``Cache-Control`` by lower-case name; "" for one without a value (RFC 9111, 5.2).
 
     Args:
         values: The field's values.
-        ignored: Names that are left out.
+        ignored: Names to leave out.
     """
     found: dict[str, str] = {}
     for part in ",".join(values).split(","):  # a comma inside quotes cuts a list of field names, of which only the
@@ -68,7 +63,7 @@ def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[st
 
 
 def lifetime_of(stored: CacheEntry, directives: Mapping[str, str]) -> float:
-    """For how many seconds a response is fresh, from when it was made; a private cache obeys no ``s-maxage``."""
+    """Return the seconds for which a response is fresh, from its making; a private cache ignores ``s-maxage``."""
     headers = stored.headers
     if (seconds := _seconds(directives.get("max-age"))) is not None:
         return seconds
@@ -85,7 +80,7 @@ def lifetime_of(stored: CacheEntry, directives: Mapping[str, str]) -> float:
 
 
 def age_of(stored: CacheEntry, now: float) -> float:
-    """How many seconds old a response is at ``now`` (epoch seconds), its way through other caches included (4.2.3)."""
+    """Return the age in seconds of a response at ``now`` (epoch seconds), time in other caches included (4.2.3)."""
     headers = stored.headers
     made = _moment(headers.get("Date"))
     apparent = 0.0 if made is None else max(0.0, stored.came_at - made)
@@ -94,26 +89,26 @@ def age_of(stored: CacheEntry, now: float) -> float:
 
 
 def is_fresh(stored: CacheEntry, directives: Mapping[str, str], wishes: Mapping[str, str], now: float) -> bool:
-    """Whether a response may be given without asking its server (RFC 9111, 4.2 and 5.2).
+    """Return whether a response may be used without asking its server (RFC 9111, 4.2 and 5.2).
 
     Args:
         stored: The response.
-        directives: What it says in ``Cache-Control``.
-        wishes: What the request says there.
+        directives: Its directives in ``Cache-Control``.
+        wishes: The directives of the request.
         now: Epoch seconds.
     """
     if "no-cache" in directives or "no-cache" in wishes:
         return False
     age, lifetime = age_of(stored, now), lifetime_of(stored, directives)
-    oldest = _seconds(wishes.get("max-age"))
-    if oldest is not None and age > oldest:
+    max_age = _seconds(wishes.get("max-age"))
+    if max_age is not None and age > max_age:
         return False
     if age + (_seconds(wishes.get("min-fresh")) or 0.0) < lifetime:
         return True
     if "max-stale" not in wishes or "must-revalidate" in directives:
         return False
-    most = _seconds(wishes["max-stale"])
-    return age - lifetime <= (math.inf if most is None else most)
+    max_stale = _seconds(wishes["max-stale"])
+    return age - lifetime <= (math.inf if max_stale is None else max_stale)
 
 
 def _seconds(text: str | None) -> float | None:
@@ -129,11 +124,11 @@ def _moment(text: str | None) -> float | None:
 
 @attrs.frozen
 class CacheResult:
-    """Which of the stored responses a request gets.
+    """Result of a lookup.
 
     Attributes:
-        stored: The response; None: there is none.
-        conditions: None: it may be given at once. Else the fields with which its server is asked whether it still may.
+        stored: The response to use; None if there is none.
+        conditions: Fields that ask the server whether it is still valid; None if it may be used at once.
     """
 
     stored: CacheEntry | None = None
@@ -141,62 +136,62 @@ class CacheResult:
 
 
 class Policy(Protocol):
-    """What a cache goes by."""
+    """Decides which responses are stored and used."""
 
     def may_answer(self, request: Request) -> bool:
-        """Whether a request may be answered from the cache at all."""
+        """Return whether a request may be answered from the cache at all."""
         ...
 
     def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """Which of the responses to the same method, URL and body a request gets, at ``now`` (epoch seconds)."""
+        """Choose among stored responses to the same method, URL and body, at ``now`` (epoch seconds)."""
         ...
 
     def may_store(self, request: Request, response: Response) -> bool:
-        """Whether a response is kept; ``request`` is as it was sent."""
+        """Return whether to store a response; ``request`` is as it was sent."""
         ...
 
     def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """Whether the response to ``request`` replaces an older one."""
+        """Return whether the response to ``request`` replaces an older one."""
         ...
 
     def refreshed(
         self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
     ) -> CacheEntry | None:
-        """A stored response after its server said that it still holds (304); None: it spoke of another."""
+        """Return a stored response updated by a 304 (times in epoch seconds); None if that is about another one."""
         ...
 
     def invalidates(self, request: Request, response: Response) -> bool:
-        """Whether a response means that what is kept of its URL does not hold any more."""
+        """Return whether a response makes the stored ones of its URL invalid."""
         ...
 
 
 class DummyPolicy:
-    """Whatever was answered once is answered so again: for the time in which a spider is written."""
+    """Stores every response and uses it forever: for the time in which a spider is written."""
 
     def may_answer(self, request: Request) -> bool:
-        """Every request may."""
+        """Return True."""
         return True
 
     def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """The latest, at once."""
+        """Choose the latest, without conditions."""
         return CacheResult(max(stored, key=_came_at)) if stored else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
-        """Everything but a 304, which is no answer by itself."""
+        """Return whether it is not a 304, which has no body of its own."""
         return response.status != 304
 
     def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """There is one response for a method, URL and body."""
+        """Return True: one response is kept for a method, URL and body."""
         return True
 
     def refreshed(
         self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
     ) -> CacheEntry | None:
-        """Nothing is ever asked for again."""
+        """Return None: no response is revalidated."""
         return None
 
     def invalidates(self, request: Request, response: Response) -> bool:
-        """Nothing does."""
+        """Return False."""
         return False
 
 
@@ -210,10 +205,10 @@ _RFC = frozenset({"rfc9111", "rfc7234", "rfc2616", "rfc2616policy"})
 
 
 def make_policy(settings: CacheSettings) -> Policy:
-    """The policy that ``HTTPCACHE_POLICY`` names.
+    """Make the policy that ``HTTPCACHE_POLICY`` names.
 
     Raises:
-        SettingsError: There is none of that name, or hishel is not installed.
+        SettingsError: The name is unknown, or hishel is not installed.
     """
     name = settings.httpcache_policy
     plain = name.rpartition(".")[2].lower()
@@ -221,34 +216,40 @@ def make_policy(settings: CacheSettings) -> Policy:
         return DummyPolicy()
     if plain not in _RFC:
         raise SettingsError(f"HTTPCACHE_POLICY must be 'always' or 'rfc9111', not {name!r}", "HTTPCACHE_POLICY")
-    try:
-        from trawl.cache.policy import Rfc9111Policy  # noqa: PLC0415 - hishel is an extra, and not every crawl has a cache
-    except ImportError as error:
-        raise SettingsError(
-            f"HTTPCACHE_POLICY = {name!r} needs hishel: pip install 'trawl-crawler[cache]'", "HTTPCACHE_POLICY"
-        ) from error
     return Rfc9111Policy(
         always_store=settings.httpcache_always_store, ignored=settings.httpcache_ignore_response_cache_controls
     )
 
 
-_OPTIONS: hishel.CacheOptions = {"shared": False, "supported_methods": ["GET", "HEAD"], "allow_stale": False}
-
-
 class Rfc9111Policy:
-    """A private cache: one crawl is one user.
+    """A private cache as in a browser: one crawl is one user.
 
     Args:
-        always_store: Keep also what says nothing of its age.
-        ignored: Directives of ``Cache-Control`` in responses that are not obeyed.
+        always_store: Store also responses without an age.
+        ignored: Directives of ``Cache-Control`` in responses to ignore.
+
+    Raises:
+        SettingsError: hishel is not installed.
     """
 
     def __init__(self, *, always_store: bool = False, ignored: Iterable[str] = ()) -> None:
+        try:
+            import hishel  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise SettingsError(
+                "HTTPCACHE_POLICY = 'rfc9111' needs hishel: pip install 'trawl-crawler[cache]'", "HTTPCACHE_POLICY"
+            ) from error
+        self._hishel = hishel
+        self._options: hishel.CacheOptions = {
+            "shared": False,
+            "supported_methods": ["GET", "HEAD"],
+            "allow_stale": False,
+        }
         self._always_store = always_store
         self._ignored = tuple(ignored)
 
     def may_answer(self, request: Request) -> bool:
-        """GET and HEAD without a range, and without conditions of the user's own."""
+        """Return whether it is GET or HEAD, without a range and without conditions of the user's own."""
         if request.method not in {"GET", "HEAD"}:
             return False
         headers = request.headers
@@ -257,7 +258,7 @@ class Rfc9111Policy:
         return "no-store" not in directives_of(headers.getlist("Cache-Control"))
 
     def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """The latest that fits the request's fields: at once while it is fresh, else with conditions."""
+        """Choose the latest that fits the request's fields, with conditions if it is stale."""
         fitting = [each for each in stored if is_variant(request, each)]
         if not fitting:
             return CacheResult()
@@ -272,68 +273,70 @@ class Rfc9111Policy:
         return CacheResult(latest, conditions) if conditions else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
-        """As RFC 9111, 3 says; a response that could only be given after its server was asked is worth it too."""
+        """Return whether RFC 9111, 3 lets it be stored, be it only to be revalidated."""
         if "no-store" in directives_of(request.headers.getlist("Cache-Control")):
             return False
-        told = self._shown(response.headers)
+        fields = self._effective(response.headers)
         if self._always_store:
-            return response.status not in {206, 304} and "no-store" not in directives_of(told.getlist("Cache-Control"))
-        asked = hishel.Request(request.method, request.url, _headers(request.headers.items_list()))
-        came = hishel.Response(response.status, _headers(told.items_list()))
-        next_state = hishel.CacheMiss(request=asked, options=_OPTIONS).next(came)
-        return isinstance(next_state, hishel.StoreAndUse)
+            return response.status not in {206, 304} and "no-store" not in directives_of(
+                fields.getlist("Cache-Control")
+            )
+        asked = self._hishel.Request(request.method, request.url, self._headers(request.headers.items_list()))
+        came = self._hishel.Response(response.status, self._headers(fields.items_list()))
+        next_state = self._hishel.CacheMiss(request=asked, options=self._options).next(came)
+        return isinstance(next_state, self._hishel.StoreAndUse)
 
     def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """Whether both are the same variant."""
+        """Return whether both are the same variant."""
         return is_variant(request, stored)
 
     def refreshed(
         self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
     ) -> CacheEntry | None:
-        """The stored response with the fields of the 304 (RFC 9111, 3.2 and 4.3.4)."""
-        entry = hishel.Entry(
+        """Return the stored response with the fields of the 304 (RFC 9111, 3.2 and 4.3.4)."""
+        entry = self._hishel.Entry(
             id=uuid.UUID(int=stored.id),
-            request=hishel.Request(stored.method, stored.url, _headers(stored.sent)),
-            response=hishel.Response(stored.status, _headers(stored.fields)),
+            request=self._hishel.Request(stored.method, stored.url, self._headers(stored.sent)),
+            response=self._hishel.Response(stored.status, self._headers(stored.fields)),
         )
-        state = hishel.NeedRevalidation(
-            request=entry.request, original_request=entry.request, revalidating_entries=[entry], options=_OPTIONS
+        state = self._hishel.NeedRevalidation(
+            request=entry.request, original_request=entry.request, revalidating_entries=[entry], options=self._options
         )
-        told = hishel.Response(304, _headers(response.headers.items_list()))
-        next_state = state.next(told)
-        if not isinstance(next_state, hishel.NeedToBeUpdated):
+        next_state = state.next(self._hishel.Response(304, self._headers(response.headers.items_list())))
+        if not isinstance(next_state, self._hishel.NeedToBeUpdated):
             return None
         fields = _fields(next_state.updating_entries[0].response.headers)
         return attrs.evolve(stored, fields=fields, asked_at=asked_at, came_at=came_at)
 
     def invalidates(self, request: Request, response: Response) -> bool:
-        """A method that changes things, and succeeded (RFC 9111, 4.4)."""
+        """Return whether an unsafe method succeeded (RFC 9111, 4.4)."""
         return request.method not in SAFE_METHODS and 200 <= response.status < 400
 
-    def _shown(self, headers: Headers) -> Headers:
-        """Fields without the directives that are not obeyed."""
+    def _effective(self, headers: Headers) -> Headers:
+        """Return the fields without ignored directives."""
         if not self._ignored or "cache-control" not in headers:
             return headers
-        shown = headers.copy()
+        effective = headers.copy()
         directives = directives_of(headers.getlist("Cache-Control"), self._ignored)
-        shown["Cache-Control"] = ", ".join(f"{name}={value}" if value else name for name, value in directives.items())
-        return shown
+        effective["Cache-Control"] = ", ".join(
+            f"{name}={value}" if value else name for name, value in directives.items()
+        )
+        return effective
+
+    def _headers(self, fields: Iterable[tuple[str, str]]) -> hishel.Headers:
+        by_name: dict[str, list[str]] = {}
+        for name, value in fields:
+            by_name.setdefault(name.lower(), []).append(value)
+        return self._hishel.Headers(dict(by_name))
 
 
 def is_variant(request: Request, stored: CacheEntry) -> bool:
-    """Whether a request has the same fields as the one that was answered, of those that ``Vary`` names (4.1)."""
+    """Return whether a request has the fields named by ``Vary`` in common with the stored one (4.1)."""
     names = [name.strip() for value in stored.headers.getlist("Vary") for name in value.split(",") if name.strip()]
     if not names:
         return True
     sent = Headers(stored.sent)
     return "*" not in names and all(request.headers.get(name) == sent.get(name) for name in names)
-
-
-def _headers(fields: Iterable[tuple[str, str]]) -> hishel.Headers:
-    by_name: dict[str, list[str]] = {}
-    for name, value in fields:
-        by_name.setdefault(name.lower(), []).append(value)
-    return hishel.Headers(dict(by_name))
 
 
 def _fields(headers: hishel.Headers) -> Fields:

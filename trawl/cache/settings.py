@@ -1,47 +1,123 @@
-"""What a user may set about the cache."""
+"""The settings of the HTTP cache, and the function that opens it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import trio
 from msgspec import Meta, Struct
 
-__all__ = ["CacheSettings"]
+from trawl.blocking import Blocking
+from trawl.errors import UsageError
+from trawl.observe import Stats
+
+if TYPE_CHECKING:
+    from trawl.cache.cache import Cache, Prepare
+
+__all__ = ["CacheSettings", "open_cache"]
+
+CLOSE_GRACE = 5.0
+"""Seconds that closing the file may take."""
 
 
 class CacheSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     """Responses kept on disk, and answered from there."""
 
     httpcache_enabled: Annotated[
-        bool, Meta(description="Keep responses on disk, and answer requests from there where HTTPCACHE_POLICY says so.")
+        bool, Meta(description="Keep responses on disk, and answer requests from there as HTTPCACHE_POLICY allows.")
     ] = False
     httpcache_policy: Annotated[
         str,
         Meta(
-            description="`always`: whatever was answered once is answered so for ever, for as long as a spider is"
-            " being written. `rfc9111`: as a browser does it, with ages and revalidation (needs the extra `cache`)."
-            " The paths of Scrapy's `DummyPolicy` and `RFC2616Policy` mean the same."
+            description="`always`: a response never expires, for use while a spider is being written. `rfc9111`: as in"
+            " a browser, with ages and revalidation (needs the extra `cache`). The paths of Scrapy's `DummyPolicy` and"
+            " `RFC2616Policy` mean the same."
         ),
     ] = "always"
     httpcache_dir: Annotated[
-        str, Meta(description="The folder of the cache: a file for each spider, below the working directory.")
+        str,
+        Meta(description="Folder of the cache, relative to the working directory. Each spider has a file in it."),
     ] = ".trawl/httpcache"
     httpcache_expiration_secs: Annotated[
-        float, Meta(ge=0, title="s", description="What is older is asked for again; 0: nothing is too old.")
+        float, Meta(ge=0, title="s", description="Request older responses again. 0: responses never expire.")
     ] = 0.0
     httpcache_ignore_http_codes: Annotated[
         tuple[int, ...],
-        Meta(description="Statuses that are not kept. What is sent again (RETRY_HTTP_CODES) is never kept."),
+        Meta(description="Statuses of responses that are not stored. Retried responses (RETRY_HTTP_CODES) never are."),
     ] = ()
-    httpcache_ignore_schemes: Annotated[tuple[str, ...], Meta(description="Schemes whose responses are not kept.")] = ()
+    httpcache_ignore_schemes: Annotated[
+        tuple[str, ...], Meta(description="URL schemes whose responses are not stored.")
+    ] = ()
     httpcache_ignore_missing: Annotated[
-        bool, Meta(description="Send nothing: a request that the cache does not answer is dropped.")
+        bool, Meta(description="Send nothing: drop requests that are not in the cache.")
     ] = False
     httpcache_gzip: Annotated[bool, Meta(description="Compress bodies on disk.")] = False
     httpcache_always_store: Annotated[
-        bool, Meta(description="With `rfc9111`: keep whatever does not say `no-store`, to have it for revalidation.")
+        bool, Meta(description="With `rfc9111`: store every response without `no-store`, to revalidate it later.")
     ] = False
     httpcache_ignore_response_cache_controls: Annotated[
         tuple[str, ...],
-        Meta(description="With `rfc9111`: directives of `Cache-Control` that are not obeyed, `no-store` say."),
+        Meta(description="With `rfc9111`: response directives of `Cache-Control` to ignore, for example `no-store`."),
     ] = ()
+
+
+@asynccontextmanager
+async def open_cache(
+    settings: CacheSettings,
+    *,
+    name: str,
+    blocking: Blocking,
+    now_utc: Callable[[], datetime],
+    stats: Stats,
+    ignored_statuses: Sequence[int] = (),
+    prepare: Prepare | None = None,
+) -> AsyncGenerator[Cache | None, None]:
+    """Open the cache of a spider; None if it is not enabled. Leaving closes it.
+
+    Args:
+        settings: Settings of the cache.
+        name: Name of the spider; its file is named after it.
+        blocking: Reads and writes the file.
+        now_utc: Wall time.
+        stats: Statistics of the crawl.
+        ignored_statuses: Statuses that are not stored.
+        prepare: Adds to a request the fields that the middleware will add.
+
+    Raises:
+        SettingsError: ``HTTPCACHE_POLICY`` is unknown, or needs the extra ``cache``.
+        UsageError: The file can't be opened.
+    """
+    if not settings.httpcache_enabled:
+        yield None
+        return
+    # Only a crawl with a cache needs SQLite, and hishel, which is an extra.
+    from trawl.cache.cache import Cache  # noqa: PLC0415
+    from trawl.cache.policy import make_policy  # noqa: PLC0415
+    from trawl.cache.store import Error, Store  # noqa: PLC0415
+
+    policy = make_policy(settings)
+    file = "".join(character if character.isalnum() or character in "-_." else "_" for character in name)
+    path = Path(settings.httpcache_dir) / f"{file.lstrip('.') or '_'}.sqlite3"
+    try:
+        store = await blocking.run(partial(Store, path, compresses=settings.httpcache_gzip))
+    except (OSError, Error) as error:
+        raise UsageError(f"HTTPCACHE_DIR: the cache {str(path)!r} can't be opened: {error}") from error
+    try:
+        yield Cache(
+            settings,
+            policy=policy,
+            store=store,
+            blocking=blocking,
+            now_utc=now_utc,
+            stats=stats,
+            ignored_statuses=ignored_statuses,
+            prepare=prepare,
+        )
+    finally:
+        with trio.move_on_after(CLOSE_GRACE, shield=True):
+            await blocking.run(store.close)

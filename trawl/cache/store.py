@@ -1,9 +1,7 @@
-"""Where responses are kept: one SQLite file a spider. Everything here blocks.
+"""Stored responses: one SQLite file for each spider. All calls block.
 
-The body stands in a table of its own, so that looking a request up reads no body. Several processes may use one file;
-a write that another holds up waits for it.
-
-One response as the cache keeps it.
+Bodies are in a table of their own, so that a lookup reads none. Several processes may use one file; their writes wait
+for each other.
 """
 
 from __future__ import annotations
@@ -28,17 +26,17 @@ Fields = tuple[tuple[str, str], ...]
 
 @attrs.frozen(kw_only=True)
 class CacheEntry:
-    """A response, the request that it answered, and when. The body is kept beside it.
+    """A stored response without its body.
 
     Attributes:
-        id: Its number in the store; 0 where it is not there yet.
-        url: Where it came from.
-        method: How it was asked for.
-        sent: The fields of the request as it was sent; those that ``Vary`` names matter.
+        id: Its number in the store; 0 before it is stored.
+        url: Its URL.
+        method: Method of the request.
+        sent: Fields of the request as it was sent, for ``Vary``.
         status: Its status.
         fields: Its fields.
-        asked_at: When it was asked for, in epoch seconds.
-        came_at: When it had come, in epoch seconds.
+        asked_at: Time of the request, in epoch seconds.
+        came_at: Time of the response, in epoch seconds.
     """
 
     id: int = 0
@@ -52,45 +50,34 @@ class CacheEntry:
 
     @property
     def headers(self) -> Headers:
-        """Its fields, to be found by name."""
+        """Its fields, for lookup by name."""
         return Headers(self.fields)
 
 
 def make_entry(request: Request, response: Response, *, asked_at: float, came_at: float) -> CacheEntry:
-    """What is kept of a response.
-
-    Args:
-        request: As it was sent.
-        response: The response.
-        asked_at: Epoch seconds.
-        came_at: Epoch seconds.
-    """
+    """Make the entry of a response; ``request`` is as it was sent, times are epoch seconds."""
     return CacheEntry(
         url=response.url,
         method=request.method,
-        sent=_fields(request.headers.items_list()),
+        sent=tuple(request.headers.items_list()),
         status=response.status,
-        fields=_fields(response.headers.items_list()),
+        fields=tuple(response.headers.items_list()),
         asked_at=asked_at,
         came_at=came_at,
     )
 
 
 def make_response(stored: CacheEntry, body: bytes, request: Request) -> Response:
-    """The response that answers ``request`` from the cache; its flags say ``cached``."""
+    """Make the response that answers ``request`` from the cache, with the flag ``cached``."""
     return Response(stored.url, stored.status, stored.headers, body, request, flags=["cached"])
 
 
-def _fields(pairs: Sequence[tuple[str, str]]) -> Fields:
-    return tuple(pairs)
-
-
 Error = sqlite3.Error
-"""What goes wrong with a file, in any of the calls."""
+"""Raised by any call when the file can't be read or written."""
 
 VERSION = 1
 
-_PATIENCE = 10.0  # seconds that a write waits for another process
+_BUSY_SECONDS = 10.0  # a write waits as long for another process
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS response (
@@ -109,19 +96,19 @@ class Store:
     """The responses of one file.
 
     Args:
-        path: The file; it and its folder are made.
-        compresses: Whether bodies are compressed.
+        path: The file, created with its folder if missing.
+        compresses: Compress bodies.
 
     Raises:
-        OSError: The folder can't be made.
-        sqlite3.Error: The file can't be opened, or is none of ours.
+        OSError: The folder can't be created.
+        sqlite3.Error: The file can't be opened, or is not a cache.
     """
 
     def __init__(self, path: Path, *, compresses: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._compresses = compresses
         self._lock = threading.Lock()  # one connection, many threads, one at a time
-        self._connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        self._connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._prepare()
         except BaseException:
@@ -138,13 +125,13 @@ class Store:
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def find(self, keys: Sequence[bytes]) -> list[list[CacheEntry]]:
-        """For each key the responses under it."""
+        """Return the responses stored under each key."""
         with self._lock:
             query = f"SELECT {_COLUMNS} FROM response WHERE key = ?"
             return [[_stored(row) for row in self._connection.execute(query, (key,))] for key in keys]
 
     def body(self, id: int) -> bytes | None:
-        """The body of a response; None if it is gone."""
+        """Return the body of a response; None if it was removed."""
         with self._lock:
             row = self._connection.execute("SELECT is_compressed, content FROM body WHERE id = ?", (id,)).fetchone()
         if row is None:
@@ -152,7 +139,7 @@ class Store:
         return zlib.decompress(row[1]) if row[0] else bytes(row[1])
 
     def put(self, key: bytes, stored: CacheEntry, body: bytes, replaced: Iterable[int]) -> None:
-        """Keep a response, in place of others, in one step."""
+        """Store a response and remove those it replaces, in one transaction."""
         content = zlib.compress(body) if self._compresses else body
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -169,7 +156,7 @@ class Store:
             )
 
     def refresh(self, stored: CacheEntry) -> None:
-        """Give a response its new fields and times."""
+        """Update the fields and times of a response."""
         with self._lock:
             self._connection.execute(
                 "UPDATE response SET asked_at = ?, came_at = ?, fields = ? WHERE id = ?",
@@ -177,7 +164,7 @@ class Store:
             )
 
     def forget(self, url: str) -> int:
-        """Drop what is kept of a URL; how many responses that were."""
+        """Remove the responses of a URL. Returns how many there were."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             found = [row[0] for row in self._connection.execute("SELECT id FROM response WHERE url = ?", (url,))]
