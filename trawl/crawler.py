@@ -1,6 +1,7 @@
-"""Where Scrapy's users look for what runs spiders from a script: ``CrawlerProcess``, over :func:`trawl.crawl`.
+"""``CrawlerProcess``, which runs spiders from a script as in Scrapy, over :func:`trawl.crawl`.
 
-Something new is shorter with :func:`trawl.run`, which gives the items and the statistics back.
+New code is shorter with :func:`trawl.run`, which returns the items and the statistics. Nothing in trawl imports this
+module: its path is the one that Scrapy's users know.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from trawl.cli.load import load_spider
 from trawl.compat import name_advice
 from trawl.compat.crawler import Crawler
 from trawl.errors import UsageError
-from trawl.migration import Absent
+from trawl.migration import Unsupported
 from trawl.observe import ObserveSettings
 from trawl.settings import Layer, ambient, load
 from trawl.spiders import Spider
@@ -29,7 +30,7 @@ _ALONE = "start() returns when the last crawl has ended; a Trio program runs `aw
 
 
 class CrawlerProcess:
-    """Runs spiders side by side, and waits for them.
+    """Runs spiders at the same time, and waits for them.
 
     ::
 
@@ -39,23 +40,23 @@ class CrawlerProcess:
         process.start()
 
     Args:
-        settings: Of all of them; stronger than every other source of settings.
+        settings: Settings of all crawls; they override every other source.
         install_root_handler: Log to standard error as ``LOG_LEVEL`` and ``LOG_FORMAT`` say, unless the program logs
             already.
 
     Attributes:
-        results: How each crawl ended, in the order of :meth:`crawl`, once :meth:`start` has returned.
+        results: The result of each crawl, in the order of :meth:`crawl`, once :meth:`start` has returned.
     """
 
     if not TYPE_CHECKING:
-        create_crawler = Absent(
+        create_crawler = Unsupported(
             "give crawl() the spider's class, whose from_crawler() connects signals; `results[0].stats` are its"
             " statistics, and `trawl.run(Spider).items` its items"
         )
-        crawlers = Absent(_RESULTS)
-        bootstrap_failed = Absent(_RESULTS)
-        join = Absent(_ALONE)
-        stop = Absent(_ALONE)
+        crawlers = Unsupported(_RESULTS)
+        bootstrap_failed = Unsupported(_RESULTS)
+        join = Unsupported(_ALONE)
+        stop = Unsupported(_ALONE)
 
     def __init__(self, settings: Mapping[str, object] | None = None, install_root_handler: bool = True) -> None:
         self._settings = dict(settings or {})
@@ -64,15 +65,16 @@ class CrawlerProcess:
         self.results: list[CrawlResult] = []
 
     def crawl(self, spider: type[Spider] | str, *args: Any, **kwargs: Any) -> None:
-        """Have a spider run at :meth:`start`.
+        """Run a spider at :meth:`start`.
 
         Args:
-            spider: Its class; or what ``trawl crawl`` takes, such as its name, looked for below the working directory.
-            args: There are none: arguments of spiders are given by name.
-            kwargs: Given to its constructor.
+            spider: Its class; or a text as ``trawl crawl`` takes it, such as its name, which is looked up below the
+                working directory.
+            args: Not supported: give the arguments of spiders by name.
+            kwargs: Arguments of its constructor.
 
         Raises:
-            UsageError: It is no spider of trawl's, or an argument has no name.
+            UsageError: It is not a spider of trawl's, or an argument has no name.
             SpiderLoadError: There is no such spider, or it can't be loaded.
         """
         if isinstance(spider, str):
@@ -85,11 +87,11 @@ class CrawlerProcess:
         self._wanted.append((spider, kwargs))
 
     def start(self, stop_after_crawl: bool = True, install_signal_handlers: bool = True) -> None:
-        """Run them all, and return when the last has ended. Ctrl-C cancels them; feeds end on whole records.
+        """Run the spiders, and return when the last crawl has ended. Ctrl-C cancels them; feeds end on whole records.
 
         Args:
-            stop_after_crawl: Not looked at: nothing runs on when the crawls have ended.
-            install_signal_handlers: Not looked at.
+            stop_after_crawl: Ignored: nothing is left running when the crawls have ended.
+            install_signal_handlers: Ignored.
 
         Raises:
             UsageError: A setting, a feed or a start URL can't be used.
@@ -119,14 +121,14 @@ class CrawlerProcess:
         self.results = [found[number] for number in range(len(wanted))]
 
     def _log(self) -> None:
-        # What they warn of is said by the crawls.
+        # The crawls load the settings again and log the warnings.
         values = load(*ambient(), Layer("settings", self._settings), tell=lambda warning: None).of(ObserveSettings)
         if self._installs and values.log_enabled:
             logging.basicConfig(level=values.log_level, format=values.log_format, datefmt=values.log_dateformat)
 
 
 AsyncCrawlerProcess = CrawlerProcess
-"""Scrapy's other name for it."""
+"""Scrapy's other name for :class:`CrawlerProcess`."""
 
 if not TYPE_CHECKING:
 

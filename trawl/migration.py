@@ -1,7 +1,7 @@
-"""Advice for code that was written for Scrapy, as the packages that meet its names may ask for it.
+"""Hints for code that was written for Scrapy, for the packages that meet its names.
 
-The advice itself is in :mod:`trawl.compat`, which uses these packages and so stands above them. :func:`advisor` loads
-it by its name when it is first asked for, as plugins are loaded: a crawl that meets no such name does not need it.
+The hints themselves are in :mod:`trawl.compat`, which uses these packages and so stands above them.
+:func:`migration_hints` loads it by its name when a hint is first asked for, as plugins are loaded.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NoReturn, Protocol
 
-__all__ = ["Absent", "Advisor", "FileAdvice", "advisor"]
+__all__ = ["FileHint", "MigrationHints", "Unsupported", "migration_hints"]
 
 
-class FileAdvice(Protocol):
+class FileHint(Protocol):
     """Advice on the imports of one file; its text is one sentence."""
 
     @property
@@ -22,45 +22,45 @@ class FileAdvice(Protocol):
         ...
 
 
-class Advisor(Protocol):
-    """Advice on the names of another framework; "" and None stand for names that are not its own."""
+class MigrationHints(Protocol):
+    """Advice on Scrapy's names; "" or None for any other name. The functions of :mod:`trawl.compat`."""
 
-    def hint(self, error: BaseException, /) -> FileAdvice | None:
-        """Advice on the file whose import failed with ``error``."""
+    def hint(self, error: BaseException, /) -> FileHint | None:
+        """Return advice on the file whose import failed with ``error``."""
         ...
 
-    def hint_of_file(self, path: str, /) -> FileAdvice | None:
-        """Advice on the imports of a file."""
+    def hint_of_file(self, path: str, /) -> FileHint | None:
+        """Return advice on the imports of a file."""
         ...
 
     def class_advice(self, path: str, /) -> str:
-        """What to use instead of a class that a setting names by its import path."""
+        """Return advice on a class that a setting names by its import path."""
         ...
 
     def setting_advice(self, name: str, /) -> str:
-        """What to use instead of a setting that has no effect here."""
+        """Return advice on a setting that has no effect here."""
         ...
 
     def key_advice(self, path: str, key: object, /) -> str:
-        """What to use instead of a key inside the mapping that messages call ``path``."""
+        """Return advice on a key inside the mapping that messages call ``path``."""
         ...
 
     def is_foreign_setting(self, name: str, /) -> bool:
-        """Whether the name is one of the framework's settings, ignored or renamed."""
+        """Return whether the name is one of Scrapy's settings that trawl ignores or renames."""
         ...
 
     def renamed(self, values: Mapping[str, object], /) -> Mapping[str, object]:
-        """The values of one source under trawl's names."""
+        """Return the values of one source under trawl's names."""
         ...
 
 
-def advisor() -> Advisor:
+def migration_hints() -> MigrationHints:
     """Return the advice of :mod:`trawl.compat`."""
     module: Any = import_module("trawl.compat")
     return module  # type: ignore[no-any-return]  # its functions are those of the protocol
 
 
-class Absent:
+class Unsupported:
     """An attribute of Scrapy's class that trawl's does not have: asking for it raises an error that says what to use.
 
     It stands in a class under the attribute's name. ``hasattr`` says False, and an instance or a subclass may have an

@@ -1,6 +1,6 @@
 """SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first one drains a crawl, the second cancels it.
 
-Theory of operation. A signal comes between any two instructions of the main thread, so its handler only hands it to
+A signal comes between any two instructions of the main thread, so its handler only hands it to
 Trio's loop, which hears it at its next turn:
 
 ====================================  ================================================================
@@ -45,7 +45,7 @@ _HANGUP: int = getattr(signal, "SIGHUP", -1)  # Windows has none
 
 
 class Signals:
-    """Handles signals for one crawl, inside the block: a context manager to be put around ``trio.run``.
+    """Handles signals for one crawl: a context manager to put around ``trio.run``.
 
     Outside the main thread it does nothing: only that has signals.
 
@@ -76,7 +76,7 @@ class Signals:
         self._previous.clear()
 
     def attach(self, crawl: Crawl) -> None:
-        """Say which crawl is meant. A signal that came before ends it."""
+        """Set the crawl that signals end. A signal that came earlier ends it at once."""
         self._crawl = crawl
         if self._is_early:
             crawl.cancel()
@@ -112,7 +112,7 @@ class Signals:
 
 
 async def heed_signals(crawl: Crawl) -> None:
-    """Let signals end a crawl: the watcher. Uses the :class:`Signals` around the program, or its own until the end."""
+    """Let signals end a crawl: a watcher. Uses the :class:`Signals` around the program, or its own until the end."""
     around = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
     if isinstance(around, Signals):
         around.attach(crawl)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import trawl
+import trawl.compat
 from trawl.compat.crawler import CrawlerEngine
 from trawl.compat.signals import CrawlerSignals
 from trawl.http import Headers, Request, Response
-from trawl.migration import Absent
+from trawl.migration import MigrationHints, Unsupported, migration_hints
 from trawl.settings import Settings
 from trawl.spiders import Crawler
 
@@ -69,7 +70,13 @@ def test_an_instance_may_have_one_of_its_own() -> None:
 
 def test_the_name_is_that_under_which_it_stands() -> None:
     class Thing:
-        old = Absent("use new")
+        old = Unsupported("use new")
 
     with pytest.raises(AttributeError, match=r"^Thing has no old, which is Scrapy's: use new$"):
         Thing().old  # noqa: B018 - asking is what is tested
+
+
+def test_lower_packages_get_their_hints_from_the_package_that_has_them() -> None:
+    hints: MigrationHints = trawl.compat
+    assert migration_hints() is hints
+    assert hints.setting_advice("TELNETCONSOLE_ENABLED")

@@ -9,7 +9,7 @@ import pytest
 
 import trawl
 from trawl import signals
-from trawl.compat.signals import AT_ENDS, IDLE, TOLD
+from trawl.compat.signals import BEGIN_AND_END, EVENT_SIGNALS, IDLE
 from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.observe import Stats
@@ -131,7 +131,7 @@ def test_middleware_and_pipelines_hear_that_the_spider_is_opened_and_closed(
     told = Telling.told
     assert told[0] == ("opened", Telling.name)
     assert told[-3:] == [True, ("closed", "finished", ["sender", "signal", "spider"]), "end"]
-    assert "what is connected to spider_opened failed" in caplog.text
+    assert "a receiver of spider_opened failed" in caplog.text
 
 
 def test_a_spider_writes_its_settings_itself() -> None:
@@ -169,6 +169,6 @@ def test_the_crawler_itself_ends_the_crawl_too(name: str) -> None:
 
 def test_a_signal_that_is_not_sent_says_what_to_write() -> None:
     heard = Crawler({}, Stats(), Plain).signals
-    for name in sorted(signals.SCRAPYS - AT_ENDS - TOLD.keys() - {IDLE}):
+    for name in sorted(signals.SCRAPYS - BEGIN_AND_END - EVENT_SIGNALS.keys() - {IDLE}):
         with pytest.raises(UsageError, match=f"^the signal {name} is not sent here: "):
             heard.connect(print, getattr(signals, name))

@@ -145,7 +145,7 @@ def test_a_receiver_that_fails_is_logged_and_the_crawl_ends(caplog: pytest.LogCa
             self.crawler.engine.crawl("http://a.example/")  # type: ignore[arg-type]
 
     assert simulate(Fails, web(), FREE).reason == "finished"
-    assert "what is connected to spider_idle failed" in caplog.text
+    assert "a receiver of spider_idle failed" in caplog.text
     assert "engine.crawl() takes a Request, not 'http://a.example/'" in caplog.text
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import trawl
 from trawl import signals
-from trawl.compat.signals import AT_ENDS, TOLD, Failure
+from trawl.compat.signals import BEGIN_AND_END, EVENT_SIGNALS, Failure
 from trawl.errors import CloseSpider, DropItem, NotConfigured, SettingsError, UsageError
 from trawl.http import Request, Response
 from trawl.observe import Stats
@@ -50,7 +50,7 @@ class Log:
         made = cls()
         made.told = []
         crawler.spider.told = made.told
-        for name in sorted((AT_ENDS | TOLD.keys()) - {"response_downloaded"}):
+        for name in sorted((BEGIN_AND_END | EVENT_SIGNALS.keys()) - {"response_downloaded"}):
             crawler.signals.connect(getattr(made, name), signal=getattr(signals, name))
         return made
 
@@ -151,7 +151,7 @@ def test_a_receiver_may_end_the_crawl_and_one_that_fails_is_logged(caplog: pytes
 
     sim = crawled({}, Ending)
     assert sim.reason == "enough"
-    assert "what is connected to item_scraped failed" in caplog.text
+    assert "a receiver of item_scraped failed" in caplog.text
     assert "never" not in caplog.text
     assert "AssertionError" not in caplog.text
 
@@ -177,7 +177,7 @@ def test_an_async_receiver_of_what_nobody_waits_for_is_refused() -> None:
     async def later(item: Any) -> None:
         """Never called."""
 
-    with pytest.raises(UsageError, match=r"item_scraped is no async function.*crawl\.events\(ItemScraped\)"):
+    with pytest.raises(UsageError, match=r"item_scraped can.t be async.*crawl\.events\(ItemScraped\)"):
         Crawler({}, Stats(), Shop).signals.connect(later, signals.item_scraped)
 
 

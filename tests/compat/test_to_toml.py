@@ -84,11 +84,11 @@ def test_what_does_not_fit_or_toml_can_not_say_is_a_comment() -> None:
 
 
 def test_a_default_that_is_not_scrapys_is_told_where_nothing_sets_it() -> None:
-    assert "# DOWNLOAD_DELAY is 1.0 where nothing is said; Scrapy's is 0\n" in to_toml({})
-    assert "# ROBOTSTXT_OBEY is true where nothing is said; Scrapy's is false\n" in to_toml({})
+    assert "# DOWNLOAD_DELAY is 1.0 by default; Scrapy's is 0\n" in to_toml({})
+    assert "# ROBOTSTXT_OBEY is true by default; Scrapy's is false\n" in to_toml({})
     fast = to_toml({"DOWNLOAD_DELAY": 0.25, "CONCURRENT_REQUESTS_PER_DOMAIN": 8, "ROBOTSTXT_OBEY": True})
     assert [line for line in fast.splitlines() if "Scrapy's is" in line] == [
-        "# DOWNLOAD_DELAY_PER_SLOT is 1.0 where nothing is said; Scrapy's is 0"
+        "# DOWNLOAD_DELAY_PER_SLOT is 1.0 by default; Scrapy's is 0"
     ]
     assert "PER_SLOT" not in to_toml({"DOWNLOAD_DELAY": 2})
 

@@ -132,4 +132,4 @@ def test_a_process_start_that_is_no_async_generator_is_refused_by_its_name(caplo
             yield from start
 
     assert crawled(Sync).reason == "start_error"
-    assert "Sync.process_start is no async generator" in caplog.text
+    assert "Sync.process_start is not an async generator" in caplog.text

@@ -14,8 +14,8 @@ module                       what it has
 ===========================  =======================================================================================
 
 The engine and the packages below it do not import this package. :mod:`trawl._run` gives the engine its hooks, and
-:mod:`trawl.migration` asks it for advice: the names exported here are those of :class:`trawl.migration.Advisor`, and
-load no other part of trawl.
+:mod:`trawl.migration` asks it for advice. The modules whose names are exported here load no other part of trawl, so
+that advice on a name costs little.
 """
 
 from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file

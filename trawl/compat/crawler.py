@@ -1,6 +1,6 @@
-"""The crawl under the name, and with the words, that Scrapy's spiders know it by: ``self.crawler``.
+"""The crawl as Scrapy's spiders know it: ``self.crawler``, the argument of ``from_crawler``.
 
-A thin face of :class:`~trawl.spiders.RunningCrawl`, there before the crawl runs, because ``from_crawler`` is given it.
+It exists before the crawl runs, and passes calls to the :class:`~trawl.spiders.RunningCrawl` from then on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import trio
 
 from trawl.compat.signals import CrawlerSignals
 from trawl.http import Request, Response
-from trawl.migration import Absent
+from trawl.migration import Unsupported
 from trawl.observe import Stats
 from trawl.spiders import RunningCrawl
 
@@ -21,30 +21,30 @@ __all__ = ["Crawler", "CrawlerEngine"]
 
 _GIVE = "yield the request from a callback, or from start(), which may wait for work and is read while there is room"
 _PAUSE = "`spider.crawl.throttling.set(scope, delay=...)` slows a site down, and the throttle backs off by itself"
-_PARTS = "it is no part that can be asked: `spider.crawl` tells what the crawl does"
+_PARTS = "it has no counterpart: `spider.crawl` tells what the crawl does"
 _MADE = "keep what you make yourself, and give it to whoever needs it"
 
 
 class CrawlerEngine:
-    """What spiders ask of Scrapy's engine: to end the crawl, to fetch, and to go on when nothing is pending."""
+    """Scrapy's engine as spiders use it: it ends the crawl, fetches, and takes requests when nothing is pending."""
 
     __slots__ = ("_crawl", "_given")
     if not TYPE_CHECKING:
-        schedule = Absent(_GIVE)
-        pause = Absent(_PAUSE)
-        unpause = Absent(_PAUSE)
-        stop = Absent("`close_spider(spider, reason)` ends the crawl")
-        spider_is_idle = Absent("`spider.crawl.is_idle` tells it")
-        downloader = Absent(_PARTS)
-        scraper = Absent(_PARTS)
-        slot = Absent(_PARTS)
+        schedule = Unsupported(_GIVE)
+        pause = Unsupported(_PAUSE)
+        unpause = Unsupported(_PAUSE)
+        stop = Unsupported("`close_spider(spider, reason)` ends the crawl")
+        spider_is_idle = Unsupported("`spider.crawl.is_idle` tells it")
+        downloader = Unsupported(_PARTS)
+        scraper = Unsupported(_PARTS)
+        slot = Unsupported(_PARTS)
 
     def __init__(self) -> None:
         self._crawl: RunningCrawl | None = None
         self._given: list[Request] | None = None
 
     def bind(self, crawl: RunningCrawl) -> None:
-        """Name the crawl, once it runs."""
+        """Set the running crawl."""
         self._crawl = crawl
 
     def close_spider(self, spider: object = None, reason: str = "cancelled") -> None:
@@ -52,11 +52,11 @@ class CrawlerEngine:
         self._running().shutdown(reason)
 
     def crawl(self, request: Request, spider: object = None) -> None:
-        """Give the crawl one more request, in a receiver of ``spider_idle``; it is stored when all have been asked.
+        """Add a request to the crawl, in a receiver of ``spider_idle``; it is stored when all have been called.
 
         Raises:
-            RuntimeError: None is asked now: elsewhere requests are yielded, and so held up and kept.
-            TypeError: It is no request.
+            RuntimeError: No receiver is being called. Elsewhere requests are yielded, and so wait for room.
+            TypeError: ``request`` is not a request.
         """
         if not isinstance(request, Request):
             raise TypeError(f"engine.crawl() takes a Request, not {request!r}")
@@ -66,7 +66,7 @@ class CrawlerEngine:
 
     @contextmanager
     def taking(self) -> Generator[list[Request], None, None]:
-        """The requests that :meth:`crawl` is given inside the block."""
+        """Collect the requests that :meth:`crawl` is given inside the block."""
         given: list[Request] = []
         self._given = given
         try:
@@ -89,7 +89,7 @@ class CrawlerEngine:
 
 
 class Crawler:
-    """A crawl as Scrapy's spiders see it: ``crawler.settings``, ``crawler.stats``, ``crawler.engine``.
+    """A crawl as Scrapy's spiders know it: ``crawler.settings``, ``crawler.stats``, ``crawler.engine``.
 
     Attributes:
         settings: The settings by their upper-case names.
@@ -97,19 +97,19 @@ class Crawler:
         spidercls: The spider's class.
         spider: The spider, once it is made.
         engine: Ends the crawl, and fetches.
-        signals: Sends most of Scrapy's signals; says what takes the place of the others.
+        signals: Sends most of Scrapy's signals; an error says what to use instead of the others.
     """
 
     if not TYPE_CHECKING:
-        crawl = Absent("`await trawl.crawl(Spider)` runs one, `trawl.run(Spider)` too")
-        request_fingerprinter = Absent("`trawl.http.request(request)` tells one request from another")
-        logformatter = Absent("the log is as LOG_FORMAT says")
-        extensions = Absent(_MADE)
-        get_addon = Absent("there are no add-ons")
-        get_downloader_middleware = Absent(_MADE)
-        get_extension = Absent(_MADE)
-        get_item_pipeline = Absent(_MADE)
-        get_spider_middleware = Absent(_MADE)
+        crawl = Unsupported("`await trawl.crawl(Spider)` runs one, `trawl.run(Spider)` too")
+        request_fingerprinter = Unsupported("`trawl.http.request(request)` tells one request from another")
+        logformatter = Unsupported("the log is as LOG_FORMAT says")
+        extensions = Unsupported(_MADE)
+        get_addon = Unsupported("there are no add-ons")
+        get_downloader_middleware = Unsupported(_MADE)
+        get_extension = Unsupported(_MADE)
+        get_item_pipeline = Unsupported(_MADE)
+        get_spider_middleware = Unsupported(_MADE)
 
     def __init__(self, settings: Mapping[str, Any], stats: Stats, spidercls: type[Any]) -> None:
         self.settings: Mapping[str, Any] = settings
@@ -120,7 +120,7 @@ class Crawler:
         self.signals: CrawlerSignals = CrawlerSignals()
 
     def bind(self, crawl: RunningCrawl) -> None:
-        """Name the crawl, once it runs."""
+        """Set the running crawl."""
         self.engine.bind(crawl)
 
     def stop(self) -> None:

@@ -24,13 +24,13 @@ _NO_TWISTED = "trawl runs on Trio, without Twisted: callbacks may be async and a
 
 @attrs.frozen(order=True)
 class Change:
-    """One import line, and what to make of it.
+    """One import line, and the lines to replace it with.
 
     Attributes:
-        line: Where it is, from 1.
-        before: As it is written, on one line.
-        after: The lines that take its place; none where there is nothing to import.
-        words: What to use for the names that are not here, a sentence each.
+        line: Its number, from 1.
+        before: The line as it is written, on one line.
+        after: The lines that replace it; none where there is nothing to import.
+        words: Advice on the names that are not here, a sentence each.
     """
 
     line: int
@@ -39,19 +39,19 @@ class Change:
     words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        told = [f'change "{self.before}" to "{"; ".join(self.after)}"'] if self.after else [f'take out "{self.before}"']
-        return ": ".join([*told, "; ".join(self.words)]) if self.words else told[0]
+        change = f'change "{self.before}" to "{"; ".join(self.after)}"' if self.after else f'take out "{self.before}"'
+        return f"{change}: {'; '.join(self.words)}" if self.words else change
 
 
 def changes(source: str, *, is_whole: bool = False) -> list[Change]:
-    """What to change in the import lines of a file, in their order; those that are right are left out.
+    """Return the changes to the import lines of a file, in their order; lines that are right are left out.
 
     Args:
         source: The file's text.
-        is_whole: Look into functions and conditions too, not only at what is imported in any case.
+        is_whole: Include imports inside functions and conditions.
 
     Raises:
-        SyntaxError: It is no Python.
+        SyntaxError: The text is not Python.
         ValueError: It has a null byte in it.
     """
     tree = ast.parse(source)
@@ -77,7 +77,7 @@ def _change(node: ast.AST) -> Change | None:
 
 
 def _imported(alias: ast.alias) -> tuple[str, str]:
-    """The line for ``import scrapy.MODULE``, and what to use if it is not here."""
+    """The line for ``import scrapy.MODULE``, and advice if it is not here."""
     root, _, module = alias.name.partition(".")
     if root == "twisted":
         return "", _NO_TWISTED
@@ -89,7 +89,7 @@ def _imported(alias: ast.alias) -> tuple[str, str]:
 
 
 def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
-    """What to make of ``from scrapy.MODULE import ...``; None for a line of trawl's that is right."""
+    """The change to ``from scrapy.MODULE import ...``; None for a line of trawl's that is right."""
     found: dict[str, list[str]] = {}
     words: list[str] = []
     is_right = root == "trawl"
@@ -110,14 +110,14 @@ def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
 
 
 def _words(root: str, module: str, name: str) -> str:
-    """What is said of a name that is not here; "" for a misspelled one of trawl's."""
+    """Advice on a name that is not here; "" for a misspelled one of trawl's."""
     if root == "twisted":
         return _NO_TWISTED
     return _absent(f"{module}.{name}".strip(".")) if root == "scrapy" or _is_scrapys(module, name) else ""
 
 
 def _is_scrapys(module: str, name: str) -> bool:
-    """Whether a name that trawl does not have is Scrapy's, and not a misspelled one of trawl's."""
+    """True for a name of Scrapy's that trawl does not have; False for a misspelled one of trawl's."""
     return f"{module}.{name}".strip(".") in REPLACEMENTS or (place(module, "") is None and bool(name_advice(module)))
 
 
@@ -131,30 +131,30 @@ def _absent(name: str) -> str:
 
 @attrs.frozen
 class Hint:
-    """What to change in a file that was written for Scrapy; its text is one sentence.
+    """The changes to a file that was written for Scrapy; its text is one sentence.
 
     Attributes:
         path: The file.
-        changes: What to change in it, in the order of its lines.
+        changes: The changes, in the order of its lines.
     """
 
     path: Path
     changes: Sequence[Change]
 
     def __str__(self) -> str:
-        told = "; ".join(f"line {change.line}: {change}" for change in self.changes)
-        return f"{self.path.name} is written for Scrapy: {told} ({GUIDE})"
+        changes = "; ".join(f"line {change.line}: {change}" for change in self.changes)
+        return f"{self.path.name} is written for Scrapy: {changes} ({GUIDE})"
 
     @property
     def places(self) -> tuple[tuple[str, int, str], ...]:
-        """The file, the line and the words of each change."""
+        """The file, the line and the text of each change."""
         return tuple((str(self.path), change.line, str(change)) for change in self.changes)
 
 
 def hint(error: BaseException) -> Hint | None:
-    """What to change where an import failed; None where that has nothing to do with Scrapy.
+    """Return the changes to the file whose import failed; None where that has nothing to do with Scrapy.
 
-    An import of trawl's counts where it looks for what only Scrapy has.
+    An import from trawl counts where it asks for a name that only Scrapy has.
     """
     if not isinstance(error, ImportError):
         return None
@@ -168,7 +168,7 @@ def hint(error: BaseException) -> Hint | None:
 
 
 def hint_of_file(path: str) -> Hint | None:
-    """What to change in the imports of a file that was written for Scrapy; None if it has none of them."""
+    """Return the changes to the imports of a file; None if it imports nothing of Scrapy's."""
     found = _read(Path(path))
     return Hint(Path(path), found) if found else None
 

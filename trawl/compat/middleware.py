@@ -85,7 +85,7 @@ def adapted(middleware: object, spider: object) -> Middleware | None:
 
 
 def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method | None:
-    """``method``, which is given ``taken`` arguments, and the spider as one more if it has a place for it."""
+    """``method`` called with ``taken`` arguments, and the spider as one more if it takes it."""
     if method is None:
         return None
     try:
@@ -102,7 +102,7 @@ def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method 
 
 
 async def _before(method: _Method, request: Request, name: str) -> Outcome | None:
-    """What ``process_request`` makes of a request; None: it goes on."""
+    """The outcome that ``process_request`` gives a request; None: the request goes on."""
     try:
         answer = await awaited(method(request))
     except IgnoreRequest as error:
@@ -178,7 +178,7 @@ def _hook(found: Any, entry: object, spider: object) -> Hook:
 
 
 def _is_of_another_kind(found: Any) -> bool:
-    """Whether something is a plain generator function, or an async function without ``yield``."""
+    """True for a plain generator function, and for an async function without ``yield``."""
     functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method itself, to be looked at
     return any(inspect.isgeneratorfunction(each) or inspect.iscoroutinefunction(each) for each in functions)
 
@@ -188,7 +188,7 @@ def _order(pair: tuple[float, object]) -> float:
 
 
 def _spider_hook(found: object, spider: object) -> Hook:
-    """An object with Scrapy's methods as a hook.
+    """Return an object with Scrapy's methods as a hook.
 
     ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
     callback has ended; if that raised, the error comes after what it gave before. ``process_spider_exception`` sees
@@ -196,7 +196,7 @@ def _spider_hook(found: object, spider: object) -> Hook:
 
     Args:
         found: The object.
-        spider: What its methods are given as ``spider``, where they take it.
+        spider: The argument ``spider`` of methods that take it.
     """
     entered = _with_spider(getattr(found, "process_spider_input", None), 1, spider)
     method = getattr(found, "process_spider_output_async", None) or getattr(found, "process_spider_output", None)
@@ -229,7 +229,7 @@ def _spider_hook(found: object, spider: object) -> Hook:
 
 
 async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
-    """All that ``outputs`` gives, to be looked at without waiting; an error of theirs is raised in its place."""
+    """The outputs as a plain iterator, once all are there; an error of theirs is raised after the last."""
     given: list[Any] = []
     failure: Exception | None = None
     try:
@@ -247,11 +247,11 @@ async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
 
 
 def _start_hooks(hooks: Iterable[object], spider: Spider) -> list[StartHook]:
-    """What objects put around ``start()``: the ``process_start`` of each, or else its ``process_start_requests``.
+    """Return the hooks around ``start()``: each object's ``process_start``, or else its ``process_start_requests``.
 
     Args:
         hooks: Hooks, or objects with Scrapy's methods; the first next to the spider.
-        spider: Whose start it is, and what ``process_start_requests`` is given, where it takes it.
+        spider: The spider, given to ``process_start_requests`` where it takes it.
 
     Raises:
         SettingsError: One has only ``process_start_requests``, and the spider a ``start()`` of its own.
@@ -277,7 +277,7 @@ def _newer(method: Callable[[AsyncIterator[Any]], Any], name: str) -> StartHook:
     def around(outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
         made = method(outputs)
         if not hasattr(made, "__anext__"):
-            raise UsageError(f"{name}.process_start is no async generator: `async def` with a `yield` in it")
+            raise UsageError(f"{name}.process_start is not an async generator: write `async def` with a `yield` in it")
         generator: AsyncGenerator[Any, None] = made
         return generator
 

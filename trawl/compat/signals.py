@@ -1,9 +1,8 @@
-"""Scrapy's signals, for code that connects to them: each is sent where its event is told, or the crawl begins and ends.
+"""Scrapy's signals: :class:`CrawlerSignals`, which code written for Scrapy connects its receivers to.
 
-Theory of operation. A receiver of ``spider_opened``, ``engine_started``, ``spider_idle`` and those of the end may be
-``async``, and is waited for. All others are called where their event happens, at once and in place, as Scrapy calls
-them, so they may not wait: who wants to wait reads the event in a watcher. A crawl that nobody connects to makes no
-event for it.
+Receivers of ``engine_started``, ``spider_opened``, ``spider_idle``, ``spider_closed`` and ``engine_stopped`` may be
+``async`` and are awaited. All others are called at once where their event happens, as in Scrapy, so they can't wait; a
+watcher that reads the event can. An event that nobody listens to is not made.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from trawl.events import (
     ResponseReceived,
     SpiderError,
 )
-from trawl.migration import Absent
+from trawl.migration import Unsupported
 
-__all__ = ["AT_ENDS", "IDLE", "SCRAPYS", "TOLD", "CrawlerSignals", "Failure"]
+__all__ = ["BEGIN_AND_END", "EVENT_SIGNALS", "IDLE", "SCRAPYS", "CrawlerSignals", "Failure"]
 
 SCRAPYS: frozenset[str] = frozenset(
     (
@@ -44,18 +43,18 @@ SCRAPYS: frozenset[str] = frozenset(
 )
 """The names of Scrapy's signals, sent here or not; each is an attribute of :mod:`trawl.signals`."""
 
-AT_ENDS: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
-"""The signals that are sent as the crawl begins and as it ends."""
+BEGIN_AND_END: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
+"""The signals that are sent when the crawl begins and when it ends."""
 
 IDLE = "spider_idle"
-"""The signal that is sent when nothing is pending: who hears it may give more, or keep the crawl from ending."""
+"""The signal that is sent when nothing is pending; a receiver may give requests, or keep the crawl from ending."""
 
 logger: logging.Logger = logging.getLogger("trawl.spiders")
 
 
 @attrs.frozen
 class Failure:
-    """An error as receivers of ``spider_error`` and ``item_error`` know it from Twisted.
+    """The error that receivers of ``spider_error`` and ``item_error`` are given, with the methods of Twisted's.
 
     Attributes:
         value: The error.
@@ -64,24 +63,24 @@ class Failure:
     value: BaseException
 
     def check(self, *kinds: type[BaseException]) -> type[BaseException] | None:
-        """The first of ``kinds`` that it is, or None."""
+        """Return the first of ``kinds`` that the error is an instance of, or None."""
         return next((kind for kind in kinds if isinstance(self.value, kind)), None)
 
     @property
     def type(self) -> Any:
-        """Its class."""
+        """The error's class."""
         return self.value.__class__
 
     def getErrorMessage(self) -> str:
-        """What it says."""
+        """Return the error's text."""
         return str(self.value)
 
     def getTraceback(self) -> str:
-        """Where it comes from, as Python prints it."""
+        """Return the traceback as Python prints it."""
         return "".join(traceback.format_exception(self.value))
 
 
-TOLD: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, object]]]] = {
+EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, object]]]] = {
     "item_dropped": (
         ItemDropped,
         lambda event: {"item": event.item, "exception": DropItem(event.reason), "response": None},
@@ -103,7 +102,7 @@ TOLD: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, object]]]] = 
         lambda event: {"failure": Failure(event.error), "response": event.response},
     ),
 }
-"""The signals that are sent where an event is told: which, and what receivers are given besides ``spider``."""
+"""Signals that an event sends: the kind of event, and the arguments of receivers besides ``spider``."""
 
 _ENDLESS = "give the spider an endless start(): it is read whenever there is room, and may wait for work"
 _CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too long"
@@ -120,15 +119,15 @@ NOT_SENT: Mapping[str, str] = {
     "robots_parsed": "`await spider.fetch(...)` fetches a robots.txt like any page",
     "scheduler_empty": _ENDLESS,
 }
-"""Scrapy's other signals: what to do in place of connecting to them."""
+"""Scrapy's other signals, with what to use instead."""
 
 
 class CrawlerSignals:
-    """Scrapy's signals as ``from_crawler`` connects to them: of :data:`AT_ENDS`, of :data:`TOLD`, and :data:`IDLE`."""
+    """The signals of one crawl: :data:`BEGIN_AND_END`, :data:`EVENT_SIGNALS` and :data:`IDLE`."""
 
     __slots__ = ("_events", "_receivers", "_spider")
     if not TYPE_CHECKING:
-        send_catch_log = Absent("signals of one's own are not sent: call whoever is to hear of it")
+        send_catch_log = Unsupported("signals of your own are not sent: call the receivers yourself")
         send_catch_log_async = send_catch_log_deferred = send_catch_log
 
     def __init__(self) -> None:
@@ -137,103 +136,105 @@ class CrawlerSignals:
         self._spider: object = None
 
     def connect(self, receiver: Callable[..., Any], signal: object = None, **options: object) -> None:
-        """Have ``receiver`` called when a signal is sent, with as many of the signal's arguments as it takes.
+        """Call ``receiver`` when a signal is sent, with those of the signal's arguments that it takes.
 
         Args:
-            receiver: What it raises is logged. It may be ``async`` for :data:`IDLE` and the signals of :data:`AT_ENDS`.
-            signal: One of ``trawl.signals``: ``signals.spider_opened``, ``signals.item_scraped``, ...
-            options: Scrapy's others, which are not looked at.
+            receiver: Errors that it raises are logged. It may be ``async`` for :data:`IDLE` and
+                :data:`BEGIN_AND_END`.
+            signal: A name in ``trawl.signals``: ``signals.spider_opened``, ``signals.item_scraped``, ...
+            options: Scrapy's other options, which are ignored.
 
         Raises:
-            UsageError: It is a signal that is not sent here, or the receiver is ``async`` where nobody waits for it;
-                the sentence says what to write instead.
+            UsageError: The signal is not sent here, or the receiver is ``async`` where nothing waits for it; the
+                sentence says what to use instead.
         """
         if isinstance(signal, str) and signal in NOT_SENT:
             raise UsageError(f"the signal {signal} is not sent here: {NOT_SENT[signal]}")
-        if not isinstance(signal, str) or signal not in AT_ENDS | TOLD.keys() | {IDLE}:
-            known = ", ".join(sorted(AT_ENDS | TOLD.keys() | {IDLE}))
+        if not isinstance(signal, str) or signal not in BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}:
+            known = ", ".join(sorted(BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}))
             raise UsageError(
                 f"there is no signal {signal}: there are {known}; for others a watcher (WATCHERS) reads"
                 " crawl.events(ItemScraped, ...); the guide 'Watch a crawl' has the whole list"
             )
-        if signal in TOLD and inspect.iscoroutinefunction(receiver):
+        if signal in EVENT_SIGNALS and inspect.iscoroutinefunction(receiver):
             raise UsageError(
-                f"a receiver of {signal} is no async function, because nobody waits for it: a watcher (WATCHERS) that"
-                f" reads crawl.events({TOLD[signal][0].__name__}) may await what it likes"
+                f"a receiver of {signal} can't be async, because nothing waits for it: use a watcher (WATCHERS) that"
+                f" reads crawl.events({EVENT_SIGNALS[signal][0].__name__}), which may await"
             )
         self._receivers.append((signal, receiver))
-        if self._events is not None and signal in TOLD:
+        if self._events is not None and signal in EVENT_SIGNALS:
             self._listen(self._events, signal, receiver)
 
     def disconnect(self, receiver: Callable[..., Any], signal: object = None) -> None:
-        """Call ``receiver`` no more for ``signal``."""
+        """Stop calling ``receiver`` for ``signal``."""
         self._receivers = [pair for pair in self._receivers if pair != (signal, receiver)]
 
     def disconnect_all(self, signal: object = None) -> None:
-        """Call nobody any more for ``signal``."""
+        """Stop calling any receiver for ``signal``."""
         self._receivers = [pair for pair in self._receivers if pair[0] != signal]
 
     def bind(self, events: Events, spider: object) -> None:
-        """Name the crawl's events and its spider, before the first event is told."""
+        """Set the crawl's events and its spider, before the first event is sent."""
         self._events, self._spider = events, spider
         for signal, receiver in self._receivers:
-            if signal in TOLD:
+            if signal in EVENT_SIGNALS:
                 self._listen(events, signal, receiver)
 
     async def send(self, signal: str, **given: object) -> None:
-        """Call those that are connected to a signal of :data:`AT_ENDS`, in order. A checkpoint only where one is."""
+        """Call the receivers of a signal in order. A checkpoint only where one of them awaits."""
         for wanted, receiver in list(self._receivers):
             if wanted != signal:
                 continue
             try:
-                result = receiver(**_taken(receiver, {"signal": signal, "sender": self, **given}))
+                result = receiver(**_accepted(receiver, {"signal": signal, "sender": self, **given}))
                 if inspect.isawaitable(result):
                     await result
             except Exception:
-                logger.exception("what is connected to %s failed: %r", signal, receiver)
+                logger.exception("a receiver of %s failed: %r", signal, receiver)
 
     def is_heard(self, signal: str) -> bool:
-        """Whether something is connected to a signal."""
+        """Return whether a signal has a receiver."""
         return any(wanted == signal for wanted, _ in self._receivers)
 
     async def ask_idle(self, spider: object) -> Exception | None:
-        """Call those that are connected to :data:`IDLE`, in order, and wait for them.
+        """Call the receivers of :data:`IDLE` in order, and wait for them. A checkpoint only where one of them awaits.
 
-        What one of them says about the end: ``DontCloseSpider``, which is the stronger, ``CloseSpider`` or None.
+        Returns:
+            The ``DontCloseSpider`` that one of them raised, or else a ``CloseSpider``, or else None.
         """
-        said: Exception | None = None
+        answer: Exception | None = None
         for wanted, receiver in list(self._receivers):
             if wanted != IDLE:
                 continue
             try:
-                result = receiver(**_taken(receiver, {"signal": IDLE, "sender": self, "spider": spider}))
+                result = receiver(**_accepted(receiver, {"signal": IDLE, "sender": self, "spider": spider}))
                 if inspect.isawaitable(result):
                     await result
             except DontCloseSpider as error:
-                said = error
+                answer = error
             except CloseSpider as error:
-                said = said or error
+                answer = answer or error
             except Exception:
-                logger.exception("what is connected to %s failed: %r", IDLE, receiver)
-        return said
+                logger.exception("a receiver of %s failed: %r", IDLE, receiver)
+        return answer
 
     def _listen(self, events: Events, signal: str, receiver: Callable[..., Any]) -> None:
-        kind, arguments = TOLD[signal]
+        kind, arguments = EVENT_SIGNALS[signal]
 
         def hear(event: Event) -> None:
             if (signal, receiver) not in self._receivers:
                 return
             given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self}
             try:
-                receiver(**_taken(receiver, given))
+                receiver(**_accepted(receiver, given))
             except Exception:
-                logger.exception("what is connected to %s failed: %r", signal, receiver)
+                logger.exception("a receiver of %s failed: %r", signal, receiver)
 
         events.listen(kind, hear)
 
 
-def _taken(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mapping[str, object]:
-    """Those of ``given`` that a function takes by name."""
+def _accepted(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mapping[str, object]:
+    """The items of ``given`` that a function takes by name."""
     parameters = inspect.signature(receiver).parameters
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return given

@@ -4,8 +4,8 @@ Each name goes where it means what it did: to ``[tool.trawl]``, or to ``[tool.tr
 has it. A setting that has no effect here, does not fit or can't be said in TOML stands in a comment with the reason:
 nothing of the file is lost without a word.
 
-Apart from the tables in :mod:`trawl.compat.settings`, its only importer beside the command, because those are loaded
-without the settings of every package.
+Only the command imports this module; it is apart from the tables of :mod:`trawl.compat.settings` because it loads the
+settings of every package, which the tables do not need.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SCRAPYS: Mapping[str, str] = {
     "DOWNLOAD_DELAY": "0",
     "DOWNLOAD_DELAY_PER_SLOT": "0",
 }
-"""What Scrapy did where nobody said anything, and trawl does otherwise."""
+"""Defaults of Scrapy's that differ from trawl's."""
 
 
 def to_toml(values: Mapping[str, object]) -> str:
-    """The text that says in ``pyproject.toml`` what ``values`` say in ``settings.py``.
+    """Return the text for ``pyproject.toml`` that sets what ``values`` set in ``settings.py``.
 
     Args:
         values: Upper-case names to values.
@@ -51,22 +51,22 @@ def to_toml(values: Mapping[str, object]) -> str:
         if not is_known and value and isinstance(value, str) and _SECRET.search(name):
             own.append(f"# a secret? TRAWL_{name} in the environment sets it too, and this file need not hold it")
         (settings if is_known else own).extend(_lines(name, value, is_known=is_known))
-    settings.extend(_otherwise(values))
+    settings.extend(_other_defaults(values))
     return "\n".join(["[tool.trawl]", *settings, *(["", "[tool.trawl.own]", *own] if own else [])]) + "\n"
 
 
-def _otherwise(values: Mapping[str, object]) -> Iterator[str]:
-    """A comment for each default that is another than Scrapy's, and that ``values`` leave as it is."""
+def _other_defaults(values: Mapping[str, object]) -> Iterator[str]:
+    """A comment for each default that differs from Scrapy's and that ``values`` do not set."""
     delay = values.get("DOWNLOAD_DELAY")
     for name, scrapys in _SCRAPYS.items():
         is_felt = name != "DOWNLOAD_DELAY_PER_SLOT" or not isinstance(delay, int | float) or delay < 1
         if name not in values and is_felt:
-            yield f"# {name} is {_value(known()[name].default)} where nothing is said; Scrapy's is {scrapys}"
+            yield f"# {name} is {_value(known()[name].default)} by default; Scrapy's is {scrapys}"
 
 
 def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
-    """A line that sets ``name``, or a comment that says why there is none; a line of comment for each part left out."""
-    kept, left = _sayable(value, name)
+    """A line that sets ``name``, or a comment with the reason why not; a comment for each part that is left out."""
+    kept, left = _toml_part(value, name)
     yield from (f"# {name}: {part}" for part in left)
     if value is None:
         yield f"# {name} = None: {_NONE}, leave it unset"
@@ -80,8 +80,8 @@ def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
         yield f"# is left out: {error}"
 
 
-def _sayable(value: object, path: str) -> tuple[object, list[str]]:
-    """A mapping, and those in it, without keys whose value is None or that only Scrapy has; and which these were."""
+def _toml_part(value: object, path: str) -> tuple[object, list[str]]:
+    """A value without the keys that only Scrapy has or whose value is None, and a line for each of them."""
     if not isinstance(value, Mapping):
         return value, []
     kept: dict[object, object] = {}
@@ -93,7 +93,7 @@ def _sayable(value: object, path: str) -> tuple[object, list[str]]:
         if words := key_advice(path, key):
             left.append(f"{_path(key)} = {' '.join(repr(part).split())} is left out: {words}")
             continue
-        kept[key], inner = _sayable(part, path)
+        kept[key], inner = _toml_part(part, path)
         left += [f"{_path(key)}, {each}" for each in inner]
     return kept, left
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from trawl.migration import Absent
+from trawl.migration import Unsupported
 
 __all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders", "parse_date"]
 
@@ -56,9 +56,9 @@ class Headers(MutableMapping[str, str]):
 
     __slots__ = ("_fields",)
     if not TYPE_CHECKING:
-        to_unicode_dict = Absent("values are texts: dict(headers)")
-        to_string = Absent("write a line for each of headers.items()")
-        appendlist = Absent("set the name to a list of values")
+        to_unicode_dict = Unsupported("values are texts: dict(headers)")
+        to_string = Unsupported("write a line for each of headers.items()")
+        appendlist = Unsupported("set the name to a list of values")
 
     # lower-case name -> [name as written, value, value, ...]
     _fields: dict[str, list[str]]

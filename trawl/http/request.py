@@ -16,7 +16,7 @@ import msgspec
 from trawl.http.content import with_legacy_query
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.url import Fields, encode_form, join_url, normalize_url, sorted_url
-from trawl.migration import Absent
+from trawl.migration import Unsupported
 
 if TYPE_CHECKING:
     from trawl.http.sink import BodySink
@@ -125,10 +125,10 @@ class Request:
         "url",
     )
     if not TYPE_CHECKING:
-        flags = Absent("only Scrapy's log shows them: put words into meta")
-        encoding = Absent("the URL and the body are encoded as the request is made")
-        to_dict = Absent("JOB_DIR has a job keep its requests by itself")
-        to_curl = Absent("method, url, headers and body are what is sent")
+        flags = Unsupported("only Scrapy's log shows them: put words into meta")
+        encoding = Unsupported("the URL and the body are encoded as the request is made")
+        to_dict = Unsupported("JOB_DIR has a job keep its requests by itself")
+        to_curl = Unsupported("method, url, headers and body are what is sent")
 
     def __init__(
         self,

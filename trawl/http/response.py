@@ -17,7 +17,7 @@ from trawl.http.content import decode_body, selector_type, with_legacy_query
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
-from trawl.migration import Absent
+from trawl.migration import Unsupported
 from trawl.selectors import Selector, SelectorList, found, select
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Response:
         "url",
     )
     if not TYPE_CHECKING:
-        certificate = Absent(
+        certificate = Unsupported(
             "certificates are verified (DOWNLOAD_VERIFY_CERTIFICATES); Python's ssl.get_server_certificate() reads one"
         )
 

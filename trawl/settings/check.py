@@ -27,7 +27,7 @@ import msgspec
 import msgspec.structs
 
 from trawl.errors import SettingsError
-from trawl.migration import advisor
+from trawl.migration import migration_hints
 
 __all__ = [
     "checked",
@@ -238,7 +238,7 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
 
 def _of_key(path: str, key: object, fields: Iterable[str]) -> str:
     """What to write instead of an unknown key."""
-    if words := advisor().key_advice(path, key):
+    if words := migration_hints().key_advice(path, key):
         return f", which is Scrapy's: {words}"
     close = nearest(str(key), fields)
     return f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"

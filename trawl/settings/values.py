@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from trawl.errors import SettingsError
-from trawl.migration import Absent, advisor
+from trawl.migration import Unsupported, migration_hints
 from trawl.settings.check import from_json, nearest, type_words
 from trawl.settings.sections import Definition, known
 
@@ -51,7 +51,7 @@ def _check(name: object, place: str) -> None:
         raise SettingsError(f"{place}: {name!r} can't be the name of a setting: write it in upper case", str(name))
     if name in known():
         raise SettingsError(f"{place}: {name} is a setting of trawl's: set it, it need not be declared", name)
-    if advisor().is_foreign_setting(name):
+    if migration_hints().is_foreign_setting(name):
         raise SettingsError(f"{place}: {name} is a setting of Scrapy's: give yours another name", name)
 
 
@@ -102,16 +102,16 @@ class Settings(Mapping[str, Any]):
 
     __slots__ = ("_own", "_sections", "_sources", "_values")
     if not TYPE_CHECKING:
-        attributes = Absent(_SOURCES)
-        getpriority = Absent(_SOURCES)
-        getwithbase = Absent("`settings[NAME]` has what is set beside the built-in ones")
-        set = Absent(_FIXED)
-        setdict = Absent(_FIXED)
-        setmodule = Absent(_FIXED)
-        add_to_list = Absent(_FIXED)
-        freeze = Absent("they never change")
-        frozencopy = Absent("they never change, and need no copy")
-        copy = Absent("write dict(settings)")
+        attributes = Unsupported(_SOURCES)
+        getpriority = Unsupported(_SOURCES)
+        getwithbase = Unsupported("`settings[NAME]` has what is set beside the built-in ones")
+        set = Unsupported(_FIXED)
+        setdict = Unsupported(_FIXED)
+        setmodule = Unsupported(_FIXED)
+        add_to_list = Unsupported(_FIXED)
+        freeze = Unsupported("they never change")
+        frozencopy = Unsupported("they never change, and need no copy")
+        copy = Unsupported("write dict(settings)")
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Settings(Mapping[str, Any]):
             UnknownSetting: There is neither a setting of this name nor a default.
         """
         if default is _ABSENT and name not in self._values:
-            if advisor().setting_advice(name):
+            if migration_hints().setting_advice(name):
                 return empty
             raise self._unknown(name)
         return self._values.get(name, empty if default is _ABSENT else default)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from trawl.errors import SpiderLoadError, TrawlError, UsageError
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
 from trawl.middleware import Session
-from trawl.migration import Absent
+from trawl.migration import Unsupported
 from trawl.spiders.results import ItemT, Outputs
 from trawl.spiders.running_crawl import RunningCrawl
 from trawl.tracebacks import describe_error
@@ -89,11 +89,11 @@ class Spider(Generic[ItemT]):
     download_delay: float | None = None
     crawler: Crawler
     if not TYPE_CHECKING:
-        state = Absent(
+        state = Unsupported(
             "what must be remembered is in requests' cb_kwargs and meta, which a job keeps; or in a file that start()"
             " reads and closed() writes"
         )
-        handles_request = Absent("nobody asks which spider a URL is for; allowed_domains says what it follows")
+        handles_request = Unsupported("nobody asks which spider a URL is for; allowed_domains says what it follows")
 
     def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         if name is not None:
