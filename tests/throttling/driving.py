@@ -12,12 +12,11 @@ import attrs
 
 from trawl.clock import WallClock
 from trawl.errors import DownloadError
-from trawl.frontier import Scopes
 from trawl.http import Headers, Outcome, Request, Response
 from trawl.scheduler import Grant
 from trawl.throttling import Scope, Throttle, ThrottlingSettings
 
-__all__ = ["EXACT", "Answer", "Bucket", "Drive", "Entry", "Send", "answer", "entry_of", "throttle_of"]
+__all__ = ["EXACT", "Answer", "Bucket", "Drive", "Send", "answer", "grant_of", "sent_grant", "throttle_of"]
 
 EXACT: Mapping[str, Any] = {"randomize_download_delay": False, "backoff_jitter": 0}
 """Settings without any jitter."""
@@ -40,22 +39,19 @@ def throttle_of(**given: Any) -> Throttle:
     return throttle
 
 
-class Entry(Grant):
-    """A sent request, as the scheduler would tell of it."""
-
-    def __init__(
-        self,
-        request: Request,
-        scopes: Scopes,
-        steps: tuple[int, ...] = (),
-        granted_at: float = 0.0,
-        sent_at: float | None = 0.0,
-        is_exempt: bool = False,
-        slots: tuple[int, ...] = (),
-    ) -> None:
-        super().__init__(request, scopes, is_exempt=is_exempt)
-        self.steps, self.slots = steps, slots
-        self.granted_at, self.sent_at = granted_at, sent_at
+def sent_grant(
+    request: Request,
+    scopes: tuple[tuple[str, float | None], ...],
+    steps: tuple[int, ...] = (),
+    now: float = 0.0,
+    slots: tuple[int, ...] = (),
+    *,
+    is_exempt: bool = False,
+) -> Grant:
+    """A request that was granted and sent at ``now``."""
+    grant = Grant(request, scopes, is_exempt=is_exempt)
+    grant.steps, grant.slots, grant.granted_at, grant.sent_at = steps, slots, now, now
+    return grant
 
 
 @attrs.frozen
@@ -97,7 +93,7 @@ class Bucket:
         return Answer(latency=self.latency)
 
 
-def entry_of(throttle: Throttle, request: Request, now: float = 0.0) -> Entry:
+def grant_of(throttle: Throttle, request: Request, now: float = 0.0) -> Grant:
     """A request that takes its scopes and is sent at ``now``."""
     charges = throttle.scopes_of_nowait(request)
     assert charges is not None
@@ -110,7 +106,7 @@ def entry_of(throttle: Throttle, request: Request, now: float = 0.0) -> Entry:
         if is_exempt
         else tuple(_taken(scope, now, amount) for scope, (_, amount) in zip(scopes, charges, strict=True))
     )
-    return Entry(request, charges, steps, now, now, is_exempt, slots)
+    return sent_grant(request, charges, steps, now, slots, is_exempt=is_exempt)
 
 
 def _taken(scope: Scope, now: float, amount: float | None) -> int:
@@ -121,38 +117,38 @@ def _taken(scope: Scope, now: float, amount: float | None) -> int:
 
 def answer(
     throttle: Throttle,
-    entry: Entry,
+    grant: Grant,
     now: float,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
     error: DownloadError | None = None,
 ) -> Outcome:
     """Let the throttle hear the end of a send, and give its places back."""
-    outcome = outcome_of(entry, now, status, headers, error)
-    assert throttle.record_outcome_nowait(entry, outcome, now)
-    give_back(throttle, entry, now)
+    outcome = outcome_of(grant, now, status, headers, error)
+    assert throttle.record_outcome_nowait(grant, outcome, now)
+    give_back(throttle, grant, now)
     return outcome
 
 
 def outcome_of(
-    entry: Entry,
+    grant: Grant,
     now: float,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
     error: DownloadError | None = None,
 ) -> Outcome:
     """What became of a send."""
-    request, sent_at = entry.request, entry.sent_at or 0.0
+    request, sent_at = grant.request, grant.sent_at or 0.0
     response = None if error else Response(request.url, status, Headers(headers or {}), b"", request)
     return Outcome(
-        request, response=response, error=error, started_at=sent_at, sent_at=entry.sent_at,
+        request, response=response, error=error, started_at=sent_at, sent_at=grant.sent_at,
         first_byte_at=None if error else now, ended_at=now,
     )  # fmt: skip
 
 
-def give_back(throttle: Throttle, entry: Entry, now: float) -> None:
+def give_back(throttle: Throttle, grant: Grant, now: float) -> None:
     """Free the places of a send."""
-    for (id, amount), slot in zip(entry.scopes, entry.slots, strict=False):
+    for (id, amount), slot in zip(grant.scopes, grant.slots, strict=False):
         scope = throttle.scope(id, now)
         if scope.full:  # as a lane does: whoever goes next has waited for this
             scope.waits.opened(now, scope.full)
@@ -179,7 +175,7 @@ class Drive:
         self.ended: dict[str, str] = {}
         self.now = 0.0
         self._counts: dict[str, int] = {}
-        self._flying: list[tuple[float, int, Entry, Answer]] = []
+        self._flying: list[tuple[float, int, Grant, Answer]] = []
 
     def push(self, *requests: Request) -> None:
         """Queue requests: their scopes are asked for here, once."""
@@ -227,19 +223,19 @@ class Drive:
         )
         if at > self.now:
             return at
-        if self.throttle.refused(Entry(request, charges), self.now):
+        if self.throttle.refused(sent_grant(request, charges), self.now):
             self.ended[request.url] = "refused"
             return at
-        entry = entry_of(self.throttle, request, self.now)
+        grant = grant_of(self.throttle, request, self.now)
         reply = self.server(request, self.now)
         status = 0 if reply.error else reply.status
-        self.sends.append(Send(self.now, request.url, entry.slots[0] if entry.slots else 0, status))
-        heapq.heappush(self._flying, (self.now + reply.latency, len(self.sends), entry, reply))
+        self.sends.append(Send(self.now, request.url, grant.slots[0] if grant.slots else 0, status))
+        heapq.heappush(self._flying, (self.now + reply.latency, len(self.sends), grant, reply))
         return at
 
-    def _hear(self, entry: Entry, reply: Answer) -> None:
-        outcome = answer(self.throttle, entry, self.now, reply.status, reply.headers, reply.error)
-        url = entry.request.url
+    def _hear(self, grant: Grant, reply: Answer) -> None:
+        outcome = answer(self.throttle, grant, self.now, reply.status, reply.headers, reply.error)
+        url = grant.request.url
         if reply.error is None and reply.status < 400:
             self.ended[url] = "done"
             return
@@ -248,4 +244,4 @@ class Drive:
         if self._counts.get(url, 0) > self.retries:
             self.ended[url] = "failed"
         elif self.endless is None or url != self.endless.url:
-            self._pending.append((entry.request, entry.scopes))
+            self._pending.append((grant.request, grant.scopes))

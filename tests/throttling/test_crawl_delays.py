@@ -16,7 +16,7 @@ def test_d09_a_scope_has_the_longest_of_what_its_origins_said_last(said: list[tu
         expected = max([wish for (scope, _), wish in last.items() if scope == id])
         assert delays.of(id) == expected
         assert has_changed == (before != expected)
-    assert bool(delays) == any(last.values())
+    assert bool(delays.wishes) == any(last.values())
 
 
 def test_of_more_scopes_than_are_kept_the_first_is_forgotten() -> None:

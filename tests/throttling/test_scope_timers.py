@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from tests.throttling.driving import answer, entry_of, throttle_of
+from tests.throttling.driving import answer, grant_of, throttle_of
 from trawl.http import Request
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.scope import Scope
@@ -53,6 +53,6 @@ def test_a_throttle_that_is_patient_for_days_remembers_no_past_triggers() -> Non
     request = Request("http://a.example/")
     for now in range(0, 5_000, 2):
         for at, status in ((now, 503), (now + 1, 200)):
-            answer(throttle, entry_of(throttle, request, at), at, status)
+            answer(throttle, grant_of(throttle, request, at), at, status)
             throttle.tick(at)
     assert len(throttle._timers) < 200

@@ -223,19 +223,23 @@ class Lane:
         if len(scopes) == 1:  # most lanes have one scope: the loops below cost twice as much
             scope = scopes[0]
             grant.steps = (scope.step,)
-            grant.slots = (scope.take(now, grant.amount(0)),)
+            amount = grant.scopes[0][1]
+            grant.slots = (scope.take(now, 1.0 if amount is None else amount),)
         else:
             grant.steps = tuple([scope.step for scope in scopes])
             grant.slots = tuple([scope.take(now, grant.amount(index)) for index, scope in enumerate(scopes)])
 
     def stops(self, grant: Grant, now: float) -> bool:
         """Whether ``grant``, which was granted, must not go to the wire after all: a scope was closed since."""
-        return any(scope.stops(grant.slots[index], now, grant.amount(index)) for index, scope in enumerate(self.scopes))
+        for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
+            if scope.stops(slot, now, 1.0 if amount is None else amount):
+                return True
+        return False
 
     def sent(self, grant: Grant, now: float) -> None:
         """Tell its scopes that ``grant`` went to the wire."""
-        for index, scope in enumerate(self.scopes):
-            scope.sent(grant.slots[index], now, grant.amount(index))
+        for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
+            scope.sent(slot, now, 1.0 if amount is None else amount)
 
     def written(self, grant: Grant, sent_at: float, now: float) -> None:
         """Tell its scopes that the write has ended at ``now`` that began at ``sent_at``."""
@@ -245,10 +249,10 @@ class Lane:
     def give_back(self, grant: Grant, now: float) -> None:
         """Free the places that ``grant`` has."""
         was_sent = grant.sent_at is not None
-        for index, scope in enumerate(self.scopes):
-            if limit := scope.full:
+        for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
+            if (scope.in_flight >= scope.concurrency or scope.pages is not None) and (limit := scope.full):
                 scope.waits.opened(now, limit)
-            scope.give(grant.slots[index], was_sent=was_sent, amount=grant.amount(index))
+            scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount)
 
     def take_turn(self, turn: int) -> None:
         """Go to the end of the line of equals."""

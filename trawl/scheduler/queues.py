@@ -152,7 +152,8 @@ class LaneQueues:
 
     def make_ready(self, lane: Lane, now: float) -> None:
         """Have ``lane`` looked at at the next choice."""
-        lane.leave(now)
+        if lane.where is not None and lane.where is not READY:
+            lane.leave(now)
         lane.version += 1
         lane.where = READY
         lane.mark = now

@@ -143,8 +143,9 @@ class Scheduler:
             return None
         self._now = now
         self.queues.let_time_pass(now)
-        for grant, order in self.later.due(now):
-            self._line_up(grant, order, now)
+        if self.later.next_at() <= now:
+            for grant, order in self.later.due(now):
+                self._line_up(grant, order, now)
         ready = self.queues.ready
         while ready:
             ticket = ready[0]
@@ -299,7 +300,7 @@ class Scheduler:
             lane.begin(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
             lane.add(grant, order)
             lane.take_turn(self._next_turn())
-            if not self._is_stopped(lane, now):
+            if not (self.closed and self._is_stopped(lane, now)):
                 self.queues.enter(lane, now)
         elif lane.add(grant, order) and not isinstance(lane.where, OriginGate):
             self.queues.enter(lane, now)  # a better head: to be looked at again
@@ -308,7 +309,7 @@ class Scheduler:
 
     def _is_stopped(self, lane: Lane, now: float) -> bool:
         """Whether the gate of a lane's origin is closed; the lane then waits there."""
-        if not self.closed or lane.kind == PASSING:
+        if lane.kind == PASSING:
             return False
         gate = self.closed.get(lane.origin)
         if gate is None:
@@ -320,7 +321,7 @@ class Scheduler:
     def _look(self, lane: Lane, now: float) -> Grant | Refused | None:
         """Grant a ready lane's best grant, or send the lane to wait."""
         queues = self.queues
-        if self._is_stopped(lane, now):
+        if self.closed and self._is_stopped(lane, now):
             queues.end_claim(lane, now)
             if lane.is_kept_for:
                 queues.let_go(lane)
@@ -410,14 +411,17 @@ class Scheduler:
             queue = scope.waiting
             if queue is not None:
                 queues.wake(queue, now)
-            queues.look_again(scope, now)
+            if queues.keeping:
+                queues.look_again(scope, now)
         return grant
 
     def _wake(self, lane: Lane, now: float) -> None:
+        queues = self.queues
         for scope in lane.scopes:
             if scope.waiting is not None:
-                self.queues.wake(scope.waiting, now)
-            self.queues.look_again(scope, now)
+                queues.wake(scope.waiting, now)
+            if queues.keeping:
+                queues.look_again(scope, now)
 
     def _leave(self, grant: Grant) -> None:
         grant.is_pending = False

@@ -21,7 +21,7 @@ from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
-    from trawl.scheduler import Grant
+    from trawl.scheduler.grant import Grant
     from trawl.throttling.explain import Reason
     from trawl.throttling.scope_table import CrawlDelays, ScopePolicies
     from trawl.throttling.settings import ThrottlingSettings
@@ -177,17 +177,17 @@ class Diagnostics:
                 scope.id, delay, state.policy.source, " and ".join(kept),
             )  # fmt: skip
 
-    def host_left_out(self, entry: Grant, crawl_delays: CrawlDelays) -> None:
+    def host_left_out(self, grant: Grant, crawl_delays: CrawlDelays) -> None:
         """Warn where a request's scopes leave out its host, whose Crawl-delay then holds nobody (D09)."""
-        host = host_scope(entry.request.url)
+        host = host_scope(grant.request.url)
         delay = crawl_delays.of(host)
-        if not delay or entry.is_exempt or any(id == host for id, _ in entry.scopes):
+        if not delay or grant.is_exempt or any(id == host for id, _ in grant.scopes):
             return
         if self._is_first(f"left out {host}"):
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, but the scopes of %s leave the host out: "
                 "it is not obeyed",
-                host, delay, entry.request.url,
+                host, delay, grant.request.url,
             )  # fmt: skip
 
     def waiting_direct(self, count: int) -> None:
@@ -209,7 +209,7 @@ class Diagnostics:
         self,
         scope: Scope,
         state: ScopeState,
-        entry: Grant,
+        grant: Grant,
         outcome: Outcome,
         now: float,
         why_next: WhyNext,
@@ -219,20 +219,18 @@ class Diagnostics:
         Args:
             scope: The scope.
             state: Its policies.
-            entry: What was answered.
+            grant: What was answered.
             outcome: The answer.
             now: The instant.
             why_next: Says why the next request waits that has the same scopes.
         """
-        if state.auto is None and not state.policy.is_watched:
-            return
         period: PeriodStats | None = state.period
         if period is None:
             period = state.period = PeriodStats()
             self.has_watches = True
             period.begin(scope, state, now)
-        held_by = why_next(entry, now) if scope.lanes else None
-        period.waited(scope, entry.left_by, None if held_by is None or held_by.scope == scope.id else held_by)
+        held_by = why_next(grant, now) if scope.lanes else None
+        period.waited(scope, grant.left_by, None if held_by is None or held_by.scope == scope.id else held_by)
         period.looks += 1
         period.pending += bool(scope.lanes)
         period.peak = max(period.peak, scope.in_flight)

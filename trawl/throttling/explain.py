@@ -19,14 +19,11 @@ import math
 from collections.abc import Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 
 from trawl.http import Times
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["AmountCounter", "LimitName", "Reason", "ScopeReport", "Waits", "limit_words"]
 
@@ -95,7 +92,7 @@ class Waits:
 
     def taken(self, now: float, limit: str, due_at: float) -> None:
         """Note that a request takes the scope, whose ``limit`` let nothing through before the instant ``due_at``."""
-        since, opened_at = self.since, due_at
+        since, opened_at = max(self.taken_at, self.needed_at), due_at
         if self.full_until > opened_at:
             limit, opened_at = self.full_limit, self.full_until
         if -inf < since < now:

@@ -33,8 +33,9 @@ from trawl.throttling.user_calls import call_user
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request, Response
-    from trawl.scheduler import Grant
+    from trawl.scheduler.grant import Grant
     from trawl.throttling.policy import ScopeState
+    from trawl.throttling.scope import Scope
     from trawl.throttling.scopes import ScopeAmounts, Scopes
 
 __all__ = [
@@ -392,20 +393,21 @@ class ManagerCalls:
         self._default = default
         self._decider = decider
 
-    def own_signals(
-        self, entry: Grant, outcome: Outcome, states: Sequence[ScopeState]
-    ) -> dict[str, BackoffSignal] | None:
-        """What the default manager says; None (almost always): nothing.
+    def own_signals(self, grant: Grant, outcome: Outcome, scopes: Sequence[Scope]) -> dict[str, BackoffSignal] | None:
+        """Answer as the default manager does. Returns None where, as almost always, no scope is concerned.
 
         Args:
-            entry: The request.
-            outcome: What became of it.
-            states: Of its scopes, in their order.
+            grant: The request.
+            outcome: Its outcome.
+            scopes: Its scopes, in their order.
         """
         response, error = outcome.response, outcome.error
         if response is None and error is None:
             return None
-        told = [id for (id, _), state in zip(entry.scopes, states, strict=True) if is_trigger(state, response, error)]
+        told: list[str] = []
+        for (id, _), scope in zip(grant.scopes, scopes, strict=True):
+            if is_trigger(scope.state, response, error):
+                told.append(id)
         if not told:
             return None
         hint = None if response is None else self._default.hint_nowait(response)
@@ -413,19 +415,19 @@ class ManagerCalls:
             told, BackoffSignal() if hint is None else BackoffSignal(delay=hint.delay, header=hint.header)
         )
 
-    async def ask(self, entry: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
+    async def ask(self, grant: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
         """What the user's manager says. A checkpoint only where its answer is one. Raises whatever it raises."""
         response = outcome.response
-        requests = [entry.request, outcome.request]
+        requests = [grant.request, outcome.request]
         if response is not None and response.request is not None:
             requests.append(response.request)
-        token = call_context.set(CallContext(self._decider, tuple(requests), entry.scopes))
+        token = call_context.set(CallContext(self._decider, tuple(requests), grant.scopes))
         try:
-            return await self._answer(entry, outcome)
+            return await self._answer(grant, outcome)
         finally:
             call_context.reset(token)
 
-    async def _answer(self, entry: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
+    async def _answer(self, grant: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
         ask: Any
         if outcome.response is not None:
             ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)
@@ -434,5 +436,5 @@ class ManagerCalls:
             return signals_of(answer, "" if hint is None else hint.header)
         if outcome.error is not None:
             ask = getattr(self._manager, "get_exception_backoff", self._default.get_exception_backoff)
-            return signals_of(await awaited(ask(entry.request, outcome.error)))
+            return signals_of(await awaited(ask(grant.request, outcome.error)))
         return {}

@@ -58,7 +58,7 @@ from trawl.throttling.user_calls import call_user, call_user_number
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request
-    from trawl.scheduler import Grant
+    from trawl.scheduler.grant import Grant
     from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
@@ -101,7 +101,7 @@ _KEPT = range(200, 400)
 
 
 def judge(
-    entry: Grant,
+    grant: Grant,
     outcome: Outcome,
     states: Sequence[ScopeState],
     signals: Iterable[BackoffSignal],
@@ -112,7 +112,7 @@ def judge(
     """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Notes the refusal in the request's meta.
 
     Args:
-        entry: The request.
+        grant: The request.
         outcome: What became of it.
         states: Of the scopes for which it is a trigger, as they were before it.
         signals: What was told about its scopes.
@@ -125,88 +125,88 @@ def judge(
     if error is not None and not getattr(error, "is_retryable", False):
         return
     outcome.is_trigger = True
-    refused_utc = entry.request.meta_get(REFUSED_AT)
+    refused_utc = grant.request.meta_get(REFUSED_AT)
     refused_at = None if refused_utc is None else now - max(0.0, utc.timestamp() - refused_utc)
-    _note(entry, outcome, REFUSED_AT, utc.timestamp())
-    is_retry, refusals = _said(entry, outcome, states), 0
+    _note(grant, outcome, REFUSED_AT, utc.timestamp())
+    is_retry, refusals = _said(grant, outcome, states), 0
     if is_retry is None:
         has_hint = any(signal.delay for signal in signals if signal.is_trigger)
         if has_hint or (response is not None and response.status == TOO_MANY_REQUESTS):
-            is_retry, refusals = False, _refusals(entry, states, refused_at)
-            _note(entry, outcome, REFUSALS, refusals)
+            is_retry, refusals = False, _refusals(grant, states, refused_at)
+            _note(grant, outcome, REFUSALS, refusals)
         else:
-            is_retry = _counts(entry, outcome, states, refused_at)
+            is_retry = _counts(grant, outcome, states, refused_at)
     outcome.is_hopeless = refusals >= MOST_REFUSALS
     outcome.is_excused = not is_retry and not outcome.is_hopeless
-    if refusals < 2 and not entry.request.meta_get(BAD_PAGE):  # else it is known to be refused while others are served
-        name = _name(entry)
+    if refusals < 2 and not grant.request.meta_get(BAD_PAGE):  # else it is known to be refused while others are served
+        name = _name(grant)
         for state in states:
             state.refused = name if state.refused in ("", name) else SEVERAL
 
 
-def passed_by(entry: Grant, others: Mapping[str, BackoffSignal] | None) -> list[str]:
+def passed_by(grant: Grant, others: Mapping[str, BackoffSignal] | None) -> list[str]:
     """The scopes that don't hold a refused request back by themselves, so that it has to wait for them before it goes.
 
     Args:
-        entry: The request.
+        grant: The request.
         others: What was told about scopes that are not among its own.
     """
     ids = [id for id, signal in (others or {}).items() if signal.is_trigger]
-    return [*ids, *(id for id, _ in entry.scopes)] if entry.is_exempt else ids
+    return [*ids, *(id for id, _ in grant.scopes)] if grant.is_exempt else ids
 
 
-def _said(entry: Grant, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
+def _said(grant: Grant, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
     """Whether it is a retry by the word of a scope's manager; None: none has an opinion."""
     for state in states:
         if state.manager is None:
             continue
         answer = call_user(
-            state.manager, "is_retry", state.policy.failed, entry.request, outcome.response, outcome.error
+            state.manager, "is_retry", state.policy.failed, grant.request, outcome.response, outcome.error
         )
         if answer is not None:
             return bool(answer)
     return None
 
 
-def _counts(entry: Grant, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
+def _counts(grant: Grant, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
     error = outcome.error
     is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
     if is_not_there and not any(each.has_answered for each in states):
         return True
-    is_known, log_failure = bool(entry.request.meta_get(BAD_PAGE)), bool(entry.request.meta_get(UNCOUNTED))
+    is_known, log_failure = bool(grant.request.meta_get(BAD_PAGE)), bool(grant.request.meta_get(UNCOUNTED))
     are_others_served = refused_at is not None and all(state.good_at > refused_at for state in states)
     is_own_fault = is_known or (log_failure and isinstance(error, ResponseBroken))
-    if not are_others_served and not (is_own_fault and _is_alone(entry, states)):
-        _note(entry, outcome, UNCOUNTED, True)
+    if not are_others_served and not (is_own_fault and _is_alone(grant, states)):
+        _note(grant, outcome, UNCOUNTED, True)
         return False
     if not is_known:
-        _note(entry, outcome, BAD_PAGE, True)
+        _note(grant, outcome, BAD_PAGE, True)
         if log_failure:  # its first failure; a 429 before it stays excused
-            _note(entry, outcome, "retry_times", entry.request.meta_get("retry_times", 0) + 1)
+            _note(grant, outcome, "retry_times", grant.request.meta_get("retry_times", 0) + 1)
     return True
 
 
-def _refusals(entry: Grant, states: Sequence[ScopeState], refused_at: float | None) -> int:
+def _refusals(grant: Grant, states: Sequence[ScopeState], refused_at: float | None) -> int:
     """How often it was told to come back later while others were served, this time included."""
-    count: int = entry.request.meta_get(REFUSALS, 0)
+    count: int = grant.request.meta_get(REFUSALS, 0)
     if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
         return 1
     are_others_served = all(state.good_at > refused_at for state in states)
-    return count + (are_others_served or (count > 1 and _is_alone(entry, states)))
+    return count + (are_others_served or (count > 1 and _is_alone(grant, states)))
 
 
-def _is_alone(entry: Grant, states: Sequence[ScopeState]) -> bool:
+def _is_alone(grant: Grant, states: Sequence[ScopeState]) -> bool:
     """Whether its scopes refused nobody else since their last good answers, but what fails by itself."""
-    name = _name(entry)
+    name = _name(grant)
     return all(state.refused in ("", name) for state in states)
 
 
-def _name(entry: Grant) -> str:
-    return f"{entry.request.method} {entry.request.url}"
+def _name(grant: Grant) -> str:
+    return f"{grant.request.method} {grant.request.url}"
 
 
-def _note(entry: Grant, outcome: Outcome, key: str, value: object) -> None:
-    for request in {id(each): each for each in (entry.request, outcome.request)}.values():
+def _note(grant: Grant, outcome: Outcome, key: str, value: object) -> None:
+    for request in {id(each): each for each in (grant.request, outcome.request)}.values():
         request.meta[key] = value
 
 
@@ -217,30 +217,26 @@ _MOST = 10_000  # scopes listed
 
 
 class UnresponsiveScopes:
-    """The scopes of one crawl that were given up and are being drained. Hot when it is empty: test it first."""
+    """The scopes of one crawl that were given up and are being drained.
 
-    __slots__ = ("_at_utc",)
+    Attributes:
+        at_utc: When each scope was given up, in epoch seconds. Empty in almost every crawl: test it before a call.
+    """
+
+    __slots__ = ("at_utc",)
 
     def __init__(self) -> None:
-        self._at_utc: dict[str, float] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._at_utc)
+        self.at_utc: dict[str, float] = {}
 
     def __contains__(self, id: str) -> bool:
-        return id in self._at_utc
+        return id in self.at_utc
 
     def add(self, id: str, utc: datetime) -> None:
         """Give a scope up now, which is ``utc`` in wall time."""
-        self._at_utc.pop(id, None)
-        self._at_utc[id] = utc.timestamp()
-        if len(self._at_utc) > _MOST:
-            del self._at_utc[next(iter(self._at_utc))]
-
-    @property
-    def at_utc(self) -> Mapping[str, float]:
-        """When which scope was given up, in epoch seconds."""
-        return self._at_utc
+        self.at_utc.pop(id, None)
+        self.at_utc[id] = utc.timestamp()
+        if len(self.at_utc) > _MOST:
+            del self.at_utc[next(iter(self.at_utc))]
 
     def restore(self, at_utc: Mapping[str, float], utc: datetime) -> None:
         """Go on refusing what was pending when these scopes were given up in an earlier run, which is before ``utc``.
@@ -248,20 +244,20 @@ class UnresponsiveScopes:
         Also where the machine's clock was set back since: what is admitted now comes later all the same.
         """
         now = utc.timestamp()
-        self._at_utc.update({id: min(at, now) for id, at in at_utc.items()})
+        self.at_utc.update({id: min(at, now) for id, at in at_utc.items()})
 
     def admit(self, request: Request, amounts: ScopeAmounts, utc: datetime) -> None:
         """Mark a request that comes after its scope was given up; one that was refused, and is sent again, does not."""
-        given_up = max([self._at_utc[id] for id, _ in amounts if id in self._at_utc], default=math.inf)
+        given_up = max([self.at_utc[id] for id, _ in amounts if id in self.at_utc], default=math.inf)
         if given_up < math.inf and request.meta_get(REFUSED_AT, -math.inf) < given_up:
             request.meta[ADMITTED_AT] = utc.timestamp()
 
-    def refuses(self, entry: Grant) -> bool:
+    def refuses(self, grant: Grant) -> bool:
         """Whether a request was pending when one of its scopes was given up."""
-        for id, _ in entry.scopes:
-            at_utc = self._at_utc.get(id)
+        for id, _ in grant.scopes:
+            at_utc = self.at_utc.get(id)
             if at_utc is not None:
-                admitted_at = entry.request.meta_get(ADMITTED_AT)
+                admitted_at = grant.request.meta_get(ADMITTED_AT)
                 if admitted_at is None or admitted_at < at_utc:
                     return True
         return False

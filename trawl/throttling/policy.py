@@ -120,21 +120,21 @@ class ScopePolicy:
     source: str = CONFIGURED
     manager: Any = None
     failed: OnFailure = ignore_failure
+    keeps_delay: bool = attrs.field(init=False)
+    keeps_concurrency: bool = attrs.field(init=False)
+    is_watched: bool = attrs.field(init=False)
 
-    @property
-    def keeps_delay(self) -> bool:
-        """Whether the user set this scope's own delay: robots.txt then leaves it (D12)."""
+    @keeps_delay.default
+    def _keeps_delay(self) -> bool:
         return "delay" in self.config or "rate" in self.config
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether the user set a figure that should be reached (I02)."""
-        return "concurrency" in self.config or "rate" in self.config
-
-    @property
-    def keeps_concurrency(self) -> bool:
-        """Whether the user set this scope's own concurrency: robots.txt then leaves it (D12)."""
+    @keeps_concurrency.default
+    def _keeps_concurrency(self) -> bool:
         return "concurrency" in self.config
+
+    @is_watched.default
+    def _is_watched(self) -> bool:
+        return "concurrency" in self.config or "rate" in self.config
 
 
 class ScopeState:

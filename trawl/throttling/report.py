@@ -12,23 +12,23 @@ from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
 
 if TYPE_CHECKING:
-    from trawl.scheduler import Grant
+    from trawl.scheduler.grant import Grant
 
 __all__ = ["account", "add_parsing", "add_times", "add_wasted_send", "report_of", "reports_of"]
 
 
-def account(state: ScopeState, entry: Grant, charged: float | None) -> None:
+def account(state: ScopeState, grant: Grant, charged: float | None) -> None:
     """Count a request that came to its end.
 
     Args:
         state: Of its scope.
-        entry: The request.
+        grant: The request.
         charged: What it was expected to use of the quota; None: nothing.
     """
     state.requests += 1
-    if entry.sent_at is not None and not entry.is_exempt:
+    if grant.sent_at is not None and not grant.is_exempt:
         state.sends += 1
-        state.first_sent = min(state.first_sent, entry.sent_at)
+        state.first_sent = min(state.first_sent, grant.sent_at)
         state.used += charged or 0.0
 
 

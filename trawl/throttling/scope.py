@@ -24,7 +24,7 @@ from math import inf
 from typing import Any
 
 from trawl.throttling.explain import AmountCounter, LimitName, Reason, Waits
-from trawl.throttling.limits import EXACT, Limits, Slots, Stream, factor, lengthening
+from trawl.throttling.limits import Limits, Slots, Stream, lengthening
 from trawl.throttling.quota import PageBudget, Quota
 
 __all__ = ["CONFIGURED", "Scope"]
@@ -173,7 +173,11 @@ class Scope:
             return inf
         if self.delay > 0.0 and self.unsent:
             return inf
-        at = self._spaced_at()
+        at = self.held_until
+        if self.delay > 0.0:
+            at = max(at, self.last_sent + self.interval())
+        if self.delay_per_slot > 0.0:
+            at = max(at, self._slot_ready_at())
         if self.quota is not None:
             refilled = self.quota.ready_at(now, amount)
             if now < refilled < inf:
@@ -277,14 +281,16 @@ class Scope:
             if self._amounts is None:
                 self._amounts = AmountCounter()
             self._amounts.add(amount)
-        self._count_stop(now)
+        if self.stopped or self._stopped_at < inf:
+            self._count_stop(now)
 
     def need_no_more(self, amount: float | None, now: float) -> None:
         """Count such a lane no more."""
         self.lanes -= 1
         if amount is not None and self._amounts is not None:
             self._amounts.remove(amount)
-        self._count_stop(now)
+        if self.stopped or self._stopped_at < inf:
+            self._count_stop(now)
 
     @property
     def min_amount(self) -> float:
@@ -433,17 +439,6 @@ class Scope:
 
     # -- inside
 
-    def _spaced_at(self) -> float:
-        """The earliest instant for the next send by the holds and the delays."""
-        at = self.held_until
-        if self.delay > 0.0:
-            spaced = self.last_sent + self.interval()
-            at = max(at, spaced)
-        if self.delay_per_slot > 0.0:
-            rested = self._slot_ready_at()
-            at = max(at, rested)
-        return at
-
     def _due(self, now: float, amount: float) -> tuple[str, float]:
         """Of the holds, the delays and the quota, which one opened last for the request that goes now, and when."""
         limit, at = "", self.held_until
@@ -465,13 +460,14 @@ class Scope:
 
     def _factor(self, jitter: tuple[float, float]) -> float:
         """What the interval before the next send is multiplied by: drawn when first asked for, kept until that send."""
-        if jitter == EXACT:
+        low, high = jitter
+        if low == high == 1.0:
             return 1.0
         if self._drawn is None:
             if self._stream is None:
                 self._stream = Stream(self._seed, self.id)
             self._drawn = self._stream.draw()
-        return factor(jitter, self._drawn)
+        return low + (high - low) * self._drawn
 
     def _rest(self) -> float:
         return self.delay_per_slot * self._factor(self.jitter) if self.delay_per_slot > 0.0 else 0.0

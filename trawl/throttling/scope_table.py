@@ -111,40 +111,40 @@ MOST_ORIGINS = 100
 
 
 class CrawlDelays:
-    """What was asked for, and is obeyed. Hot when it is empty: test it first.
+    """The Crawl-delays that are obeyed.
 
     Args:
-        most: Scopes kept; of more, those that came first are forgotten.
+        max_scopes: The maximum number of scopes; the oldest are forgotten.
+
+    Attributes:
+        wishes: The delay each origin asks for, in seconds, by scope. Empty in most crawls: test it before a call.
     """
 
-    __slots__ = ("_most", "_wishes")
+    __slots__ = ("_max_scopes", "wishes")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._wishes: dict[str, dict[str, float]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._wishes)
+    def __init__(self, max_scopes: int) -> None:
+        self._max_scopes = max_scopes
+        self.wishes: dict[str, dict[str, float]] = {}
 
     def of(self, id: str) -> float:
         """The Crawl-delay of a scope, in seconds; 0.0 for none."""
-        return max(self._wishes.get(id, {}).values(), default=0.0)
+        return max(self.wishes.get(id, {}).values(), default=0.0)
 
     def say(self, id: str, origin: str, delay: float) -> bool:
         """Note what an origin asks for (seconds; 0.0: nothing, or nothing any more); whether that changes its scope."""
         before = self.of(id)
         if delay > 0.0:
-            wishes = self._wishes.setdefault(id, {})
+            wishes = self.wishes.setdefault(id, {})
             if origin not in wishes and len(wishes) >= MOST_ORIGINS:
                 origin = min(wishes, key=lambda known: wishes[known])
                 delay = max(delay, wishes[origin])
             wishes[origin] = delay
-        elif origin in self._wishes.get(id, {}):
-            del self._wishes[id][origin]
-            if not self._wishes[id]:
-                del self._wishes[id]
-        if len(self._wishes) > self._most:
-            del self._wishes[next(iter(self._wishes))]
+        elif origin in self.wishes.get(id, {}):
+            del self.wishes[id][origin]
+            if not self.wishes[id]:
+                del self.wishes[id]
+        if len(self.wishes) > self._max_scopes:
+            del self.wishes[next(iter(self.wishes))]
         return self.of(id) != before
 
 

@@ -60,7 +60,8 @@ from trawl.throttling.user_calls import OnFailure, ignore_failure
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.http import Outcome, Request, Response
-    from trawl.scheduler import Grant
+    from trawl.scheduler.grant import Grant
+
 __all__ = ["Throttle"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
@@ -99,7 +100,7 @@ class Throttle:
         self._seed = seed
         self._wall = wall
         self._changed = changed
-        self._why_next: WhyNext = lambda entry, now: None
+        self._why_next: WhyNext = lambda grant, now: None
         self._now = wall.anchor_at
         self._table = ScopeTable(ScopePolicies(settings, failed), seed=seed)
         self._manager_class = settings.throttling_manager if manager is None else manager
@@ -153,7 +154,7 @@ class Throttle:
         if is_new:
             if self._restored is not None and self._restored.restore(scope, now):
                 self._timers.arm(scope)
-            if self._crawl_delays:
+            if self._crawl_delays.wishes:
                 self._slow_down(scope, now)
         return scope
 
@@ -178,7 +179,7 @@ class Throttle:
 
     def admitted(self, request: Request, amounts: ScopeAmounts) -> None:
         """Note that a request comes to its scopes as a new one: what they were given up for before is not its (B20)."""
-        if amounts and self.given_up:
+        if amounts and self.given_up.at_utc:
             self.given_up.admit(request, amounts, self.utc())
 
     # -- outcomes
@@ -201,41 +202,39 @@ class Throttle:
             step_at_start(scope, scope.state, signal, now)
             self._moved(scope, now)
 
-    def record_outcome_nowait(self, entry: Grant, outcome: Outcome, now: float) -> bool:
+    def record_outcome_nowait(self, grant: Grant, outcome: Outcome, now: float) -> bool:
         """Record an outcome without asking a user's manager; False: nothing was done, call :meth:`record_outcome`."""
         if self._manager_calls.is_custom and not outcome.is_cached:
             return False
         self._now = now
         if outcome.is_cached:  # B16: it took no slot and says nothing of the server
             return True
-        scopes = self._scopes_of(entry)
-        signals = self._manager_calls.own_signals(entry, outcome, [scope.state for scope in scopes])
-        self._apply(entry, scopes, outcome, signals, now)
+        scopes = self._scopes_of(grant, now)
+        self._apply(grant, scopes, outcome, self._manager_calls.own_signals(grant, outcome, scopes), now)
         return True
 
-    async def record_outcome(self, entry: Grant, outcome: Outcome, now: float) -> None:
+    async def record_outcome(self, grant: Grant, outcome: Outcome, now: float) -> None:
         """Take an outcome in: after the body is read, before the places are given back.
 
         Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome.
         A checkpoint only where the manager's answer is one. When the manager raises, the default manager's word
         counts, and the exception goes on.
         """
-        if self.record_outcome_nowait(entry, outcome, now):
+        if self.record_outcome_nowait(grant, outcome, now):
             return
         try:
-            signals: dict[str, BackoffSignal] | None = await self._manager_calls.ask(entry, outcome)
+            signals: dict[str, BackoffSignal] | None = await self._manager_calls.ask(grant, outcome)
         except Exception:
-            scopes = self._scopes_of(entry)
-            own = self._manager_calls.own_signals(entry, outcome, [scope.state for scope in scopes])
-            self._apply(entry, scopes, outcome, own, now)
+            scopes = self._scopes_of(grant, now)
+            self._apply(grant, scopes, outcome, self._manager_calls.own_signals(grant, outcome, scopes), now)
             raise
-        self._apply(entry, self._scopes_of(entry), outcome, signals, now)
+        self._apply(grant, self._scopes_of(grant, now), outcome, signals, now)
 
-    def _scopes_of(self, entry: Grant) -> Sequence[Scope]:
-        """The scopes that an entry is charged to, in the order of ``entry.scopes``: its lane has them already."""
-        if entry.lane is not None and not entry.is_exempt:
-            return entry.lane.scopes
-        return [self.scope(id, self._now) for id, _ in entry.scopes]
+    def _scopes_of(self, grant: Grant, now: float) -> Sequence[Scope]:
+        """Return the scopes of a request in flight: those of its lane, unless it is exempt and its lane has none."""
+        if grant.lane is not None and not grant.is_exempt:
+            return grant.lane.scopes
+        return [self.scope(id, now) for id, _ in grant.scopes]
 
     async def own_scope(self, request: Request) -> str:
         """What a request is charged to by default: its host, or that host's address (I05)."""
@@ -266,36 +265,34 @@ class Throttle:
 
     def _apply(
         self,
-        entry: Grant,
+        grant: Grant,
         scopes: Sequence[Scope],
         outcome: Outcome,
         signals: dict[str, BackoffSignal] | None,
         now: float,
     ) -> None:
-        was_sent = entry.sent_at is not None
+        was_sent = grant.sent_at is not None
         if signals:
             states = [self.scope(id, now).state for id, signal in signals.items() if signal.is_trigger]
-            judge(entry, outcome, states, signals.values(), now=now, utc=self.utc())
-        if self._crawl_delays:
-            self.diagnostics.host_left_out(entry, self._crawl_delays)
-        for index, scope in enumerate(scopes):
-            id, amount = entry.scopes[index]
+            judge(grant, outcome, states, signals.values(), now=now, utc=self.utc())
+        if self._crawl_delays.wishes:
+            self.diagnostics.host_left_out(grant, self._crawl_delays)
+        for index, (id, amount) in enumerate(grant.scopes):
             signal = signals.pop(id, None) if signals else None
-            step = entry.steps[index] if index < len(entry.steps) else None
-            charged = (1.0 if amount is None else amount) if was_sent and not entry.is_exempt else None
-            self._apply_to_scope(scope, signal, entry, outcome, now, step=step, charged=charged)
+            step = grant.steps[index] if index < len(grant.steps) else None
+            charged = (1.0 if amount is None else amount) if was_sent and not grant.is_exempt else None
+            self._apply_to_scope(scopes[index], signal, grant, outcome, now, step=step, charged=charged)
         for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
-            self._apply_to_scope(
-                self.scope(id, now), signal, entry, outcome, now, step=None, charged=None, is_own=False
-            )
+            scope = self.scope(id, now)
+            self._apply_to_scope(scope, signal, grant, outcome, now, step=None, charged=None, is_own=False)
         if outcome.is_trigger:
-            outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(entry, signals)]])
+            outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(grant, signals)]])
 
     def _apply_to_scope(
         self,
         scope: Scope,
         signal: BackoffSignal | None,
-        entry: Grant,
+        grant: Grant,
         outcome: Outcome,
         now: float,
         *,
@@ -307,23 +304,26 @@ class Throttle:
         has_moved = state.armed <= now and state.settle(scope, now)
         is_trigger = signal is not None and signal.is_trigger
         if signal is not None:
-            has_moved |= correct(scope, signal, now, expected=charged, sent_at=entry.sent_at)
-        if is_own and state.rampup is not None and (entry.sent_at is not None or is_trigger):
-            state.rampup.answered(now, busy=now - entry.granted_at, is_trigger=is_trigger or outcome.response is None)
+            has_moved |= correct(scope, signal, now, expected=charged, sent_at=grant.sent_at)
+        if is_own and state.rampup is not None and (grant.sent_at is not None or is_trigger):
+            state.rampup.answered(now, busy=now - grant.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
             factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
-            trigger(scope, state, signal, outcome, now, step=step, granted_at=entry.granted_at, factor=factor)
+            trigger(scope, state, signal, outcome, now, step=step, granted_at=grant.granted_at, factor=factor)
             has_moved = True
             if state.is_beyond_hope(scope, now):  # it was the last try
                 self._give_up(scope, now)
         elif is_own and outcome.response is not None:
-            good(state, now, was_refused=entry.request.meta_get(REFUSED_AT) is not None)
+            good(state, now, was_refused=grant.request.meta_get(REFUSED_AT) is not None)
         if is_own:
             state.has_answered |= outcome.response is not None
-            if adjust(scope, state, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug):
+            if state.auto is not None and adjust(
+                scope, state, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug
+            ):
                 has_moved |= state.apply(scope)
-            account(state, entry, charged)
-            self.diagnostics.look(scope, state, entry, outcome, now, self._why_next)
+            account(state, grant, charged)
+            if state.auto is not None or state.policy.is_watched:
+                self.diagnostics.look(scope, state, grant, outcome, now, self._why_next)
         if has_moved:
             self._moved(scope, now)
         elif state.backoff is not None or state.rampup is not None:
@@ -359,9 +359,9 @@ class Throttle:
         self._timers.arm(scope)
         self._changed(scope, now)
 
-    def refused(self, entry: Grant, now: float) -> str | None:
+    def refused(self, grant: Grant, now: float) -> str | None:
         """``"refused"`` for a pending request whose scope was given up (B20), else None: the chooser's ``vet``."""
-        if self.given_up and self.given_up.refuses(entry):
+        if self.given_up.at_utc and self.given_up.refuses(grant):
             return "refused"
         return None
 
