@@ -1,14 +1,8 @@
-"""Items with declared fields, as Scrapy has them.
-
-Items of every kind, seen as fields.
+"""Items: the fields of every supported kind, Scrapy's ``Item`` and ``Field``, and invalid items.
 
 An item is a dict (or another mutable mapping), or an instance of a dataclass, an attrs class, a pydantic model (of
-either version) or a msgspec Struct. How a class keeps its fields is found once a class, by what it has, so that no
-library is imported for it: itemadapter, which does the same, imports pydantic and Scrapy where they are installed.
-
-An item that is not what it should be, with why and from where.
-
-What spiders yield besides requests: items, of whatever kind.
+either version) or a msgspec Struct. The kind of a class is recognized once, by its attributes, without importing a
+library: itemadapter, which does the same, imports pydantic and Scrapy where they are installed.
 """
 
 from __future__ import annotations
@@ -28,34 +22,34 @@ _Reader = Callable[[Any], dict[str, object]]
 
 
 def is_item(thing: object) -> bool:
-    """Say whether ``thing`` is an item; requests, None, text, numbers, lists and classes are not."""
+    """Return True if ``thing`` is an item; requests, None, text, numbers, lists and classes are not."""
     kind: type[Any] = type(thing)
     return kind is dict or _reader_of(kind) is not None  # type: ignore[arg-type]  # mypy: a class has no hash of its own
 
 
 def is_item_type(kind: type[Any]) -> bool:
-    """Say whether the instances of a class are items."""
+    """Return True if the instances of a class are items."""
     return _reader_of(kind) is not None  # type: ignore[arg-type]  # as above
 
 
 def item_fields(item: object) -> dict[str, object]:
-    """Return the fields of ``item`` in their order, as a dict of its own; values are not copied.
+    """Return the fields of ``item`` in their order as a new dict; values are not copied.
 
-    Fields without a value (a ``msgspec.UNSET``, a slot never filled) are left out.
+    Fields without a value (``msgspec.UNSET``, an empty slot) are left out.
 
     Raises:
-        TypeError: ``item`` is no item.
+        TypeError: ``item`` is not an item.
     """
     kind: type[Any] = type(item)
     reader = _reader_of(kind)  # type: ignore[arg-type]  # as above
     if reader is None:
-        raise TypeError(f"{kind.__name__} is no item: {item!r}")
+        raise TypeError(f"{kind.__name__} is not a type of item: {item!r}")
     return reader(item)
 
 
 @lru_cache(maxsize=1024)
 def _reader_of(kind: type[Any]) -> _Reader | None:
-    """Return what reads the fields of an instance of ``kind``; None if it has none."""
+    """Return the function that reads the fields of an instance of ``kind``; None if it is not a type of item."""
     if issubclass(kind, dict | MutableMapping):
         return dict
     if issubclass(kind, msgspec.Struct):
@@ -92,13 +86,13 @@ def _read_pydantic_v1(item: Any) -> dict[str, object]:
 
 @attrs.frozen
 class InvalidItem:
-    """An item that was refused; it goes only to feeds whose ``item_classes`` name this class.
+    """An item that failed validation; it goes only to feeds whose ``item_classes`` name this class.
 
     Attributes:
-        url: The page that it was found on; "" for one of ``start()``.
-        error: What is wrong with it, and where in it.
-        type: The name of the type that it should be of.
-        item: Its fields, as they are.
+        url: The page it was found on; "" for one of ``start()``.
+        error: The error, and its place in the item.
+        type: The name of the expected type.
+        item: The item's fields.
     """
 
     url: str
@@ -108,7 +102,7 @@ class InvalidItem:
 
 
 class Field(dict[str, Any]):
-    """A declared field; what it is given by name is kept for whoever asks (exporters, loaders)."""
+    """A declared field; its keyword arguments are kept for exporters and loaders."""
 
 
 class Item(dict[str, Any]):
@@ -121,7 +115,7 @@ class Item(dict[str, Any]):
             author = Field()
 
     Raises:
-        KeyError: on setting a field that is not declared.
+        KeyError: A field is set that is not declared.
 
     Attributes:
         fields: The declared fields by name, those of base classes first.
@@ -136,7 +130,7 @@ class Item(dict[str, Any]):
             declared.update(vars(base).get("fields", {}))
             declared.update({name: value for name, value in vars(base).items() if isinstance(value, Field)})
         for name in [name for name, value in vars(cls).items() if isinstance(value, Field)]:
-            delattr(cls, name)  # so that item.name is an error, as it never reads the value
+            delattr(cls, name)  # so that item.name is an error: it would never read the value
         cls.fields = declared
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:

@@ -1,33 +1,25 @@
-"""What a robots.txt says to us, decided without I/O (RFC 9309).
+"""robots.txt: its settings, parsing and cache (RFC 9309). Pure: the engine fetches the file, this module decides.
 
-Theory of operation: whoever fetches the file hands over what came of it, and gets one of three answers.
+Theory of operation: the answer to the request for the file leads to one of three decisions.
 
 ::
 
     2xx                      rules        the group of our own name, else the group of "*"
     4xx, too many redirects  allow all    there is no robots.txt (RFC 9309, 2.3.1.3)
-    5xx, no answer           disallow all for a while, then it is asked for again (RFC 9309, 2.3.1.4)
+    5xx, no answer           disallow all for a while, then fetch it again (RFC 9309, 2.3.1.4)
 
-A 429 is a 4xx like others here: its plea to slow down is heard by the throttle, which holds the host's pages back.
+A 429 counts as a 4xx here; the throttle slows the host down for it.
 
-The group is chosen here and the rules are matched by protego. Protego takes a group whose name is part of our name, and
-knows no product versions; RFC 9309, 2.2.1 compares whole product tokens. So the names in the file are reduced to
-"ours", "*" and "not ours" before protego reads it.
+The group is chosen here, and its rules are matched by protego. Protego takes a group whose name is part of our name,
+while RFC 9309, 2.2.1 compares whole product tokens. So the names in the file are reduced to "ours", "*"
+and "another" before protego reads it.
 
-protego holds every rule with a ``*`` against each URL, and all rules where one without a ``*`` matches. So the rules of
-a group are bounded, in a way that never allows what the whole file forbids: of a group with more, no ``Allow`` counts,
-because it might win over a rule that is left out.
+Protego matches every rule with a ``*`` against each URL, and all rules if one without a ``*`` matches. So the number of
+rules in a group is bounded, in a way that never allows what the whole file forbids: in a longer group no ``Allow``
+counts, because it might override a rule that was dropped.
 
-Which group of a robots.txt is ours: names, not substrings.
-
-RobotsCache to requests for robots.txt, kept so that a later run need not ask for them again before they expire.
-
-What is kept is the answer itself, not the rules made of it: another release, or other settings, may read it otherwise.
-It is bounded: a long file is not kept, and of many the oldest are dropped. What is not kept is asked for again.
-
-What a user may set about robots.txt.
-
-What a robots.txt allows, and how long it is believed. Pure: the engine fetches, this decides.
+A job stores answers, not parsed rules, which depend on release and settings. The cache is bounded: long files are not
+stored, and the oldest are dropped. These are fetched again.
 """
 
 from __future__ import annotations
@@ -43,15 +35,14 @@ from protego import Protego
 __all__ = ["MAX_PARSED_BYTES", "CachedRobots", "RobotsCache", "RobotsFile", "RobotsSettings", "product_token"]
 
 _TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, 2.2.1
-
 _COMPATIBLE = re.compile(r"\(compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
 
 
 def product_token(user_agent: str) -> str:
-    """The name that a robots.txt knows a crawler by, in lower case: ``trawl`` for ``trawl/1.0 (+https://...)``.
+    """Return a crawler's name in robots.txt, in lower case: ``trawl`` for ``trawl/1.0 (+https://...)``.
 
-    It is the first product of the ``User-Agent`` (RFC 9309, 2.2.1), or what follows ``compatible;`` where a crawler
-    introduces itself behind a browser's name, as ``Mozilla/5.0 (compatible; Foobot/2.1)`` does. Empty if there is none.
+    It is the first product of the ``User-Agent`` (RFC 9309, 2.2.1), or the one after ``compatible;``, as in
+    ``Mozilla/5.0 (compatible; Foobot/2.1)``. Empty if there is none.
     """
     found = _COMPATIBLE.search(user_agent)
     if found is not None:
@@ -60,22 +51,18 @@ def product_token(user_agent: str) -> str:
     return token[0].lower() if token is not None else ""
 
 
-MAX_BODY_BYTES = 100_000
-"""The longest file that is kept."""
-
-MAX_BYTES = 8_000_000
-"""What is kept of all files together."""
-
+MAX_BODY_BYTES = 100_000  # the longest file that is stored
+MAX_BYTES = 8_000_000  # the maximum of all stored files
 _OVERHEAD = 200  # bytes that an answer takes besides its body
 
 
 class CachedRobots(msgspec.Struct, frozen=True, array_like=True):
-    """One whole answer.
+    """One stored answer.
 
     Attributes:
-        status: After redirects.
-        body: The file; empty for a status that makes no use of it.
-        expires_at: When it is to be asked for again; epoch seconds where it is stored, the run clock in memory.
+        status: The status after redirects.
+        body: The file; empty unless the status is 2xx.
+        expires_at: The instant at which to fetch it again: on the run clock in memory, in epoch seconds in a job.
     """
 
     status: int
@@ -84,7 +71,7 @@ class CachedRobots(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RobotsCache:
-    """The answers of one crawl's origins."""
+    """The answers of one crawl's origins. Mutable."""
 
     __slots__ = ("_by_origin", "_bytes")
 
@@ -93,7 +80,7 @@ class RobotsCache:
         self._bytes = 0
 
     def store(self, origin: str, status: int, body: bytes, expires_at: float) -> None:
-        """Keep an origin's answer in place of an earlier one."""
+        """Store an origin's answer instead of an earlier one."""
         self._drop(origin)
         body = body if 200 <= status < 300 else b""
         if len(body) > MAX_BODY_BYTES:
@@ -104,12 +91,12 @@ class RobotsCache:
             self._drop(next(iter(self._by_origin)))
 
     def get(self, origin: str, now: float) -> CachedRobots | None:
-        """An origin's answer, unless it has expired or there is none."""
+        """Return an origin's answer; None if there is none or it has expired."""
         answer = self._by_origin.get(origin)
         return answer if answer is not None and answer.expires_at > now else None
 
     def to_state(self, now: float, ahead: float) -> dict[str, CachedRobots]:
-        """All that are fresh, to be stored; the run clock is ``ahead`` seconds behind the clock that is stored."""
+        """Return the fresh answers for a job, with ``ahead`` seconds added to the run clock for epoch seconds."""
         return {
             origin: CachedRobots(answer.status, answer.body, answer.expires_at + ahead)
             for origin, answer in self._by_origin.items()
@@ -117,7 +104,7 @@ class RobotsCache:
         }
 
     def restore(self, state: dict[str, CachedRobots], ahead: float, latest: float) -> None:
-        """Go on from what was stored; an answer that expires after ``latest`` is of a clock that was set back."""
+        """Load the answers of a job; a later expiry than ``latest`` (the clock was set back) is reduced to it."""
         for origin, answer in state.items():
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
 
@@ -163,38 +150,29 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
 
 MAX_PARSED_BYTES = 512_000
-"""What is asked for and read of a file: RFC 9309, 2.5 wants at least 500 KiB. The rest is ignored."""
+"""Bytes of a file that are fetched and parsed (RFC 9309, 2.5: at least 500 KiB); the rest is ignored."""
 
-MAX_RULES = 10_000
-"""Rules of one group; what has more disallows everything."""
+MAX_RULES = 10_000  # rules of one group; a group with more disallows everything
 
+# Rules of one group with "*" or "$", each of which is matched against every URL. Of further ones, Disallow counts up to
+# its first "*" or "$", which disallows more, and Allow is ignored.
 MAX_PATTERNS = 500
-"""Rules of one group with ``*`` or ``$``, each of which is held against every URL.
-
-Of those after them, ``Disallow`` counts as far as its first ``*`` or ``$``, which is more. No ``Allow`` does.
-"""
 
 _RULE = re.compile(r"\s*(allow|d[ias]+l+[oa]w)\s*[:\s](.*)", re.IGNORECASE)  # as protego reads them
-
-_NO_RULE = "disallow:"  # says nothing but that the names above it are a group's
-
+_NO_RULE = "disallow:"  # has no effect but to end the list of a group's names
 _GROUP_LINE = re.compile(r"^\s*user[ -]?agent\s*[:\s]\s*([^#\s]*)", re.IGNORECASE)
-
-_PRODUCT = re.compile(r"[A-Za-z_-]+")
-
 _OURS = "ours"
-
 _NOT_OURS = "another"
 
 
 @attrs.frozen
 class RobotsFile:
-    """What one origin's robots.txt lets us do.
+    """The decision for one origin.
 
     Attributes:
-        crawl_delay: Seconds between requests that our group asks for, fractions kept; None if it asks for none.
-        expires_after: Seconds after which this is to be asked for again.
-        is_unreachable: It could not be had: everything is disallowed until it is.
+        crawl_delay: The ``Crawl-delay`` of our group, in seconds; None if it has none.
+        expires_after: Seconds after which to fetch the file again.
+        is_unreachable: It could not be fetched: everything is disallowed.
         sitemaps: The URLs of the ``Sitemap`` lines.
     """
 
@@ -208,13 +186,13 @@ class RobotsFile:
     def parse(
         cls, status: int, body: bytes, user_agent: str, *, failures: int = 0, settings: RobotsSettings | None = None
     ) -> Self:
-        """Judge a whole answer to the request for robots.txt.
+        """Decide on the answer to the request for robots.txt.
 
         Args:
             status: The status after redirects; a 3xx means that there were too many.
-            body: The file, decompressed; looked at for 2xx only.
+            body: The file, decompressed; used for 2xx only.
             user_agent: Our ``User-Agent``, or the bare name of our group.
-            failures: How often in a row it could not be had before.
+            failures: Failures to fetch it in a row before this answer.
             settings: Times and limits; None: the defaults.
         """
         settings = settings or RobotsSettings()
@@ -232,7 +210,7 @@ class RobotsFile:
 
     @classmethod
     def unreachable(cls, failures: int = 1, settings: RobotsSettings | None = None) -> Self:
-        """Disallow everything for a while, because robots.txt could not be had ``failures`` times in a row."""
+        """Disallow everything for a while, after ``failures`` failures in a row."""
         settings = settings or RobotsSettings()
         doublings = min(failures - 1, 30)
         return cls(
@@ -241,21 +219,21 @@ class RobotsFile:
         )
 
     def allows(self, url: str) -> bool:
-        """Whether a URL (absolute, in normal form) may be fetched; robots.txt itself always may (RFC 9309, 2.2.2)."""
+        """Return True if a URL (absolute, in normal form) may be fetched; robots.txt always may (RFC 9309, 2.2.2)."""
         if self.is_unreachable:
             return False
         return self._rules is None or self._rules.can_fetch(url.partition("#")[0], _OURS)
 
 
 def _for_one_name(body: bytes, token: str) -> str:
-    """The file as text, with its group names reduced to ours, ``*`` and not ours, and its rules bounded."""
+    """Return the file as text, with group names reduced to "ours", ``*`` and "another", and bounded rules."""
     if len(body) >= MAX_PARSED_BYTES:  # half of a rule is another rule: "Disallow: /" for "Disallow: /private"
         body = body[: max(body.rfind(end, 0, MAX_PARSED_BYTES) for end in (b"\n", b"\r")) + 1]
     text = body.decode("utf-8-sig", "replace").replace("\x00", "")
     groups = {_OURS: _Rules(), "*": _Rules()}
     lines: list[str] = []
     allowing: list[tuple[int, set[str]]] = []
-    names: set[str] = set()  # at least those that protego gives the next rule to: it may know of more ends of a group
+    names: set[str] = set()  # at least those that protego applies the next rule to
     is_name_last = False
     for line in text.splitlines():
         if found := _GROUP_LINE.match(line):
@@ -282,16 +260,16 @@ def _for_one_name(body: bytes, token: str) -> str:
 def _name(written: str, token: str) -> str:
     if written == "*":
         return written
-    product = _PRODUCT.match(written)
+    product = _TOKEN.match(written)
     is_ours = product is not None and bool(token) and product[0].lower() == token
     return _OURS if is_ours else _NOT_OURS
 
 
 class _Rules:
-    """The rules of one group, each once, as many as can be matched with every URL. Mutable.
+    """The rules of one group, without duplicates, up to the maximum. Mutable.
 
     Attributes:
-        is_cut: There are more, so that no ``Allow`` counts.
+        is_cut: The group has more rules, so no ``Allow`` counts.
     """
 
     def __init__(self) -> None:
@@ -301,7 +279,7 @@ class _Rules:
         self._is_closed = False
 
     def bounded(self, line: str, rule: re.Match[str]) -> str:
-        """``line``, or what stands for it where there are too many; "" where that says nothing new."""
+        """Return ``line``, or its replacement if there are too many; "" if it adds nothing."""
         if self._is_closed:
             return ""
         path, allows = rule[2].partition("#")[0].strip(), rule[1].lower() == "allow"

@@ -80,7 +80,7 @@ def test_a_file_of_curls_is_read() -> None:
 
 @pytest.mark.parametrize("text", [b"a.example\tTRUE", b"a\tb\tc\td\tnever\tname\tvalue", b"{}"])
 def test_a_line_that_is_no_cookie_is_named(text: bytes) -> None:
-    with pytest.raises(ValueError, match=r"line 2 is not one of a cookies\.txt"):
+    with pytest.raises(ValueError, match=r"line 2 does not have the seven fields, between tabs, of a cookies\.txt"):
         list(from_netscape(b"# comment\n" + text))
 
 
@@ -97,7 +97,7 @@ def test_a_line_that_is_no_cookie_is_named(text: bytes) -> None:
     ],
 )
 def test_what_is_no_file_of_cookies_is_refused(text: bytes) -> None:
-    said = r"it is not a file of cookies: its JSON holds|of cookies: it is no JSON: |only 1 is known|are strings"
+    said = r"it is not a file of cookies: its JSON has|of cookies: not JSON: |only 1 is known|are strings"
     with pytest.raises(ValueError, match=said) as caught:
         list(from_json(text))
     assert "Error(" not in str(caught.value)

@@ -107,7 +107,7 @@ def test_values_are_not_copied() -> None:
 )
 def test_what_is_no_item_is_refused(thing: object) -> None:
     assert not is_item(thing)
-    with pytest.raises(TypeError, match="is no item"):
+    with pytest.raises(TypeError, match="is not a type of item"):
         item_fields(thing)
 
 

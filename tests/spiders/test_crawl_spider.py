@@ -199,7 +199,7 @@ def test_rules_may_be_made_in_the_constructor() -> None:
     [
         ([Rule(callback="parse_itme")], r"shop: rules\[0\]: callback is 'parse_itme', but Wrong has no such method"),
         ([Rule(), Rule(process_links="tidied")], r"rules\[1\]: process_links is 'tidied'"),
-        ([LinkExtractor()], r"rules\[0\] is a Rule"),
+        ([LinkExtractor()], r"rules\[0\] must be a Rule"),
     ],
 )
 def test_a_rule_with_a_wrong_name_is_refused_before_anything_is_sent(rules: Any, words: str) -> None:

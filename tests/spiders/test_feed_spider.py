@@ -65,7 +65,7 @@ def test_a_page_leads_to_the_feeds_that_it_names(caplog: pytest.LogCaptureFixtur
     assert [item.title for item in simulate(Home, site(), FAST).items] == ["one", "two"]
     Home.start_urls = ["http://a.example/other"]
     assert simulate(Home, site(), FAST).items == []
-    assert "http://a.example/other is no feed and names none" in caplog.text
+    assert "http://a.example/other is not a feed and links to none" in caplog.text
     Home.start_urls = ["http://a.example/home"]
     assert simulate(Home, site(PAGE), FAST).items == []
     assert "http://a.example/feed is neither RSS nor Atom" in caplog.text
@@ -82,7 +82,7 @@ def test_a_feed_is_read_in_bounds(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_time_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="feed_since: 'soon' is no date or time"):
+    with pytest.raises(UsageError, match="feed_since: 'soon' is not a date or time"):
         News(feed_since="soon")
 
 

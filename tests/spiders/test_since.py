@@ -28,5 +28,5 @@ def test_nothing_is_no_instant(value: str | None) -> None:
 
 
 def test_what_is_no_instant_is_told_with_its_name() -> None:
-    with pytest.raises(UsageError, match=r"^news: feed_since: 'soon' is no date or time as ISO 8601 has them$"):
+    with pytest.raises(UsageError, match=r"^news: feed_since: 'soon' is not a date or time in ISO 8601$"):
         since_utc("news", "feed_since", "soon")

@@ -154,8 +154,8 @@ def test_entries_may_be_chosen_by_hand() -> None:
         (urlset(loc("/1"), loc("/2")), {"sitemap_max_entries": 1}, "longer than", ["/1"]),
         (urlset(loc("/1"), loc("/2")), {"sitemap_max_bytes": 60}, "longer than", ["/1"]),
         (gzip.compress(urlset(loc("/1")).encode(), mtime=0)[:-12], {}, "gzip data is broken", ["/1"]),
-        ("<html>404</html>", {}, "is no sitemap", []),
-        ("http://[", {}, "names 'http://[', which is no URL", []),
+        ("<html>404</html>", {}, "is not a sitemap", []),
+        ("http://[", {}, "contains 'http://[', which is not a URL", []),
     ],
     ids=["entries", "bytes", "gzip", "a page", "no URL"],
 )
@@ -178,16 +178,16 @@ def test_indexes_do_not_lead_on_for_ever(caplog: pytest.LogCaptureFixture) -> No
 
     sim = simulate(Deep, site(files), FAST)
     assert [send.url[-6:] for send in sim.sends][1:] == ["/0.xml", "/1.xml", "/2.xml", "/3.xml"]
-    assert "an index 4 deep is not followed" in caplog.text
+    assert "an index at depth 4 is not followed" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"sitemap_rules": [("(", "parse")]}, r"sitemap_rules\[0\]: '\(' is no regular expression"),
+        ({"sitemap_rules": [("(", "parse")]}, r"sitemap_rules\[0\]: '\(' is not a regular expression"),
         ({"sitemap_rules": [("", "parse_x")]}, r"sitemap_rules\[0\]: Pages has no method 'parse_x'"),
         ({"sitemap_follow": ["["]}, r"sitemap_follow\[0\]"),
-        ({"sitemap_modified_since": "soon"}, "'soon' is no date"),
+        ({"sitemap_modified_since": "soon"}, "'soon' is not a date"),
         ({"sitemap_urls": ["a.example"]}, r"sitemap_urls\[0\]"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_spider_needs_a_name() -> None:
         (["ftp://a.example/"], r"start_urls\[0\].*only http and https"),
         (("http://[",), r"start_urls\[0\]"),
         ([None], r"start_urls\[0\]"),
-        ("http://a.example/", "not one text"),
+        ("http://a.example/", "not a string"),
     ],
 )
 def test_start_urls_that_cannot_be_fetched_are_refused_by_their_entry(urls: object, words: str) -> None:

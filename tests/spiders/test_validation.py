@@ -53,7 +53,7 @@ def test_items_are_held_to_the_type_that_the_spider_names(spider: Any, caplog: p
     assert result.items == [Quote("good"), Quote("fine", 3)]
     assert result.stats["item_invalid_count"] == 2
     assert result.stats["item_scraped_count"] == 2
-    assert "an item of http://a.example/2 is no Quote: Object missing required field `text`" in caplog.text
+    assert "an item of http://a.example/2 is not a valid Quote: Object missing required field `text`" in caplog.text
 
 
 class Seen:
@@ -111,7 +111,7 @@ class Plain(trawl.Spider):
 
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [("spider", "Plain does not say its type of items"), (int, "is no type of items"), ("no.where", "ITEM_TYPE")],
+    [("spider", "Plain has no type of items"), (int, "is not a type of item"), ("no.where", "ITEM_TYPE")],
 )
 def test_a_type_that_can_not_be_is_told_before_anything_is_sent(kind: object, why: str) -> None:
     with pytest.raises(SettingsError, match=why):

@@ -1,4 +1,4 @@
-"""Cookies (RFC 6265): read, kept by session, sent where they belong. Pure: wall time is handed in."""
+"""Cookies (RFC 6265): parsing, jars by session, and files. Pure: wall time is an argument."""
 
 from trawl.cookies.cookie import Cookie, RequestTarget, parse_set_cookie
 from trawl.cookies.file import from_json, from_netscape, is_netscape, to_json, to_netscape

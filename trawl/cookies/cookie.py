@@ -1,7 +1,4 @@
-"""One cookie, and how ``Set-Cookie`` is read (RFC 6265, 5.2 and 5.3, with the prefixes and limits of 6265bis).
-
-Dates in cookies, read as leniently as browsers do (RFC 6265, 5.1.1).
-"""
+"""A cookie, parsed from ``Set-Cookie`` (RFC 6265, 5.1 to 5.3, with the prefixes and limits of 6265bis)."""
 
 from __future__ import annotations
 
@@ -14,19 +11,20 @@ import attrs
 
 __all__ = ["Cookie", "RequestTarget", "domain_matches", "parse_cookie_date", "parse_set_cookie", "path_matches"]
 
+MAX_BYTES = 4096  # name and value; a longer cookie is refused (6265bis, 5.6)
+MAX_SECONDS = 400 * 24 * 3600  # the maximum age of a cookie, whatever it says (6265bis, 5.5)
+
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
+_MAX_AGE = re.compile(r"-?[0-9]+")
 _TOKENS = re.compile(r"[^\x09\x20-\x2f\x3b-\x40\x5b-\x60\x7b-\x7e]+")
-
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?!\d)")
-
 _DAY = re.compile(r"(\d{1,2})(?!\d)")
-
 _YEAR = re.compile(r"(\d{2,4})(?!\d)")
-
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 def parse_cookie_date(text: str) -> datetime | None:
-    """The moment that ``text`` means, in UTC; None if it means none."""
+    """Parse a date as leniently as browsers do (RFC 6265, 5.1.1); None if it is not one."""
     time: tuple[int, int, int] | None = None
     day = month = year = None
     for token in _TOKENS.findall(text):
@@ -37,7 +35,8 @@ def parse_cookie_date(text: str) -> datetime | None:
         elif month is None and token[:3].lower() in _MONTHS:
             month = _MONTHS.index(token[:3].lower()) + 1
         elif year is None and (found := _YEAR.match(token)):
-            year = _full_year(int(found[1]))
+            year = int(found[1])
+            year += 2000 if year < 70 else 1900 if year < 100 else 0
     if time is None or day is None or month is None or year is None or year < 1601:
         return None
     try:
@@ -46,31 +45,14 @@ def parse_cookie_date(text: str) -> datetime | None:
         return None
 
 
-def _full_year(year: int) -> int:
-    if year < 70:
-        return year + 2000
-    return year + 1900 if year < 100 else year
-
-
-MAX_BYTES = 4096
-"""Name and value together; a longer cookie is not kept (6265bis, 5.6)."""
-
-MAX_SECONDS = 400 * 24 * 3600
-"""The longest that a cookie is kept, whatever it says (6265bis, 5.5)."""
-
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
-
-_MAX_AGE = re.compile(r"-?[0-9]+")
-
-
 @attrs.frozen
 class RequestTarget:
-    """Where a request goes, as cookies see it.
+    """The parts of a request's URL that cookies depend on.
 
     Attributes:
         host: In lower case, without port.
         path: The URL's path, without the query.
-        is_secure: Whether the scheme is ``https``.
+        is_secure: The scheme is ``https``.
     """
 
     host: str
@@ -79,7 +61,7 @@ class RequestTarget:
 
     @classmethod
     def from_url(cls, url: str) -> RequestTarget:
-        """The target of a URL in normal form."""
+        """Return the target of a URL in normal form."""
         scheme, _, rest = url.partition("://")
         authority, _, path = rest.partition("/")
         host = authority.rpartition("@")[2]
@@ -88,12 +70,12 @@ class RequestTarget:
 
     @property
     def default_path(self) -> str:
-        """The path of a cookie that names none: the directory of this one (RFC 6265, 5.1.4)."""
+        """The path of a cookie without one: the directory of this path (RFC 6265, 5.1.4)."""
         return self.path.rpartition("/")[0] or "/"
 
     @property
     def is_address(self) -> bool:
-        """Whether the host is an IP address, which has no domains above it."""
+        """True if the host is an IP address, which has no parent domain."""
         try:
             ip_address(self.host.strip("[]"))
         except ValueError:
@@ -103,16 +85,16 @@ class RequestTarget:
 
 @attrs.frozen
 class Cookie:
-    """A name and a value, and where they are sent.
+    """A cookie.
 
     Attributes:
-        name: May be empty.
-        value: As the server wrote it.
-        domain: The host that it is for.
-        path: The directory that it is for.
+        name: The name; may be empty.
+        value: The value as the server wrote it.
+        domain: The host it is sent to, with its subdomains unless ``is_host_only``.
+        path: The directory it is sent to.
         is_host_only: Not sent to hosts below ``domain``.
         is_secure: Sent over https only.
-        expires_utc: When it ends; None: with the crawl.
+        expires_utc: Its expiry; None: the end of the crawl.
     """
 
     name: str
@@ -125,47 +107,47 @@ class Cookie:
 
     @property
     def pair(self) -> str:
-        """As the ``Cookie`` field has it."""
+        """The cookie as written in a ``Cookie`` header."""
         return f"{self.name}={self.value}" if self.name else self.value
 
     def is_sent_to(self, target: RequestTarget) -> bool:
-        """Whether the path and the scheme of ``target`` fit (RFC 6265, 5.4); its host is the jar's concern."""
+        """Return True if path and scheme match ``target`` (RFC 6265, 5.4); the jar checks the host."""
         if self.is_secure and not target.is_secure:
             return False
         return path_matches(target.path, self.path)
 
     def shadows(self, secure: Cookie) -> bool:
-        """Whether this one, which came over plain http, would take the place of a secure one, or go before it.
+        """Return True if this cookie, set over plain http, would replace or precede a secure one.
 
-        So it is not to be kept (6265bis, 5.7, 11): nobody on the way may write over what was set over https.
+        Such a cookie is refused (6265bis, 5.7, 11): nobody on the way may overwrite what was set over https.
         """
         return secure.name == self.name and path_matches(self.path, secure.path)
 
     def is_expired(self, now_utc: datetime) -> bool:
-        """Whether it has ended."""
+        """Return True if the cookie has expired."""
         return self.expires_utc is not None and self.expires_utc <= now_utc
 
 
 def path_matches(asked: str, path: str) -> bool:
-    """Whether ``asked`` is ``path`` or below it (RFC 6265, 5.1.4)."""
+    """Return True if ``asked`` is ``path`` or below it (RFC 6265, 5.1.4)."""
     return asked == path or (asked.startswith(path) and (path.endswith("/") or asked[len(path) : len(path) + 1] == "/"))
 
 
 def domain_matches(host: str, domain: str) -> bool:
-    """Whether ``host`` is ``domain`` or below it (RFC 6265, 5.1.3)."""
+    """Return True if ``host`` is ``domain`` or below it (RFC 6265, 5.1.3)."""
     return host == domain or host.endswith("." + domain)
 
 
 def parse_set_cookie(
     text: str, target: RequestTarget, now_utc: datetime, is_public_suffix: Callable[[str], bool]
 ) -> Cookie | None:
-    """The cookie that a ``Set-Cookie`` field from ``target`` sets; None if it may not.
+    """Parse a ``Set-Cookie`` header; None if the cookie is refused.
 
     Args:
-        text: The field's value.
-        target: Where the response came from.
-        now_utc: What ``Max-Age`` counts from.
-        is_public_suffix: Whether many parties register names below a domain (``co.uk``): nobody sets cookies for it.
+        text: The header's value.
+        target: The request that was answered.
+        now_utc: The wall time that ``Max-Age`` counts from.
+        is_public_suffix: Returns True for a domain below which many parties register names (``co.uk``).
     """
     pair, *parts = text.split(";")
     name, equals, value = pair.partition("=")
@@ -191,13 +173,13 @@ def parse_set_cookie(
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
-    """The attributes by name in lower case; of several of one name the last counts."""
+    """Return the attributes by lower-case name; the last one of a name counts."""
     split = [part.partition("=") for part in parts]
     return {name.strip(" \t").lower(): value.strip(" \t") for name, _, value in split}
 
 
 def _domain(written: str, target: RequestTarget, is_public_suffix: Callable[[str], bool]) -> str | None:
-    """The domain that a cookie is for: "" means this host only, None that it is refused (RFC 6265, 5.3, 5 and 6)."""
+    """Return a cookie's domain: "" for this host only, None if it is refused (RFC 6265, 5.3, 5 and 6)."""
     domain = written.removeprefix(".").lower()
     if not domain:
         return ""
@@ -207,7 +189,7 @@ def _domain(written: str, target: RequestTarget, is_public_suffix: Callable[[str
 
 
 def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
-    """When the cookie ends; ``Max-Age`` goes before ``Expires`` (RFC 6265, 5.3, 3)."""
+    """Return the expiry; ``Max-Age`` overrides ``Expires`` (RFC 6265, 5.3, 3)."""
     latest = now_utc + timedelta(seconds=MAX_SECONDS)
     max_age = attributes.get("max-age", "")
     if _MAX_AGE.fullmatch(max_age):
@@ -218,9 +200,9 @@ def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
 
 
 def _meets_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
-    """Whether a cookie whose name promises something is that (6265bis, 4.1.3 and 5.7, 20 to 22).
+    """Return False if a ``__Host-`` or ``__Secure-`` cookie breaks its rules (6265bis, 4.1.3 and 5.7, 20 to 22).
 
-    One without a name promises what its value begins with: on the wire nobody can tell the two apart.
+    Without a name, the value counts as the name: on the wire the two look the same.
     """
     name = (cookie.name or cookie.value).lower()
     if not name.startswith(("__host-", "__secure-")):

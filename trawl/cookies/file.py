@@ -1,8 +1,7 @@
-"""Cookies as a file: JSON, which holds every jar, or the ``cookies.txt`` that browsers, curl and wget exchange.
+"""Files of cookies: JSON, which holds every jar, or the ``cookies.txt`` that browsers, curl and wget exchange.
 
-JSON is the format of our own, because a ``cookies.txt`` has one jar only and no names for more. What has expired is
-left out; what would end with a browser's session is kept, for that is what a login gives. A file is a secret like the
-passwords that its cookies stand for.
+``cookies.txt`` has one jar only, hence the format of our own. Expired cookies are left out. Session cookies are saved:
+logins consist of them. Such a file is as secret as a password. Public through :mod:`trawl.cookies`, its only importer.
 """
 
 from __future__ import annotations
@@ -18,22 +17,20 @@ from trawl.cookies.jars import Jars
 
 __all__ = ["from_json", "from_netscape", "is_netscape", "to_json", "to_netscape"]
 
-NETSCAPE_HEADER = "# Netscape HTTP Cookie File"
-"""The first line by which curl and Python's ``http.cookiejar`` know the format."""
-
+NETSCAPE_HEADER = "# Netscape HTTP Cookie File"  # by which curl and Python's http.cookiejar recognize the format
 _HTTP_ONLY = "#HttpOnly_"
 _SAVED_NAMES = (str, int, type(None))
 
 
 def is_netscape(path: str) -> bool:
-    """Whether a file of this name is a ``cookies.txt``: its ending says so."""
+    """Return True if a file of this name is a ``cookies.txt``: it ends in ``.txt``."""
     return path.lower().endswith(".txt")
 
 
 def to_json(jars: Jars, now_utc: datetime) -> bytes:
-    """Every jar as JSON: a list of objects with ``name`` (a string, a number or null) and ``cookies``.
+    """Return every jar as JSON: a list of objects with ``name`` (a string, a number or null) and ``cookies``.
 
-    Jars under other names than strings, numbers and None can't be written and are left out.
+    Jars with other names can't be written and are left out.
     """
     written = [
         {"name": name, "cookies": [_as_object(cookie) for cookie in kept]}
@@ -44,10 +41,10 @@ def to_json(jars: Jars, now_utc: datetime) -> bytes:
 
 
 def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
-    """The cookies of a JSON file, each with the name of its jar.
+    """Yield the cookies of a JSON file, each with the name of its jar.
 
     Raises:
-        ValueError: It is no such file; the sentence says what is wrong.
+        ValueError: It is not such a file.
     """
     try:
         read: Any = msgspec.json.decode(text)
@@ -57,12 +54,12 @@ def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
             for each in jar["cookies"]:
                 yield jar["name"], _from_object(each)
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, UnicodeError) as error:
-        why = f"it is no JSON: {error}" if isinstance(error, msgspec.DecodeError) else "its JSON holds something else"
+        why = f"not JSON: {error}" if isinstance(error, msgspec.DecodeError) else "its JSON has another structure"
         raise ValueError(f"it is not a file of cookies: {why}") from error
 
 
 def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
-    """One jar as a ``cookies.txt``; a cookie with a tab or line end in it can't be written and is left out."""
+    """Return one jar as a ``cookies.txt``, without cookies that contain a tab or line end."""
     lines = [NETSCAPE_HEADER, ""]
     for cookie in cookies:
         if cookie.is_expired(now_utc):
@@ -77,10 +74,10 @@ def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
 
 
 def from_netscape(text: bytes) -> Iterator[Cookie]:
-    """The cookies of a ``cookies.txt``.
+    """Yield the cookies of a ``cookies.txt``.
 
     Raises:
-        ValueError: A line has not its seven fields; the sentence names it by its number.
+        ValueError: A line does not have seven fields.
     """
     for number, line in enumerate(text.decode("utf-8", "surrogateescape").splitlines(), 1):
         if line.startswith(_HTTP_ONLY):
@@ -89,9 +86,9 @@ def from_netscape(text: bytes) -> Iterator[Cookie]:
             continue
         fields = line.split("\t")
         if len(fields) == 6:
-            fields.append("")  # wget leaves the tab before an empty value out
+            fields.append("")  # wget omits the tab before an empty value
         if len(fields) != 7 or not fields[4].strip().lstrip("-").isdigit():
-            raise ValueError(f"line {number} is not one of a cookies.txt: seven fields between tabs")
+            raise ValueError(f"line {number} does not have the seven fields, between tabs, of a cookies.txt")
         domain, below, path, secure, expires, name, value = fields
         yield Cookie(
             name,

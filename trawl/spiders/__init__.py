@@ -1,4 +1,4 @@
-"""Spiders, and what they see of their crawl."""
+"""Spiders of all kinds, and the running crawl as they see it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,10 +7,9 @@ from trawl.spiders.feed_spider import Enclosure, FeedEntry, FeedSpider
 from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
 from trawl.spiders.results import ItemT, Output, Outputs
 from trawl.spiders.running_crawl import RunningCrawl, ThrottlingControl
-from trawl.spiders.settings import SpidersSettings
 from trawl.spiders.sitemap_spider import SitemapSpider
 from trawl.spiders.spider import CustomSettings, Spider, make_spider
-from trawl.spiders.validation import ItemCheck, item_check
+from trawl.spiders.validation import ItemCheck, SpidersSettings, item_check
 
 if TYPE_CHECKING:
     from trawl.compat.crawler import Crawler

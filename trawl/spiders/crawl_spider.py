@@ -1,7 +1,4 @@
-"""A spider that follows links by rules.
-
-Which links a crawl spider follows, and what becomes of their pages: as a user writes it, and as a spider runs it.
-"""
+"""A spider that follows links by rules. Public through :mod:`trawl.spiders`, its only importer."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BoundRule", "CrawlSpider", "Named", "Rule", "bind_rules"]
 
 Named = Callable[..., Any] | str | None
-"""A function, or the name of the spider's method."""
+"""A function, or the name of a method of the spider."""
 
 
 @attrs.frozen
@@ -31,13 +28,13 @@ class Rule:
     """One rule of a :class:`CrawlSpider`.
 
     Attributes:
-        link_extractor: Finds the links; None: all of a page.
-        callback: Gets their pages; None: they are only looked through for more links.
-        cb_kwargs: Given to the callback by name.
-        follow: Whether links are followed from their pages; None: only where there is no callback.
-        process_links: Gets a page's links of this rule and returns those to follow.
-        process_request: Gets each request and the page it was found on; returns it, another, or None to drop it.
-        errback: Gets the error of a request that failed.
+        link_extractor: Finds the links; None: all links of a page.
+        callback: Called with their pages; None: pages are only searched for more links.
+        cb_kwargs: Keyword arguments for the callback.
+        follow: Follow the links of their pages; None: only if there is no callback.
+        process_links: Called with a page's links of this rule; returns those to follow.
+        process_request: Called with each request and the page it was found on; returns a request, or None to drop it.
+        errback: Called with the error of a failed request.
     """
 
     link_extractor: LinkExtractor | None = None
@@ -50,23 +47,13 @@ class Rule:
 
     @property
     def follows(self) -> bool:
-        """Whether links are followed from the pages of this rule."""
+        """True if the links on this rule's pages are followed."""
         return not self.callback if self.follow is None else self.follow
 
 
 @attrs.frozen
 class BoundRule:
-    """A rule whose names have been looked up on a spider.
-
-    Attributes:
-        link_extractor: Finds the links.
-        callback: Gets their pages.
-        cb_kwargs: Given to the callback by name.
-        follow: Whether links are followed from their pages.
-        process_links: Chooses among the links; None: all are followed.
-        process_request: Changes or drops requests; None: they stay.
-        errback: Gets errors.
-    """
+    """A :class:`Rule` with names resolved to methods of a spider, and defaults filled in."""
 
     link_extractor: LinkExtractor
     callback: Callable[..., Any] | None
@@ -78,15 +65,15 @@ class BoundRule:
 
 
 def bind_rules(spider: Any, rules: Iterable[Rule]) -> tuple[BoundRule, ...]:
-    """Look up the names in a spider's rules.
+    """Resolve the names in a spider's rules.
 
     Raises:
-        UsageError: Something in ``rules`` is no rule, or the spider has no method of a name; the sentence says which.
+        UsageError: An entry is not a rule, or names a method that does not exist.
     """
     bound = []
     for i, rule in enumerate(rules):
         if not isinstance(rule, Rule):
-            raise UsageError(f"{spider.name}: rules[{i}] is a Rule, not {rule!r}")
+            raise UsageError(f"{spider.name}: rules[{i}] must be a Rule, not {rule!r}")
         found = {
             name: _method(spider, f"rules[{i}]: {name}", getattr(rule, name))
             for name in ("callback", "process_links", "process_request", "errback")
@@ -106,16 +93,16 @@ def _method(spider: Any, what: str, named: Named) -> Callable[..., Any] | None:
 
 
 class CrawlSpider(Spider[ItemT]):
-    """Follows the links that its rules choose, from page to page.
+    """Follows the links that its rules select, from page to page.
 
-    Start URLs go to :meth:`parse_start_url`, and are followed. A link that several rules want belongs to the first. The
-    callback of a rule may be of any of the four kinds; the links of its page are followed when it has ended.
+    Responses to start URLs go to :meth:`parse_start_url`, and their links are followed. A link that matches several
+    rules belongs to the first. Callbacks may be of any kind; the links of a page are followed after its callback ended.
 
-    The requests of a rule carry its number as ``meta["rule"]`` and the link's words as ``meta["link_text"]``; their
-    callback is a method of the spider, so that they can be stored.
+    The requests of a rule carry its number as ``meta["rule"]`` and the link's text as ``meta["link_text"]``. Their
+    callback is a method of the spider, so that a job can store them.
 
     Attributes:
-        rules: Which links are followed, and what becomes of their pages.
+        rules: The links to follow, and the callbacks of their pages.
     """
 
     rules: Iterable[Rule] = ()
@@ -127,17 +114,17 @@ class CrawlSpider(Spider[ItemT]):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
-        """Make the spider for a crawl; ``CRAWLSPIDER_FOLLOW_LINKS`` says whether rules are followed at all."""
+        """Make the spider for a crawl; ``CRAWLSPIDER_FOLLOW_LINKS`` can disable following."""
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider._follow_links = bool(crawler.settings.get("CRAWLSPIDER_FOLLOW_LINKS", True))
         return spider
 
     def parse_start_url(self, response: Response, **kwargs: Any) -> Any:
-        """The callback of start URLs, and of whatever names no other; their links are followed too."""
+        """Default callback of start URLs and of requests without a callback; their links are followed too."""
         return ()
 
     def process_results(self, response: Response, results: Any) -> Any:
-        """What a callback gave, on its way: override it to change or drop some. It gets them all as one list."""
+        """Return the outputs of a callback, given as one list. Override it to change or drop some."""
         return results
 
     def parse_with_rules(
@@ -147,7 +134,7 @@ class CrawlSpider(Spider[ItemT]):
         cb_kwargs: Mapping[str, Any] | None = None,
         follow: bool = True,
     ) -> Iterator[Any] | AsyncGenerator[Any, None]:
-        """What ``callback`` gives for a page, and then, with ``follow``, the requests for its links."""
+        """Yield the outputs of ``callback`` for a page and then, with ``follow``, the requests for its links."""
         result = callback(response, **(cb_kwargs or {})) if callback else None
         if is_async(result):
             return self._later(response, result, follow)
@@ -157,11 +144,11 @@ class CrawlSpider(Spider[ItemT]):
         return self.parse_with_rules(response, self.parse_start_url, kwargs)
 
     def _compile_rules(self) -> None:
-        """Look up the names in the rules; again, if ``rules`` were changed after ``__init__``."""
+        """Resolve the names in the rules. Call it again after changing ``rules``."""
         self._rules: tuple[BoundRule, ...] = bind_rules(self, self.rules)
 
     def rule_of(self, request: Request) -> BoundRule | None:
-        """The rule that a request comes from; None for any other request."""
+        """Return the rule that a request comes from, or None."""
         is_rules = request.callback == self._callback and "rule" in request.meta
         return self._rules[request.meta["rule"]] if is_rules else None
 
@@ -173,7 +160,7 @@ class CrawlSpider(Spider[ItemT]):
         errback = self._rules[error.request.meta["rule"]].errback
         if errback is not None:
             return errback(error)
-        self.logger.info("%s", error)  # where no rule handles it, it is told once, as for any other request
+        self.logger.info("%s", error)  # logged once, like errors of other requests without an errback
         return None
 
     def _build_request(self, rule_index: int, link: Link) -> Request:

@@ -1,4 +1,4 @@
-"""Spiders for files of many records: XML by its nodes, CSV by its rows, as Scrapy has them."""
+"""Spiders for XML nodes and CSV rows. Public through :mod:`trawl.spiders`, the only importer."""
 
 from __future__ import annotations
 
@@ -17,29 +17,24 @@ from trawl.spiders.spider import Spider
 
 __all__ = ["CSVFeedSpider", "XMLFeedSpider"]
 
-LONGEST_ROW = 1_000_000
-"""Characters of a CSV file's row; a longer one is left out."""
-
-MAX_TOLD = 100
-"""Rows of one file that are logged, each, for being left out."""
-
-NODES_A_TURN = 100
-"""Nodes or rows after which other tasks run: a file may have any number that nothing follows from."""
+LONGEST_ROW = 1_000_000  # characters; a longer row of a CSV file is skipped
+MAX_TOLD = 100  # skipped rows of one file that are logged
+NODES_A_TURN = 100  # nodes or rows after which other tasks run: a file may have millions without any output
 
 
 class _RecordSpider(Spider[ItemT]):
-    """What both have in common: a hook before the records and one after each."""
+    """The base of both: a hook before the records and one after each."""
 
     def adapt_response(self, response: Response) -> Response:
-        """The response that is read: override it to mend a broken file before."""
+        """Return the response to parse. Override it to repair a broken file."""
         return response
 
     def process_results(self, response: Response, results: Any) -> Any:
-        """What a record gave, as one list, on its way."""
+        """Return the outputs of a record, given as one list. Override it to change or drop some."""
         return results
 
     async def _outputs(self, response: Response, result: Any) -> AsyncGenerator[Any, None]:
-        """The outputs of one record."""
+        """Yield the outputs of one record."""
         if type(self).process_results is not _RecordSpider.process_results:
             result = self.process_results(response, [output async for output in iterate_async(result)])
         async with aclosing(iterate_async(result)) as outputs:
@@ -48,12 +43,12 @@ class _RecordSpider(Spider[ItemT]):
 
 
 class XMLFeedSpider(_RecordSpider[ItemT]):
-    """Gives each node of a name in an XML file to :meth:`parse_node`. The file is parsed whole.
+    """Calls :meth:`parse_node` with each node of one name in an XML file, which is parsed as a whole.
 
     Attributes:
-        iterator: ``"html"`` reads broken XML as HTML; ``"iternodes"`` and ``"xml"`` mean the same.
-        itertag: The name of the nodes, with a prefix of ``namespaces`` or without: then whatever their namespace is.
-        namespaces: Pairs of a prefix and a namespace, for ``itertag`` and for the queries in :meth:`parse_node`.
+        iterator: ``"html"`` parses broken XML as HTML; ``"iternodes"`` and ``"xml"`` mean the same.
+        itertag: The name of the nodes: with a prefix of ``namespaces``, or without for any namespace.
+        namespaces: Pairs of prefix and namespace, for ``itertag`` and the queries in :meth:`parse_node`.
     """
 
     iterator: str = "iternodes"
@@ -61,7 +56,7 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
     namespaces: Sequence[tuple[str, str]] = ()
 
     def parse_node(self, response: Response, selector: Selector) -> Any:
-        """What becomes of a node; it has to be written."""
+        """Handle a node; must be overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no parse_node()")
 
     async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
@@ -71,7 +66,7 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         for prefix, namespace in self.namespaces:
             page.register_namespace(prefix, namespace)
         query = f"//{self.itertag}" if ":" in self.itertag else f"//*[local-name()='{self.itertag}']"
-        # Found as elements, of which there may be a million: each becomes a selector when its turn has come.
+        # Elements, of which there may be a million: each becomes a selector in its turn.
         for count, element in enumerate(page.root.xpath(query, namespaces=page.namespaces)):
             if not count % NODES_A_TURN:
                 await trio.lowlevel.checkpoint()
@@ -82,14 +77,14 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
 
 
 class CSVFeedSpider(_RecordSpider[ItemT]):
-    """Gives each row of a CSV file to :meth:`parse_row`, as a dictionary.
+    """Calls :meth:`parse_row` with each row of a CSV file, as a dictionary.
 
-    A row with more or fewer fields than the header, or of more than a million characters, is logged and left out.
+    A row with more or fewer fields than the header, or with more than a million characters, is logged and skipped.
 
     Attributes:
-        delimiter: Between fields; None: a comma.
-        quotechar: Around fields; None: ``"``.
-        headers: The names of the fields; None: the first row has them.
+        delimiter: The separator of fields; None: a comma.
+        quotechar: The quote around fields; None: ``"``.
+        headers: The names of the fields; None: taken from the first row.
     """
 
     delimiter: str | None = None
@@ -97,7 +92,7 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
     headers: Sequence[str] | None = None
 
     def parse_row(self, response: Response, row: dict[str, str]) -> Any:
-        """What becomes of a row; it has to be written."""
+        """Handle a row; must be overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no parse_row()")
 
     async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
@@ -112,7 +107,7 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
                     yield output  # noqa: ASYNC119 - who reads this closes it
 
     def _rows(self, response: Response) -> Iterator[dict[str, str] | None]:
-        """The rows; None for each that is left out."""
+        """Yield the rows, and None for each skipped one."""
         lines = _Lines(response.text.lstrip("\ufeff"))
         rows = csv.reader(lines, delimiter=self.delimiter or ",", quotechar=self.quotechar or '"')
         names = list(self.headers or ())
@@ -124,7 +119,7 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
                 row = next(rows)
             except StopIteration:
                 break
-            except csv.Error as error:  # of this row: the reader begins anew with the next line
+            except csv.Error as error:  # the reader goes on with the next line
                 row, wrong = [], str(error)
             if names and row and len(row) != len(names):
                 wrong = f"{len(row)} fields, not {len(names)}"
@@ -135,14 +130,14 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
             yield dict(zip(names, row, strict=True)) if names and row and not wrong else None
             names = names or row
         if left_out > MAX_TOLD:
-            self.logger.warning("%s: %d rows were left out", response.url, left_out)
+            self.logger.warning("%s: %d rows were skipped", response.url, left_out)
 
 
 class _Lines:
-    """The lines of a text, for a reader that asks for as many as a row has.
+    """The lines of a text for the CSV reader, which takes as many as a row has.
 
     Attributes:
-        characters: How many it has been given; set it to 0 for the next row.
+        characters: The characters taken; set it to 0 for the next row.
     """
 
     def __init__(self, text: str) -> None:
@@ -153,7 +148,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        """The next line.
+        """Return the next line.
 
         Raises:
             csv.Error: The row is too long.

@@ -1,7 +1,4 @@
-"""What a callback gave, one output after the other: for spiders that call the user's callback themselves.
-
-The types of what callbacks give, generic in the spider's items.
-"""
+"""The outputs of callbacks: their types, generic in the spider's items, and iteration over them."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ else:
 
 
 Output: TypeAlias = Request | ItemT | None
-"""One thing that a callback gives."""
+"""One output of a callback."""
 
 Outputs: TypeAlias = (
     Request
@@ -36,23 +33,23 @@ Outputs: TypeAlias = (
     | Awaitable[Request | ItemT | Iterable[Request | ItemT | None] | None]
     | None
 )
-"""What a callback returns: one thing, many, or either later."""
+"""The result of a callback: one output or several, at once or asynchronously."""
 
 
 def is_async(result: object) -> bool:
-    """Whether what a callback returned has to be awaited or read asynchronously."""
+    """Return True if a callback's result has to be awaited or iterated asynchronously."""
     return inspect.isawaitable(result) or isinstance(result, AsyncIterable)
 
 
 def iterate(result: Any) -> Iterable[Any]:
-    """The outputs of a callback that is not asynchronous."""
+    """Return the outputs of a callback that is not asynchronous."""
     if result is None:
         return ()
     return result if isinstance(result, list | tuple | Iterator) else (result,)
 
 
 async def iterate_async(result: Any) -> AsyncGenerator[Any, None]:
-    """The outputs of a callback of any kind. Closing it closes the callback's generator."""
+    """Yield the outputs of a callback of any kind. Closing it closes the callback's generator."""
     if inspect.isawaitable(result):
         result = await result
     if not isinstance(result, AsyncIterable):

@@ -1,4 +1,4 @@
-"""What a spider sees of its running crawl: protocols, so that this floor needs nothing of the engine."""
+"""Protocols of the running crawl as a spider sees it, so that spiders do not depend on the engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ThrottlingControl(Protocol):
     """Changes limits while the crawl runs."""
 
     def set(self, scope: str, **limits: Any) -> None:
-        """Give a scope new limits (``concurrency``, ``delay``, ...); whoever waits notices at once."""
+        """Give a scope new limits (``concurrency``, ``delay``, ...), effective at once."""
         ...
 
 
@@ -38,12 +38,12 @@ class RunningCrawl(Protocol):
 
     @property
     def blocking(self) -> Blocking:
-        """Does what blocks: ``await crawl.blocking.run(function, argument)``, in a thread; simulations do it inline."""
+        """Runs blocking work in a thread (a simulation: inline): ``await crawl.blocking.run(function, argument)``."""
         ...
 
     @property
     def throttling(self) -> ThrottlingControl:
-        """Limits, to be changed while the crawl runs."""
+        """Changes limits while the crawl runs."""
         ...
 
     @property
@@ -63,23 +63,23 @@ class RunningCrawl(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is pending, on the wire or in its callback: only ``start()`` may go on."""
+        """True if no request is pending, on the wire or in its callback: only ``start()`` may go on."""
         ...
 
     async def until_idle(self) -> None:
-        """Return when no request is pending, on the wire or in its callback: for ``start()``."""
+        """Wait in ``start()`` until no request is pending, on the wire or in its callback."""
         ...
 
     def why(self, subject: Request | str) -> Reason | None:
-        """Why a pending request, or a scope (by its id), waits; None when nothing holds it up."""
+        """Return the reason why a pending request, or a scope (by id), waits; None if it does not."""
         ...
 
     def waiting(self, most: int = 5) -> Sequence[Any]:
-        """What pending requests wait on, the largest groups first: each with ``count``, ``scope`` and ``reason``."""
+        """Group pending requests by what they wait on, largest first: ``count``, ``scope`` and ``reason`` of each."""
         ...
 
     def report(self) -> Sequence[ScopeReport]:
-        """What each scope did and what limited it, the busiest first."""
+        """Return a report of each scope and of what limited it, the busiest first."""
         ...
 
     @overload
@@ -89,21 +89,21 @@ class RunningCrawl(Protocol):
     def events(self, *kinds: type[EventT], most: int = ...) -> EventStream[EventT]: ...
 
     def events(self, *kinds: type[Event], most: int = ...) -> EventStream[Any]:
-        """What happens from now on, as values of :mod:`trawl.events`: a context manager and an async iterator."""
+        """Return the events from now on (:mod:`trawl.events`) as a context manager and an async iterator."""
         ...
 
     async def fetch(self, request: Request) -> Response:
-        """Send a request through the throttle and wait for its response."""
+        """Send a request through the throttle and return its response. A checkpoint."""
         ...
 
     def session(self, name: str, **options: Any) -> Session:
-        """The session of this name; ``options`` are ``proxy``, ``headers`` and ``throttling``."""
+        """Return the session of this name; ``options`` are ``proxy``, ``headers`` and ``throttling``."""
         ...
 
     async def address_of(self, host: str) -> str | None:
-        """The address that requests to a host go to, as text; None where it has none."""
+        """Return the IP address that requests to a host go to, or None."""
         ...
 
     def shutdown(self, reason: str = "shutdown") -> None:
-        """Send nothing new, let what is in flight end, and finish with ``reason``."""
+        """Send nothing new, let requests in flight finish, and end with ``reason``."""
         ...

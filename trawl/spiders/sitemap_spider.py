@@ -1,9 +1,4 @@
-"""A spider that learns its pages from a site's sitemaps.
-
-A sitemap as its protocol has it (sitemaps.org): pages, or further sitemaps.
-
-From when on a spider wants what says when it was changed: ``sitemap_modified_since``, ``feed_since``.
-"""
+"""A spider for the pages listed in a site's sitemaps (sitemaps.org)."""
 
 from __future__ import annotations
 
@@ -25,48 +20,40 @@ from trawl.spiders.xml_stream import GunzippedBody, XmlStream, local_name
 
 __all__ = ["Sitemap", "SitemapSpider", "parse_lastmod", "since_utc", "sitemaps_in_robots"]
 
-ROBOTS_CHARACTERS = 512_000
-"""How much of a robots.txt is looked at; RFC 9309, 2.5 asks for 500 KiB."""
-
-_MAX_PARTS = 10_000
-"""Children of one entry that are looked at."""
-
-_LONGEST_LINE = 65_536
-"""Characters of one line that are kept; no URL is as long."""
-
-_MAX_BLANK = 1_048_576
-"""Bytes without a line that says anything, in a file of lines; what has more counts as longer than the limit."""
-
+ROBOTS_CHARACTERS = 512_000  # of a robots.txt that are read; RFC 9309, 2.5 asks for 500 KiB
+_MAX_PARTS = 10_000  # children of one entry that are read
+_LONGEST_LINE = 65_536  # characters of one line that are kept; no URL is as long
+_MAX_BLANK = 1_048_576  # bytes of blank lines in a text file; one with more counts as longer than the limit
 _LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # as str.splitlines() ends them
-
 _KINDS = frozenset({"urlset", "sitemapindex"})
-
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
+_DEPTH = "sitemap_depth"
+_Pattern = str | re.Pattern[str]
 
 
 class Sitemap:
-    """The entries of one file, read as they are asked for, once.
+    """An iterator over the entries of one file, parsed on demand, once.
 
-    An entry is a dictionary: ``loc``, and where the file has them ``lastmod``, ``changefreq``, ``priority`` and
-    ``alternate``, a list of the addresses of the page in other languages.
+    An entry is a dictionary with ``loc`` and optionally ``lastmod``, ``changefreq``, ``priority`` and ``alternate``: a
+    list of the page's URLs in other languages.
 
     Attributes:
-        type: ``urlset`` (of pages), ``sitemapindex`` (of sitemaps), or "" for what is no sitemap.
-        is_cut: The file has more than the limits allow; known when it has been read.
-        is_broken: It ended in the middle of packed data; known when it has been read.
+        type: ``urlset`` (of pages), ``sitemapindex`` (of sitemaps), or "" for a file that is not a sitemap.
+        is_cut: The file has more than the limits allow; known after reading it.
+        is_broken: The file ended in the middle of packed data; known after reading it.
     """
 
     def __init__(self, body: bytes, *, max_bytes: int, max_entries: int, is_text: bool = False) -> None:
-        """Begin to read a file.
+        """Read the beginning of a file.
 
         Args:
-            body: As it was sent; gzip is unpacked.
-            max_bytes: How much of it is read, unpacked.
-            max_entries: How many entries are given.
-            is_text: It may be one address a line, in place of XML.
+            body: The body, which may be gzip.
+            max_bytes: Maximum of bytes to read, unpacked.
+            max_entries: Maximum of entries.
+            is_text: It may be one URL a line, instead of XML.
         """
         self._unpacked = GunzippedBody(body, max_bytes)
-        self._most_entries = max_entries
+        self._max_entries = max_entries
         self._has_too_many = False
         self._pieces = 0
         self._is_text = is_text and not body.lstrip().startswith((b"<", b"\x1f\x8b", b"\xef\xbb\xbf<"))
@@ -76,17 +63,17 @@ class Sitemap:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the file has more than the limits allow."""
+        """True if the file has more than the limits allow."""
         return self._has_too_many or self._unpacked.is_cut
 
     @property
     def is_broken(self) -> bool:
-        """Whether packed data ended too early."""
+        """True if packed data ended too early."""
         return self._unpacked.is_broken
 
     @property
     def pieces(self) -> int:
-        """How much has been read, in pieces: where it grows, it is time to let others run."""
+        """The number of pieces parsed so far; give way to other tasks when it grows."""
         return self._pieces if self._xml is None else self._xml.pieces
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -94,7 +81,7 @@ class Sitemap:
             return
         entries = self._lines() if self._xml is None else self._elements(self._xml)
         for count, entry in enumerate(entries):
-            if count >= self._most_entries:
+            if count >= self._max_entries:
                 self._has_too_many = True
                 return
             yield entry
@@ -134,7 +121,7 @@ class Sitemap:
 
 
 def sitemaps_in_robots(text: str) -> Iterator[str]:
-    """The addresses in the ``Sitemap`` lines of a robots.txt, as they are written."""
+    """Yield the URLs in the ``Sitemap`` lines of a robots.txt, as written."""
     for line in text[:ROBOTS_CHARACTERS].splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip().lstrip("\ufeff").lower() == "sitemap" and (address := value.split("#")[0].strip()):
@@ -142,9 +129,9 @@ def sitemaps_in_robots(text: str) -> Iterator[str]:
 
 
 def parse_lastmod(written: str | date) -> datetime | None:
-    """The last instant that a date in W3C's format may mean, aware; None if it is none.
+    """Return the last instant that a date in W3C's format can mean, aware; None if it is not a date.
 
-    ``2024-05`` may mean any day of that May: who asks "changed since?" must not miss one.
+    ``2024-05`` can mean any day of that May, and "changed since" must not miss one.
     """
     if isinstance(written, date) and not isinstance(written, datetime):
         written = written.isoformat()
@@ -163,48 +150,42 @@ def parse_lastmod(written: str | date) -> datetime | None:
 
 
 def since_utc(spider: str, attribute: str, value: str | date | None) -> datetime | None:
-    """The instant that an attribute of a spider names, in UTC unless it says otherwise; None where it names none.
+    """Parse ``sitemap_modified_since`` or ``feed_since``, by default in UTC; None if it is empty.
 
     Args:
         spider: The spider's name, for messages.
-        attribute: The attribute's.
-        value: A datetime, a date, or a text that is one (ISO 8601).
+        attribute: The attribute's name.
+        value: A datetime, a date, or a text in ISO 8601.
 
     Raises:
-        UsageError: The text is neither.
+        UsageError: The text is not a date or time.
     """
     if not value:
         return None
     try:
         begun = datetime.fromisoformat(value.isoformat() if isinstance(value, date) else value)
     except ValueError as error:
-        raise UsageError(f"{spider}: {attribute}: {value!r} is no date or time as ISO 8601 has them") from error
+        raise UsageError(f"{spider}: {attribute}: {value!r} is not a date or time in ISO 8601") from error
     return begun if begun.tzinfo is not None else begun.replace(tzinfo=UTC)
 
 
-_DEPTH = "sitemap_depth"
-
-_Pattern = str | re.Pattern[str]
-
-
 class SitemapSpider(Spider[ItemT]):
-    """Reads sitemaps, indexes of sitemaps, and robots.txt files that name some; asks for the pages they list.
+    """Fetches the pages listed in sitemaps, in indexes of sitemaps, and in sitemaps named by robots.txt files.
 
-    Files may be XML, XML in gzip, or text of one address a line. They are read piece by piece and in bounds. A sitemap
-    that another names waits until the pages that are known have been asked for, so that a site of millions is never
-    in memory at once.
+    Files may be XML, gzipped XML, or text with one URL a line. They are parsed in pieces, within bounds. A sitemap of
+    an index is fetched after the pages known so far, so that a site with millions of pages is never in memory at once.
 
     Attributes:
-        sitemap_urls: Where to begin: sitemaps, indexes, or robots.txt files.
-        sitemap_rules: Pairs of a regular expression and a callback (or its name): the first that finds something in a
-            page's address gets its response.
-        sitemap_follow: Regular expressions: only the sitemaps of an index that one of them finds are read.
-        sitemap_alternate_links: Ask for pages in other languages too (``<xhtml:link rel="alternate">``).
-        sitemap_modified_since: Leave out what says that it was last changed before: a datetime, a date, or a text
-            (``2024-05-01``), in UTC unless it says otherwise. What says nothing stays.
-        sitemap_max_bytes: How much of a file is read, in bytes, unpacked. The protocol allows 50 MiB.
-        sitemap_max_entries: How many entries of a file are taken. The protocol allows 50,000.
-        sitemap_max_depth: How far an index may lead to indexes; the protocol allows none to.
+        sitemap_urls: The sitemaps, indexes or robots.txt files to begin with.
+        sitemap_rules: Pairs of a regular expression and a callback (or its name). The first expression found in a
+            page's URL decides on its callback.
+        sitemap_follow: Regular expressions; only sitemaps with one of them in their URL are read from an index.
+        sitemap_alternate_links: Also fetch pages in other languages (``<xhtml:link rel="alternate">``).
+        sitemap_modified_since: Skip entries last changed before this datetime, date or text (``2024-05-01``), in UTC
+            by default. Entries without a time are kept.
+        sitemap_max_bytes: Maximum of bytes read of one file, unpacked. The protocol allows 50 MiB.
+        sitemap_max_entries: Maximum of entries of one file. The protocol allows 50,000.
+        sitemap_max_depth: Maximum depth of indexes in indexes. The protocol allows none.
     """
 
     sitemap_urls: Sequence[str] = ()
@@ -229,23 +210,23 @@ class SitemapSpider(Spider[ItemT]):
         self._since: datetime | None = since_utc(self.name, "sitemap_modified_since", since)
 
     def check(self) -> None:
-        """Refuse sitemap URLs that can't be fetched, as start URLs are refused.
+        """Check the sitemap URLs, like start URLs.
 
         Raises:
-            UsageError: The sentence names the entry.
+            UsageError: One of them can't be fetched.
         """
         super().check()
         check_urls(self.name, "sitemap_urls", self.sitemap_urls)
 
     def start_requests(self) -> Iterable[Any]:
-        """The sitemaps to begin with."""
+        """Yield the requests for ``sitemap_urls``."""
         for url in self.sitemap_urls:
             yield Request(url, self._parse_sitemap)
 
     def sitemap_filter(self, entries: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-        """The entries of a file, of pages or of sitemaps (``entries.type`` says which): override it to choose.
+        """Return the entries to use: pages or sitemaps, by ``entries.type``. Override it to choose.
 
-        Other tasks of the crawl run between the entries that it gives, not while it looks for the next one.
+        Other tasks of the crawl run between the entries that it yields, not while it looks for the next one.
         """
         return entries
 
@@ -257,27 +238,27 @@ class SitemapSpider(Spider[ItemT]):
             return
         sitemap = self._opened(response)
         if not sitemap.type:
-            self.logger.warning("%s is no sitemap: ignored", response.url)
+            self.logger.warning("%s is not a sitemap: ignored", response.url)
             return
         pieces = sitemap.pieces
         for each in self._requests(response, sitemap, depth):
-            if sitemap.pieces > pieces:  # a file may have any number of entries that nothing follows from
+            if sitemap.pieces > pieces:  # a file may have any number of entries without a request
                 pieces = sitemap.pieces
                 await trio.lowlevel.checkpoint()
             if each is not None:
                 yield each
         if sitemap.is_cut:
             self.logger.warning(
-                "%s is longer than %d bytes or %d entries: the rest is left out",
+                "%s is longer than %d bytes or %d entries: the rest is ignored",
                 response.url,
                 self.sitemap_max_bytes,
                 self.sitemap_max_entries,
             )
         if sitemap.is_broken:
-            self.logger.warning("%s: its gzip data is broken; what could be read was taken", response.url)
+            self.logger.warning("%s: its gzip data is broken: only a part was read", response.url)
 
     def _requests(self, response: Response, sitemap: Sitemap, depth: int) -> Iterator[Request | None]:
-        """The requests that follow from a file; None for each entry that none follows from."""
+        """Yield the requests for a file's entries, and None for each entry without one."""
         addresses = self._addresses(self.sitemap_filter(sitemap))
         if sitemap.type == "sitemapindex":
             wanted = (url if url and any(each.search(url) for each in self._follow) else None for url in addresses)
@@ -296,7 +277,7 @@ class SitemapSpider(Spider[ItemT]):
 
     def _sitemaps(self, response: Response, addresses: Iterable[str | None], depth: int) -> Iterator[Request | None]:
         if depth > self.sitemap_max_depth:
-            self.logger.warning("%s: an index %d deep is not followed", response.url, depth)
+            self.logger.warning("%s: an index at depth %d is not followed", response.url, depth)
             return
         for address in addresses:
             request = None if address is None else self._request(response, address, self._parse_sitemap)
@@ -317,7 +298,7 @@ class SitemapSpider(Spider[ItemT]):
         try:
             return Request(address, callback, base=response.url)
         except ValueError:
-            self.logger.warning("%s names %r, which is no URL", response.url, address)
+            self.logger.warning("%s contains %r, which is not a URL: ignored", response.url, address)
             return None
 
     def _addresses(self, entries: Iterable[dict[str, Any]]) -> Iterator[str | None]:
@@ -337,7 +318,7 @@ class SitemapSpider(Spider[ItemT]):
         try:
             return re.compile(pattern)
         except re.error as error:
-            raise UsageError(f"{self.name}: {what}: {pattern!r} is no regular expression: {error}") from error
+            raise UsageError(f"{self.name}: {what}: {pattern!r} is not a regular expression: {error}") from error
 
     def _method(self, what: str, callback: str | Callable[..., Any]) -> Callable[..., Any]:
         method = getattr(self, callback, None) if isinstance(callback, str) else callback

@@ -1,9 +1,4 @@
-"""A spider: where a crawl starts, and what becomes of each page.
-
-A spider's own settings while ``update_settings`` writes them.
-
-Makes the spider of a crawl, and says in one line why that can't be done.
-"""
+"""The base class of spiders, and their creation for a crawl."""
 
 from __future__ import annotations
 
@@ -29,52 +24,52 @@ __all__ = ["CustomSettings", "Spider", "check_urls", "make_spider"]
 
 
 class CustomSettings(dict[str, Any]):
-    """Names to values, with the words of Scrapy's settings: what :meth:`trawl.Spider.update_settings` is given.
+    """The argument of :meth:`trawl.Spider.update_settings`: values by name, with methods of Scrapy's settings.
 
-    Whatever it writes has the strength of ``custom_settings``; a ``priority`` is taken and not looked at.
+    All values have the precedence of ``custom_settings``; ``priority`` is ignored.
     """
 
     def set(self, name: str, value: Any, priority: str | int = "spider") -> None:
-        """Set one."""
+        """Set a value."""
         self[name] = value
 
     def setdict(self, values: Mapping[str, Any], priority: str | int = "spider") -> None:
-        """Set many."""
+        """Set several values."""
         self.update(values)
 
     def getdict(self, name: str) -> dict[str, Any]:
-        """A copy of a mapping that was set here; empty if it was not."""
+        """Return a copy of a mapping that was set here, or an empty one."""
         return dict(self.get(name) or {})
 
     def getlist(self, name: str) -> list[Any]:
-        """A copy of a list that was set here; empty if it was not."""
+        """Return a copy of a list that was set here, or an empty one."""
         return list(self.get(name) or ())
 
 
 class Spider(Generic[ItemT]):
-    """Subclass it, give it a name and start URLs, and write ``parse``.
+    """The base class of spiders: subclass it, give it a name and start URLs, and write ``parse``.
 
-    ``Spider[Quote]`` is a spider whose items are quotes: a type checker, and ``trawl check``, hold its callbacks to
+    ``Spider[Quote]`` declares that its items are quotes; type checkers and ``trawl check`` check its callbacks against
     that. A plain ``Spider`` has items of any kind.
 
     A callback is a function, a generator, an async function or an async generator. It takes a response (and the
     request's ``cb_kwargs``) and yields or returns requests, items (dict, dataclass, attrs, pydantic, msgspec) or None.
 
     Attributes:
-        name: Names the spider in logs and feeds. Needed.
-        start_urls: What the default :meth:`start` asks for.
-        allowed_domains: Requests to other domains (and not below one of these) are dropped and counted as offsite;
-            empty means no limit. Requests from :meth:`start` are always let through.
-        custom_settings: Settings of this spider; weaker than the command line's, stronger than all others.
-        own_settings: Settings of the spider's own, with their defaults: ``self.settings`` has them, and whatever sets
-            settings may set them.
-        handle_httpstatus_list: Statuses outside 2xx that go to the callback in place of the errback.
-        download_delay: Seconds, stronger than any ``DOWNLOAD_DELAY``; None leaves the setting.
-        crawler: The crawl under Scrapy's name, for its settings and statistics; there after ``__init__``.
+        name: The spider's name in logs and feeds. Required.
+        start_urls: The URLs that the default :meth:`start` requests.
+        allowed_domains: Requests to domains other than these and their subdomains are dropped and counted as offsite;
+            empty means no limit. Requests from :meth:`start` are always allowed.
+        custom_settings: Settings of this spider; only the command line overrides them.
+        own_settings: Settings that this spider adds, with their defaults. ``self.settings`` has them, and they are set
+            like all others.
+        handle_httpstatus_list: Statuses outside 2xx that go to the callback instead of the errback.
+        download_delay: Seconds; overrides every ``DOWNLOAD_DELAY``; None leaves the setting.
+        crawler: The crawl under Scrapy's name, for its settings and statistics; set after ``__init__``.
 
     Args:
         name: Replaces the class's name for this run.
-        kwargs: What ``-a key=value`` gives; each becomes an attribute.
+        kwargs: The arguments of ``-a key=value``; each becomes an attribute.
 
     Raises:
         ValueError: The spider has no name.
@@ -105,12 +100,12 @@ class Spider(Generic[ItemT]):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
-        """Make the spider for a crawl. Override it to look at ``crawler.settings`` first; call ``super()``'s.
+        """Make the spider for a crawl. An override may read ``crawler.settings`` first, and must call ``super()``.
 
         Args:
-            crawler: The crawl to be, with its settings and statistics.
-            args: For the constructor.
-            kwargs: For the constructor: what ``-a key=value`` gives.
+            crawler: The crawl, not yet running, with its settings and statistics.
+            args: Arguments of the constructor.
+            kwargs: Keyword arguments of the constructor, from ``-a key=value``.
         """
         spider = cls(*args, **kwargs)
         spider.crawler = crawler
@@ -119,10 +114,7 @@ class Spider(Generic[ItemT]):
 
     @classmethod
     def update_settings(cls, settings: CustomSettings) -> None:
-        """Write the spider's own settings: by default those in ``custom_settings``.
-
-        Override it where they depend on something; what is written has the strength of ``custom_settings``.
-        """
+        """Set the spider's settings, by default those in ``custom_settings``, whose precedence all of them have."""
         settings.setdict(cls.custom_settings or {})
 
     @property
@@ -130,7 +122,7 @@ class Spider(Generic[ItemT]):
         """The running crawl.
 
         Raises:
-            RuntimeError: The spider is not running: in ``__init__``, say.
+            RuntimeError: The spider is not running: in ``__init__``, for example.
         """
         if getattr(self, "_crawl", None) is None:
             raise RuntimeError(f"{self.name} is not running yet: `crawl` and `settings` are there from start() on")
@@ -138,10 +130,10 @@ class Spider(Generic[ItemT]):
         return self._crawl
 
     def bind(self, crawl: RunningCrawl) -> None:
-        """Called by the engine before :meth:`start`.
+        """Connect the spider to its running crawl, before :meth:`start`.
 
         Raises:
-            RuntimeError: The spider runs in another crawl already: make one for each.
+            RuntimeError: The spider belongs to another crawl already.
         """
         if getattr(self, "_crawl", None) is not None:
             raise RuntimeError(f"{self!r} runs, or ran, in another crawl: make a new spider for each")
@@ -150,24 +142,23 @@ class Spider(Generic[ItemT]):
             crawler.bind(crawl)
 
     def check(self) -> None:
-        """Refuse what can't be crawled before anything is sent; called once, before the crawl begins.
+        """Check the spider's attributes; called once, before the crawl begins.
 
-        Looks at ``start_urls`` where they are a list or tuple and :meth:`start` is the default one.
+        ``start_urls`` are checked if they are a list or tuple and :meth:`start` is the default one.
 
         Raises:
-            UsageError: A start URL is no valid ``http`` or ``https`` URL; the sentence names the entry. Or another
-                attribute is not what it has to be.
+            UsageError: A start URL is not a valid ``http`` or ``https`` URL, or another attribute is not valid.
         """
         statuses: object = self.handle_httpstatus_list
         if isinstance(statuses, str) or not isinstance(statuses, Iterable):
-            raise UsageError(f"{self.name}: handle_httpstatus_list is a list of statuses, not {statuses!r}")
+            raise UsageError(f"{self.name}: handle_httpstatus_list must be a list of statuses, not {statuses!r}")
         if type(self).start is not Spider.start:
             return
         check_urls(self.name, "start_urls", self.start_urls)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The crawl's settings by their upper-case names; typed values."""
+        """The crawl's settings by upper-case name, with typed values."""
         crawler: Crawler | None = getattr(self, "crawler", None)
         if crawler is not None and getattr(self, "_crawl", None) is None:
             return crawler.settings
@@ -179,29 +170,25 @@ class Spider(Generic[ItemT]):
         return logging.getLogger(self.name)
 
     async def start(self) -> AsyncIterator[Any]:
-        """The first requests (items too), by default one request a start URL.
+        """Yield the first requests (and items), by default one request for each start URL.
 
-        Read under back-pressure: while nothing that is pending may be sent, and fewer than 10,000 requests are pending.
-        A generator without end runs in constant memory. A spider that has no ``start`` of its own is started from
-        :meth:`start_requests`, a plain iterable, Scrapy's older form.
+        It is read under back-pressure: only while no pending request may be sent, and fewer than 10,000 are pending. So
+        an endless generator runs in constant memory. The default calls :meth:`start_requests`, Scrapy's older form.
         """
         for request in self.start_requests():
             yield request
 
     def start_requests(self) -> Iterable[Any]:
-        """What the default :meth:`start` gives, by default a request for each start URL: Scrapy's older form of it.
-
-        Something new is written as :meth:`start`. A spider that overrides this one may call ``super()``'s.
-        """
+        """Return the first requests as a plain iterable: Scrapy's older form of :meth:`start`, for moved spiders."""
         for url in self.start_urls:
             yield Request(url)
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
-        """What the engine calls for requests that name no callback: a kind of spider may do something before."""
+        """Called by the engine for requests without a callback; kinds of spiders override it."""
         return self.parse(response, **kwargs)
 
     def parse(self, response: Response, *args: Any, **kwargs: Any) -> Outputs[ItemT]:
-        """The callback of requests that name no other."""
+        """Handle the responses of requests without a callback."""
         what = f"{type(self).__name__} has no parse()"
         raise NotImplementedError(f"{what}: the request for {response.url} names no callback")
 
@@ -209,10 +196,9 @@ class Spider(Generic[ItemT]):
         """Called once, when the crawl has ended for ``reason``; may be async."""
 
     async def fetch(self, request: Request) -> Response:
-        """The response to ``request``, in the middle of a callback. A checkpoint.
+        """Send ``request`` from within a callback and return its response, of any status. A checkpoint.
 
-        It waits for its turn like any other request; redirects are followed and failures retried; any status is
-        returned. Cancelling gives its turn back.
+        It waits for its turn like other requests; redirects are followed, failures retried. Cancelling frees its turn.
 
         Raises:
             DownloadError: There is no response.
@@ -221,14 +207,14 @@ class Spider(Generic[ItemT]):
         return await self.crawl.fetch(request)
 
     def session(self, name: str, **options: Any) -> Session:
-        """The session of this name: its own cookies and throttling scope, and its own proxy and fields if wanted.
+        """Return a session, with its own cookies and throttling scope and, optionally, proxy and headers.
 
         ``yield self.session("anna")(request)`` puts a request into it.
 
         Args:
-            name: It is made when it is first named.
-            options: ``proxy``, ``headers`` and ``throttling``, as :meth:`trawl.middleware.session.Sessions.get` has
-                them, in place of what the session had.
+            name: Its name; the session is made when first used.
+            options: ``proxy``, ``headers`` and ``throttling``, as in :meth:`trawl.middleware.session.Sessions.get`;
+                they replace the session's former ones.
         """
         return self.crawl.session(name, **options)
 
@@ -241,13 +227,13 @@ class Spider(Generic[ItemT]):
 
 
 def check_urls(name: str, attribute: str, urls: object) -> None:
-    """Refuse a list of start URLs with one in it that can't be fetched; what is no list or tuple is not looked at.
+    """Check that all URLs in a list or tuple can be fetched; other iterables are not read.
 
     Raises:
-        UsageError: The sentence names the spider, the attribute and the entry.
+        UsageError: One of them can't be fetched, or ``urls`` is a string.
     """
     if isinstance(urls, str):
-        raise UsageError(f"{name}: {attribute} is a list of URLs, not one text: use [{urls!r}]")
+        raise UsageError(f"{name}: {attribute} must be a list of URLs, not a string: use [{urls!r}]")
     if not isinstance(urls, list | tuple):
         return
     for i, url in enumerate(urls):
@@ -260,12 +246,11 @@ def check_urls(name: str, attribute: str, urls: object) -> None:
 
 
 def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawler: Crawler) -> Spider:
-    """The spider, made with ``arguments`` and checked.
+    """Make a spider with ``arguments``, and check it.
 
     Raises:
-        UsageError: An attribute of it is not what it has to be.
-        SpiderLoadError: Its constructor, or its ``from_crawler``, failed; the sentence names the line and the error,
-            which is the cause.
+        UsageError: An attribute is not valid.
+        SpiderLoadError: Its constructor or ``from_crawler`` failed; the error is the cause.
     """
     try:
         instance = spider.from_crawler(crawler, **arguments or {})
@@ -280,11 +265,11 @@ def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawl
 
 
 def _where(spider: type[Spider], error: Exception) -> str:
-    """The innermost line of the spider's own file, or else of whatever file, that an error came through."""
+    """Return the innermost line of the spider's file, or else of any file, in an error's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     try:
         own = inspect.getsourcefile(spider)
-    except TypeError:  # a class that no file has
+    except TypeError:  # a class without a file
         own = None
     frame = next((each for each in reversed(frames) if each.filename == own), frames[-1])
     return f"{Path(frame.filename).name}, line {frame.lineno}"

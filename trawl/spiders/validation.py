@@ -1,11 +1,8 @@
-"""Items held to a type while the crawl runs: a hook around callbacks, which knows the page that an item is from.
+"""The settings of spiders, and the validation of items against a type (``ITEM_TYPE``), a hook around callbacks.
 
-Whether an item is what its type says: of dicts by the type's fields, of instances by the fields that they have.
-
-Dataclasses, attrs classes, msgspec Structs and TypedDicts are held to their annotations by msgspec, strictly: the text
-``"12"`` is no number, and a field that the type has not is a name mistyped. A pydantic model is validated by pydantic,
-with whatever that converts. Classes that say nothing of types (:class:`trawl.items.Item`) take what is an instance of
-them.
+Dataclasses, attrs classes, msgspec Structs and TypedDicts are validated by msgspec, strictly: the text ``"12"`` is no
+number, and an unknown field is an error. Pydantic models are validated, and converted, by pydantic. For classes without
+types (:class:`trawl.items.Item`) only the class is checked. Public through :mod:`trawl.spiders`, the only importer.
 """
 
 from __future__ import annotations
@@ -14,10 +11,11 @@ import dataclasses
 import logging
 import types
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, Union, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
 
 import attrs
 import msgspec
+from msgspec import Meta, Struct
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
@@ -26,28 +24,61 @@ from trawl.observe import Stats
 from trawl.spiders.spider import Spider
 from trawl.throttling.configuration import load_object
 
-__all__ = ["Check", "ItemCheck", "ValidationFailed", "item_check", "item_type_of", "make_check", "type_name"]
+__all__ = [
+    "Check",
+    "ItemCheck",
+    "SpidersSettings",
+    "ValidationFailed",
+    "item_check",
+    "item_type_of",
+    "make_check",
+    "type_name",
+]
+
+
+class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
+    """The settings of the kinds of spiders, under the names that users know."""
+
+    crawlspider_follow_links: Annotated[
+        bool, Meta(description="Follow the links of a CrawlSpider's rules. If false, fetch only its start URLs.")
+    ] = True
+    item_type: Annotated[
+        Any,
+        Meta(
+            description="Type to validate items against: a dataclass, attrs class, pydantic model, msgspec Struct or "
+            'TypedDict, a union of them, or an import path; "spider" is the type argument of the spider\'s class. '
+            "null: no validation."
+        ),
+    ] = None
+    invalid_items: Annotated[
+        Literal["drop", "keep"],
+        Meta(
+            description='Items that fail ITEM_TYPE: "drop" them, or "keep" each as an InvalidItem, which goes to feeds '
+            "that name it in `item_classes`."
+        ),
+    ] = "drop"
+
 
 Check = Callable[[Any], Any]
-"""What an item is made into, or :class:`ValidationFailed`."""
+"""Returns the validated item, converted if needed, or raises :class:`ValidationFailed`."""
 
 
 class ValidationFailed(ValueError):
-    """An item is not what it should be; the text says what is wrong, and where in it."""
+    """An item is not valid; the text says what is wrong, and where."""
 
 
 def make_check(kind: Any) -> Check:
-    """What holds items to a type, or to one of a union.
-
-    A dict becomes an instance of the type; an item that is one already goes on as it is.
+    """Make the check for a type or a union of types. It converts a dict to the type, and returns instances as they are.
 
     Raises:
-        TypeError: It is no type of items.
+        TypeError: It is not a type of item.
     """
     if get_origin(kind) in (Union, types.UnionType):
         return _any_of({member: make_check(member) for member in get_args(kind)}, type_name(kind))
     if not isinstance(kind, type) or not (is_typeddict(kind) or is_item_type(kind)):
-        raise TypeError(f"{kind!r} is no type of items: a dataclass, attrs class, pydantic model, Struct or TypedDict")
+        raise TypeError(
+            f"{kind!r} is not a type of item: use a dataclass, attrs class, pydantic model, Struct or TypedDict"
+        )
     if hasattr(kind, "model_validate"):
         return _by_pydantic(kind)
     if issubclass(kind, dict) and not is_typeddict(kind):
@@ -56,7 +87,7 @@ def make_check(kind: Any) -> Check:
 
 
 def type_name(kind: Any) -> str:
-    """What people call a type, or a union of types."""
+    """Return the name of a type or union for messages."""
     members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     return " | ".join(getattr(member, "__name__", str(member)) for member in members)
 
@@ -71,9 +102,7 @@ def _by_msgspec(kind: type) -> Check:
             raise _another(item, kind)
         if not is_instance and not item.keys() <= known:
             unknown = next(name for name in item if name not in known)
-            raise ValidationFailed(
-                f"Object contains unknown field `{unknown}`"
-            )  # as msgspec says it of what it is strict with
+            raise ValidationFailed(f"Object contains unknown field `{unknown}`")  # msgspec's words
         try:
             made: Any = msgspec.convert(item_fields(item), kind, from_attributes=True)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
@@ -84,7 +113,7 @@ def _by_msgspec(kind: type) -> Check:
 
 
 def _names_of(kind: Any) -> frozenset[str]:
-    """The keys that a dict may have to become a ``kind``."""
+    """Return the keys that a dict may have to be converted to ``kind``."""
     if is_typeddict(kind):
         return frozenset(kind.__required_keys__ | kind.__optional_keys__)
     if issubclass(kind, msgspec.Struct):
@@ -97,7 +126,7 @@ def _names_of(kind: Any) -> frozenset[str]:
 def _by_pydantic(kind: Any) -> Check:
     def check(item: Any) -> Any:
         if isinstance(item, kind):
-            return item  # it was validated when it was made
+            return item  # validated when it was made
         if not isinstance(item, Mapping):
             raise _another(item, kind)
         try:
@@ -130,7 +159,7 @@ def _any_of(checks: Mapping[type, Check], name: str) -> Check:
                 return one(item)
             except ValidationFailed as error:
                 whys.append(f"{kind.__name__}: {error}")
-        raise ValidationFailed(f"it is none of {name}: {'; '.join(whys)}")
+        raise ValidationFailed(f"it is not one of {name}: {'; '.join(whys)}")
 
     return check
 
@@ -140,7 +169,7 @@ def _another(item: object, kind: type) -> ValidationFailed:
 
 
 def _words(error: Any) -> str:
-    """Pydantic's errors in one line."""
+    """Return pydantic's errors in one line."""
     details = getattr(error, "errors", None)
     if not callable(details):
         return str(error)
@@ -149,18 +178,17 @@ def _words(error: Any) -> str:
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
-OF_THE_SPIDER = "spider"
-"""The value of ``ITEM_TYPE`` that means the type that the spider's class names."""
+OF_THE_SPIDER = "spider"  # the value of ITEM_TYPE for the type argument of the spider's class
 
 
 class ItemCheck:
-    """The hook: what is not valid is counted and logged, and goes on as an :class:`InvalidItem` or not at all."""
+    """The hook that validates items. Invalid ones are counted, logged, and dropped or kept as :class:`InvalidItem`."""
 
     def __init__(self, kind: Any, stats: Stats, *, keeps: bool) -> None:
-        """Hold items to ``kind``; those that are not valid go on if it ``keeps`` them.
+        """Validate items against ``kind``; ``keeps`` passes invalid ones on.
 
         Raises:
-            TypeError: ``kind`` is no type of items.
+            TypeError: ``kind`` is not a type of item.
         """
         self._check: Check = make_check(kind)
         self._name = type_name(kind)
@@ -168,14 +196,14 @@ class ItemCheck:
         self._keeps = keeps
 
     async def __call__(self, response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-        """The outputs of a callback, with items that are what they should be."""
+        """Yield the outputs of a callback, with items validated."""
         async for output in outputs:
             checked = output if isinstance(output, Request) else self._checked(output, response)
             if checked is not None:
                 yield checked
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-        """The same for what ``start()`` gives."""
+        """Yield the outputs of ``start()``, with items validated."""
         async for output in self(None, start):
             yield output
 
@@ -187,15 +215,15 @@ class ItemCheck:
         except ValidationFailed as error:
             url = "" if response is None else response.url
             self._stats.inc("item_invalid_count")
-            logger.warning("an item of %s is no %s: %s", url or "start()", self._name, error)
+            logger.warning("an item of %s is not a valid %s: %s", url or "start()", self._name, error)
             return InvalidItem(url, str(error), self._name, item_fields(output)) if self._keeps else None
 
 
 def item_check(spider: Spider[Any], settings: Mapping[str, Any], stats: Stats) -> ItemCheck | None:
-    """The hook that ``ITEM_TYPE`` asks for; None if it asks for none.
+    """Return the hook for ``ITEM_TYPE``; None if it is empty.
 
     Raises:
-        SettingsError: It names no type of items, or the spider's class names none.
+        SettingsError: It is not a type of item, or the spider's class has no type argument.
     """
     wanted = settings.get("ITEM_TYPE")
     if wanted is None or wanted == "":
@@ -203,7 +231,7 @@ def item_check(spider: Spider[Any], settings: Mapping[str, Any], stats: Stats) -
     kind = item_type_of(type(spider)) if wanted == OF_THE_SPIDER else load_object(wanted, "ITEM_TYPE")
     if kind is None:
         name = type(spider).__name__
-        raise SettingsError(f"ITEM_TYPE: {name} does not say its type of items: {name}(Spider[Quote])", "ITEM_TYPE")
+        raise SettingsError(f"ITEM_TYPE: {name} has no type of items: write {name}(Spider[Quote])", "ITEM_TYPE")
     try:
         return ItemCheck(kind, stats, keeps=settings.get("INVALID_ITEMS") == "keep")
     except TypeError as error:
@@ -211,7 +239,7 @@ def item_check(spider: Spider[Any], settings: Mapping[str, Any], stats: Stats) -
 
 
 def item_type_of(spider: type) -> Any:
-    """The type that a spider's class, or one that it derives from, is generic in; None if it names none."""
+    """Return the type argument of a spider's class or of one of its bases; None if there is none."""
     for kind in spider.__mro__:
         for base in vars(kind).get("__orig_bases__", ()):
             origin = get_origin(base)

@@ -1,16 +1,15 @@
-"""XML read piece by piece, in bounds: of a sitemap or a feed no more is in memory than the body and one entry.
+"""Incremental XML parsing within bounds: only the body and one entry of a sitemap or feed are in memory.
 
-Nothing in it is believed: entities are not resolved, no DTD is loaded, nothing is fetched, what is packed is unpacked
-only up to a limit. Broken XML gives what could be read of it.
+The input is not trusted: entities are not resolved, no DTD is loaded, nothing is fetched, and packed data is unpacked
+only up to a limit. Of broken XML, as much as possible is read.
 
-Who asks for the next element can't give way to others before it is there. So what may stand before it is bounded, in
-bytes and in marks, and so are the members of packed data: a file that passes these bounds counts as longer than the
-limit. :attr:`XmlStream.pieces` tells when it is time to give way between two elements.
+A task that waits for the next element can't give way to others. So bytes and marks between two elements are bounded,
+and so are the members of packed data: a file beyond these bounds counts as longer than the limit.
+:attr:`XmlStream.pieces` tells when to give way between two elements.
 
-Ampersands in XML that mean no entity of XML, made right before the parser sees them.
-
-Sitemaps with ``?a=1&b=2`` and feeds with ``&nbsp;`` are common, and libxml2 mends them badly: after the first such
-error it drops every further ``&amp;`` of the file, so that URLs lose their ``&``.
+``recover=True`` of lxml 6.1 (libxml2 2.14) does not suffice. Sitemaps with ``?a=1&b=2`` and feeds with ``&nbsp;`` are
+common. After the first such error, libxml2 drops every ``&amp;`` of the file: ``?a=1&amp;b=2`` becomes ``?a=1b=2``.
+Hence :func:`repair_ampersands`.
 """
 
 from __future__ import annotations
@@ -29,18 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["GunzippedBody", "XmlStream", "local_name", "repair_ampersands"]
 
 _OPEN, _CLOSE = b"<![CDATA[", b"]]>"
-
 _LONGEST_REFERENCE = 40
-
 _AMPERSAND = re.compile(
     rb"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,9}|#x[0-9a-fA-F]{1,8});)(?:([A-Za-z][A-Za-z0-9]{1,31});)?"
 )
 
 
 def repair_ampersands(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Return the pieces with HTML's entities as numbers and bare ampersands as ``&amp;``, but for what is in CDATA.
+    """Yield the pieces with HTML's entities as numbers and bare ampersands as ``&amp;``, except in CDATA.
 
-    What is in UTF-16 or UTF-32 stays as it is.
+    UTF-16 and UTF-32 stay as they are.
     """
     held = b""
     is_data = False
@@ -58,7 +55,7 @@ def repair_ampersands(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _advanced(text: bytes, is_data: bool) -> tuple[bytes, bytes, bool]:
-    """What can be said of ``text``, what has to wait for more, and whether that is inside CDATA."""
+    """Return the repaired text, the end that needs more input, and whether that is inside CDATA."""
     done: list[bytes] = []
     at = 0
     while True:
@@ -76,7 +73,7 @@ def _advanced(text: bytes, is_data: bool) -> tuple[bytes, bytes, bool]:
 
 
 def _held_back(text: bytes, is_data: bool) -> int:
-    """How many bytes at the end may go on in the next piece: a mark, or a reference."""
+    """Return the number of bytes at the end that may continue in the next piece: a mark or a reference."""
     mark = _CLOSE if is_data else _OPEN
     most = max((n for n in range(1, len(mark)) if text.endswith(mark[:n])), default=0)
     start = -1 if is_data else text.rfind(b"&", max(0, len(text) - _LONGEST_REFERENCE))
@@ -91,32 +88,21 @@ def _reference(match: re.Match[bytes]) -> bytes:
     return "".join(f"&#{ord(character)};" for character in characters).encode()
 
 
-PIECE_BYTES = 65_536
-"""How much is unpacked and parsed at a time."""
-
-PACKED_BYTES = 4_096
-"""How much of packed data is unpacked at a time: zlib copies what is behind a member once for each member."""
-
-MAX_MEMBERS = 10_000
-"""Members of one gzip file; honest ones have one, or one for every 64 KiB."""
-
-MAX_BYTES_BETWEEN = 16 * 1024 * 1024
-"""Bytes from one element that is asked for to the next."""
-
-MAX_MARKS_BETWEEN = 200_000
-"""``<``, ``=`` and ``&`` from one element to the next: what an XML parser's time and memory go by."""
-
+PIECE_BYTES = 65_536  # unpacked and parsed at a time
+PACKED_BYTES = 4_096  # of packed data unpacked at a time: zlib copies the data behind each member
+MAX_MEMBERS = 10_000  # of one gzip file; usual files have one, or one for every 64 KiB
+MAX_BYTES_BETWEEN = 16 * 1024 * 1024  # from one yielded element to the next
+MAX_MARKS_BETWEEN = 200_000  # "<", "=" and "&" between two elements, on which a parser's time and memory depend
 _GZIP = b"\x1f\x8b"
-
 _GZIP_WINDOW = 31
 
 
 class GunzippedBody:
-    """The bytes of a body, gunzipped if it is gzip, in pieces, as far as the limit.
+    """The bytes of a body in pieces, unpacked if it is gzip, up to the limit.
 
     Attributes:
         is_cut: There was more than the limit.
-        is_broken: It ended, or went wrong, in the middle of the gzip data.
+        is_broken: The gzip data is incomplete or not valid.
     """
 
     def __init__(self, body: bytes, max_bytes: int) -> None:
@@ -145,7 +131,7 @@ class GunzippedBody:
             for at in range(0, len(body), PACKED_BYTES):
                 packed = body[at : at + PACKED_BYTES]
                 while packed:
-                    if unpacker.eof:  # a file may be several, one after the other (RFC 1952, 2.2)
+                    if unpacker.eof:  # a file may have several members (RFC 1952, 2.2)
                         if not body.startswith(_GZIP, min(at + PACKED_BYTES, len(body)) - len(packed)):
                             return
                         members += 1
@@ -156,7 +142,7 @@ class GunzippedBody:
                     if piece := unpacker.decompress(packed, PIECE_BYTES):
                         yield piece
                     packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-            while piece := unpacker.decompress(b"", PIECE_BYTES):  # what a full piece left inside
+            while piece := unpacker.decompress(b"", PIECE_BYTES):  # the rest behind a full piece
                 yield piece
             self.is_broken = not unpacker.eof
         except zlib.error:
@@ -164,11 +150,11 @@ class GunzippedBody:
 
 
 class XmlStream:
-    """The elements of some names, one by one, each whole when it is given and forgotten when the next is asked for.
+    """An iterator over the elements of some names, each complete, and freed when the next one is requested.
 
     Attributes:
-        root: The local name of the outermost element; "" while it has not been read, or if there is none.
-        pieces: How many pieces have been parsed: work enough between two of them for others to have waited.
+        root: The local name of the outermost element, or "".
+        pieces: The number of pieces parsed so far; give way to other tasks when it grows.
     """
 
     def __init__(self, pieces: GunzippedBody, names: frozenset[str], base_url: str | None = None) -> None:
@@ -184,7 +170,7 @@ class XmlStream:
             _feed(self._parser, piece)
 
     def _read_root(self) -> list[bytes]:
-        """Read as far as the outermost element, with a parser of its own; what has been read."""
+        """Read up to the outermost element, with a parser of its own; return the input read."""
         looking = _parser(("start",))
         read: list[bytes] = []
         while not self.root and (piece := self._next()):
@@ -197,9 +183,9 @@ class XmlStream:
         return read
 
     def _next(self) -> bytes:
-        """One more piece; empty when there is none, or too much has come since the last element."""
+        """Return the next piece; empty at the end, or if too much came since the last element."""
         for piece in self._mended:
-            # libxml2 minds white space before <?xml, and a piece of nothing is no end.
+            # libxml2 refuses white space before <?xml, and an empty piece is not the end.
             text = piece if self._has_begun else piece.lstrip(b" \t\r\n\f\v")
             if text:
                 self._has_begun = True
@@ -239,7 +225,7 @@ def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = No
 
 
 def _feed(parser: Any, piece: bytes) -> bool:
-    """Parse one more piece; False if it is beyond repair."""
+    """Parse one more piece. Returns False if it is beyond repair."""
     try:
         parser.feed(piece)
     except etree.XMLSyntaxError:
@@ -248,13 +234,13 @@ def _feed(parser: Any, piece: bytes) -> bool:
 
 
 def local_name(element: Element) -> str:
-    """The name of an element without its namespace; "" for what is none (a comment, an entity)."""
+    """Return the name of an element without its namespace; "" for a comment or entity."""
     tag: object = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def _forget(element: Element) -> None:
-    """Free an element and what came before it."""
+    """Free an element and its predecessors."""
     element.clear(keep_tail=False)
     parent = element.getparent()
     if parent is not None:

@@ -87,7 +87,7 @@ class Quotes(trawl.CrawlSpider[Quote | dict[str, Any]]):
             '    start_urls = ["http://a.example/",\n      "a.example"]',
             r"3: Bad: start_urls\[1\]: .*did you mean 'https://a",
         ),
-        ('    start_urls = "http://a.example/"', "2: Bad: start_urls is a list of URLs, not one text"),
+        ('    start_urls = "http://a.example/"', "2: Bad: start_urls must be a list of URLs, not a string"),
         ('    allowed_domains = ["a.example", "http://a.example/"]', r"2: allowed_domains takes domains .*\(entry 1\)"),
         ('    allowed_domains = "a.example"', "2: allowed_domains is a list of domains"),
         ("    allowed_domains = [7]", "2: allowed_domains takes texts, not 7"),
