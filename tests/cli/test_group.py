@@ -56,41 +56,49 @@ def test_alone_it_lists_the_words_in_groups(capfd: pytest.CaptureFixture[str]) -
     captured = capfd.readouterr()
     lines = (captured.out or captured.err).splitlines()
     titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
-    assert titles == ["Options:", "Begin:", "Crawl:", "Try out:", "About trawl:"]
-    assert "  fetch       Fetch a URL as a crawl would, robots.txt and throttle included" in lines
+    assert titles == ["Options:", "Start:", "Crawl:", "Try out:", "About trawl:"]
+    assert "  fetch       Fetch a URL as a crawl would, with robots.txt and throttling," in lines
 
 
 @pytest.mark.parametrize(
     ("typed", "said", "where"),
     [
-        ("fech", "there is no command fech; did you mean 'fetch'?", "trawl"),
-        ("xyzzy", "there is no command xyzzy", "trawl"),
-        ("runspider a.py", "there is no command runspider: it is `trawl crawl FILE.py`", "trawl"),
-        ("startproject shop", "there is no command startproject: it is `trawl new project DIR`", "trawl"),
-        ("--nonsense", "there is no option --nonsense", "trawl"),
-        ("crawl --nonsense", "there is no option --nonsense", "trawl crawl"),
-        ("crawl a.py --quite", "there is no option --quite; did you mean --quiet?", "trawl crawl"),
-        ("crawl a.py -L INFO", "there is no option -L: it is --log-level LEVEL", "trawl crawl"),
-        ("crawl a.py --logfile=x", "there is no option --logfile: it is --log-file FILE", "trawl crawl"),
-        ("crawl a.py --output x", "there is no option --output: it is -o FILE", "trawl crawl"),
-        ("parse x --spider a.py -c b", "there is no option -c: it is --callback NAME", "trawl parse"),
-        ("crawl a.py -d 3", "there is no option -d", "trawl crawl"),  # what parse has in its place crawl has not
-        ("--nolog crawl a.py", "there is no option --nolog: it is --log-level CRITICAL", "trawl"),
-        ("crawl", "SPIDER is missing", "trawl crawl"),
-        ("crawl a.py b.py", "nothing takes b.py", "trawl crawl"),
-        ("crawl a.py --job", "--job needs a value after it", "trawl crawl"),
-        ("crawl a.py --quiet=1", "--quiet takes no value", "trawl crawl"),
-        ("parse http://a.example/", "--spider is missing", "trawl parse"),
-        ("parse x --spider a.py --depth two", "--depth takes a whole number", "trawl parse"),
-        ("parse x --spider a.py --depth 0", "--depth is to be greater than or equal to 1", "trawl parse"),
-        ("new spider books", "DOMAIN is missing", "trawl new spider"),
+        ("fech", "No such command 'fech'. Did you mean 'fetch'?", "trawl"),
+        ("xyzzy", "No such command 'xyzzy'", "trawl"),
+        ("runspider a.py", "No such command 'runspider'; use `trawl crawl FILE.py`", "trawl"),
+        ("startproject shop", "No such command 'startproject'; use `trawl new project DIR`", "trawl"),
+        ("--nonsense", "No such option: --nonsense", "trawl"),
+        ("crawl --nonsense", "No such option: --nonsense", "trawl crawl"),
+        ("crawl a.py --quite", "No such option: --quite (Possible options: --quiet)", "trawl crawl"),
+        ("crawl a.py -L INFO", "No such option: -L; use --log-level LEVEL", "trawl crawl"),
+        ("crawl a.py --logfile=x", "No such option: --logfile; use --log-file FILE", "trawl crawl"),
+        ("crawl a.py --output x", "No such option: --output; use -o FILE", "trawl crawl"),
+        ("parse x --spider a.py -c b", "No such option: -c; use --callback NAME", "trawl parse"),
+        ("crawl a.py -d 3", "No such option: -d", "trawl crawl"),  # what parse has in its place crawl has not
+        ("--nolog crawl a.py", "No such option: --nolog; use --log-level CRITICAL", "trawl"),
+        ("crawl", "Missing argument 'SPIDER'", "trawl crawl"),
+        ("crawl a.py b.py", "Got unexpected extra argument(s) (b.py)", "trawl crawl"),
+        ("crawl a.py --job", "Option '--job' requires an argument", "trawl crawl"),
+        ("crawl a.py --quiet=1", "Option '--quiet' does not take a value", "trawl crawl"),
+        ("parse http://a.example/", "Missing option '--spider'", "trawl parse"),
+        (
+            "parse x --spider a.py --depth two",
+            "Invalid value for '--depth': Input should be a valid integer",
+            "trawl parse",
+        ),
+        (
+            "parse x --spider a.py --depth 0",
+            "Invalid value for '--depth': Input should be greater than or equal to 1",
+            "trawl parse",
+        ),
+        ("new spider books", "Missing argument 'DOMAIN'", "trawl new spider"),
     ],
 )
 def test_what_was_typed_wrong_is_told_in_one_line_with_where_to_read_of_it(
     typed: str, said: str, where: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(typed.split()) == 2
-    assert capfd.readouterr() == ("", f"trawl: {said} ('{where} --help' shows what there is)\n")
+    assert capfd.readouterr() == ("", f"trawl: {said} (see '{where} --help')\n")
 
 
 @pytest.mark.parametrize("typed", ["crawl a.py -s DELAY", "crawl a.py -a tag", "fetch x -s =1", "settings -s x"])

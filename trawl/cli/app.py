@@ -1,10 +1,7 @@
-"""The command ``trawl``: its words and options.
+"""The commands of ``trawl`` with their options and help.
 
-What a word does is imported when it is called: ``trawl --help`` waits for no part of a crawl.
-
-The words of ``trawl`` that try things out or begin something: fetch, parse, shell, new, completion.
-
-What a word does is imported when it is called, as in :mod:`trawl.cli.app`.
+Only :func:`trawl.cli.main` imports this. Each command imports what it runs when it is called: ``trawl --help`` loads no
+part of a crawl.
 """
 
 from __future__ import annotations
@@ -19,240 +16,45 @@ from typer._completion_classes import completion_init
 
 from trawl import __version__
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.group import CRAWLING, STARTING, TRAWL, TRYING, Group, examples
+from trawl.cli.group import ABOUT, CRAWL, START, TRY_OUT, Group, examples
 
 if TYPE_CHECKING:
     from trawl.cli.single_run import SingleRunOptions
     from trawl.cli.view import CrawlWith
 
-__all__ = ["ArgumentOption", "SettingOption", "add_words", "app", "chosen_crawl", "main"]
-
-SettingOption = Annotated[
-    list[str],
-    typer.Option("-s", "--set", metavar="NAME=VALUE", help="A setting; JSON where the value is JSON. Repeatable."),
-]
-
-ArgumentOption = Annotated[
-    list[str], typer.Option("-a", metavar="NAME=VALUE", help="An argument for the spider. Repeatable.")
-]
-
-SpiderOption = Annotated[
-    str | None,
-    typer.Option("--spider", metavar="SPIDER", help="Whose settings count: FILE.py or MODULE, with :CLASS."),
-]
-
-LevelOption = Annotated[
-    str | None, typer.Option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING (as it is), ERROR or CRITICAL.")
-]
-
-WaitOption = Annotated[
-    bool,
-    typer.Option("--wait", help="Send it again while it is refused or fails, as a crawl does, instead of once."),
-]
-
-UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="What to fetch.")]
+__all__ = ["app", "main"]
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
+_SPIDER_HELP = "The spider's name, FILE.py or MODULE; add :CLASS if it holds several."
 
-def add_words(app: typer.Typer) -> None:
-    """Give ``app`` the words of this module."""
-    app.command(
-        rich_help_panel=TRYING,
-        epilog=examples(
-            "trawl fetch https://quotes.toscrape.com/ > page.html",
-            "trawl fetch https://quotes.toscrape.com/ --headers",
-            "trawl fetch https://shop.example/ --spider shop.py -s ROBOTSTXT_OBEY=false",
-        ),
-    )(fetch)
-    app.command(
-        rich_help_panel=TRYING,
-        epilog=examples(
-            "trawl parse https://quotes.toscrape.com/ --spider quotes.py",
-            "trawl parse https://quotes.toscrape.com/ --spider quotes.py --callback parse",
-            "trawl parse https://quotes.toscrape.com/ --spider quotes.py --depth 2",
-            "trawl parse https://shop.example/1 --spider shop.py --cb-kwargs '{\"n\": 1}'",
-        ),
-    )(parse)
-    app.command(
-        rich_help_panel=TRYING,
-        epilog=examples(
-            "trawl shell https://quotes.toscrape.com/",
-            "trawl shell --spider shop.py -s DOWNLOAD_DELAY=3",
-            "trawl shell https://quotes.toscrape.com/ -c 'response.css(\"h1\").getall()'",
-        ),
-    )(shell)
-    app.add_typer(_new(), rich_help_panel=STARTING)
-    app.command(
-        rich_help_panel=TRAWL,
-        epilog=examples(
-            "trawl completion bash >> ~/.bashrc",
-            "trawl completion zsh >> ~/.zshrc",
-            "trawl completion fish > ~/.config/fish/completions/trawl.fish",
-        ),
-    )(completion)
-
-
-def fetch(
-    context: typer.Context,
-    url: UrlArgument,
-    headers: Annotated[
-        bool, typer.Option("--headers", help="Print headers, redirects and what throttled it in place of the body.")
-    ] = False,
-    no_redirect: Annotated[bool, typer.Option("--no-redirect", help="Do not follow redirects.")] = False,
-    spider: SpiderOption = None,
-    argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
-    setting: SettingOption = [],  # noqa: B006
-    wait: WaitOption = False,
-    log_level: LevelOption = None,
-) -> None:
-    """Fetch a URL as a crawl would, robots.txt and throttle included; the body goes to standard output."""
-    from trawl.cli.fetch import fetch_command  # noqa: PLC0415
-    from trawl.cli.run import stderr_console  # noqa: PLC0415
-
-    options = _visit(spider, argument, setting, log_level, waits=wait)
-    crawl = chosen_crawl(context.obj)
-    status = fetch_command(url, options, crawl, stderr_console(), has_headers=headers, follows=not no_redirect)
-    raise typer.Exit(status)
-
-
-def parse(
-    context: typer.Context,
-    url: UrlArgument,
-    spider: Annotated[
-        str,
-        typer.Option("--spider", metavar="SPIDER", help="Its name, FILE.py or MODULE; :CLASS where there are several."),
-    ],
-    callback: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The method that gets the page; else what start URLs go to.")
-    ] = None,
-    depth: Annotated[int, typer.Option(min=1, metavar="N", help="Follow requests, so many pages deep.")] = 1,
-    meta: Annotated[str | None, typer.Option(metavar="JSON", help="The request's meta.")] = None,
-    cb_kwargs: Annotated[
-        str | None, typer.Option(metavar="JSON", help="What the callback is given besides the page.")
-    ] = None,
-    argument: ArgumentOption = [],  # noqa: B006
-    setting: SettingOption = [],  # noqa: B006
-    wait: WaitOption = False,
-    log_level: LevelOption = None,
-) -> None:
-    """Fetch a URL, give it to a callback of a spider, and show the items and requests that come of it."""
-    from trawl.cli.parse import parse_command  # noqa: PLC0415
-    from trawl.cli.run import stderr_console  # noqa: PLC0415
-
-    options = _visit(spider, argument, setting, log_level, waits=wait)
-    status = parse_command(
-        url,
-        options,
-        chosen_crawl(context.obj),
-        stderr_console(),
-        callback=callback,
-        depth=depth,
-        meta=meta,
-        cb_kwargs=cb_kwargs,
-    )
-    raise typer.Exit(status)
-
-
-def shell(
-    context: typer.Context,
-    url: Annotated[str | None, typer.Argument(metavar="URL|FILE", help="What to look at first.")] = None,
-    code: Annotated[
-        str | None, typer.Option("-c", metavar="CODE", help="Run this, print its value, and leave.")
-    ] = None,
-    spider: SpiderOption = None,
-    argument: ArgumentOption = [],  # noqa: B006
-    setting: SettingOption = [],  # noqa: B006
-    wait: WaitOption = False,
-    log_level: LevelOption = None,
-) -> None:
-    """Look at pages interactively: response, fetch(url), view(), await; in IPython where that is installed."""
-    from trawl.cli.run import stderr_console  # noqa: PLC0415
-    from trawl.cli.shell import shell_command  # noqa: PLC0415
-
-    options = _visit(spider, argument, setting, log_level, waits=wait)
-    raise typer.Exit(shell_command(url, options, chosen_crawl(context.obj), stderr_console(), code=code))
-
-
-def completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help=f"One of {', '.join(SHELLS)}.")],
-) -> None:
-    """Print what makes a shell complete trawl's words and options."""
-    from typer._completion_shared import get_completion_script  # noqa: PLC0415
-
-    if shell not in SHELLS:
-        typer.echo(f"trawl: no completion for {shell!r}: there is one for {', '.join(SHELLS)}", err=True)
-        raise typer.Exit(USAGE)
-    typer.echo(get_completion_script(prog_name="trawl", complete_var="_TRAWL_COMPLETE", shell=shell))
-    raise typer.Exit(OK)
-
-
-def _new() -> typer.Typer:
-    app = typer.Typer(
-        name="new",
-        help="Begin a project or a spider, with a test on the virtual clock.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        epilog=examples("trawl new project books", "trawl new spider quotes quotes.toscrape.com"),
-    )
-
-    @app.command(epilog=examples("trawl new project books", "trawl new project ."))
-    def project(
-        directory: Annotated[str, typer.Argument(metavar="DIR", help="Where; nothing in it is overwritten.")],
-    ) -> None:
-        """Write a project: settings, a first spider, its test. It runs as it is."""
-        from trawl.cli.new import new_project  # noqa: PLC0415
-
-        raise typer.Exit(new_project(directory))
-
-    @app.command(
-        epilog=examples(
-            "trawl new spider quotes quotes.toscrape.com",
-            "trawl new spider books books.toscrape.com -t crawl",
-            "trawl new spider news news.example -t sitemap",
-        )
-    )
-    def spider(
-        name: Annotated[str, typer.Argument(metavar="NAME", help="Of the spider and its file.")],
-        domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="What it crawls.")],
-        template: Annotated[
-            str, typer.Option("-t", "--template", metavar="KIND", help="basic, crawl (rules) or sitemap.")
-        ] = "basic",
-    ) -> None:
-        """Write a spider and its test.
-
-        They go into spiders/ and tests/ where these are there.
-        """
-        from trawl.cli.new import new_spider  # noqa: PLC0415
-
-        raise typer.Exit(new_spider(name, domain, template))
-
-    return app
-
-
-def _visit(
-    spider: str | None, arguments: list[str], settings: list[str], log_level: str | None, *, waits: bool
-) -> SingleRunOptions:
-    from trawl.cli.single_run import SingleRunOptions  # noqa: PLC0415
-
-    return SingleRunOptions(
-        target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits
-    )
-
-
-def chosen_crawl(given: Any) -> CrawlWith:
-    """What runs a crawl: what ``main`` was given, or the real engine, which ``--help`` does not need."""
-    from trawl._run import crawl_with  # noqa: PLC0415
-
-    return cast("CrawlWith", given or crawl_with)
-
+SpiderArgument = Annotated[str, typer.Argument(metavar="SPIDER", help=_SPIDER_HELP)]
+SettingOption = Annotated[
+    list[str],
+    typer.Option("-s", "--set", metavar="NAME=VALUE", help="Set a setting; the value may be JSON. Repeatable."),
+]
+ArgumentOption = Annotated[
+    list[str], typer.Option("-a", metavar="NAME=VALUE", help="Pass an argument to the spider. Repeatable.")
+]
+SpiderOption = Annotated[
+    str | None,
+    typer.Option("--spider", metavar="SPIDER", help="Use this spider's settings: FILE.py or MODULE, with :CLASS."),
+]
+LevelOption = Annotated[
+    str | None,
+    typer.Option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING (the default), ERROR or CRITICAL."),
+]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Retry while the request is refused or fails, as a crawl does.")
+]
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="The URL to fetch.")]
 
 app: typer.Typer = typer.Typer(
     name="trawl",
     cls=Group,
     help="A polite, fast web crawler.",
     epilog=examples(
-        "trawl new project books         begin",
+        "trawl new project books         start a project",
         "trawl crawl spider.py -O items.jsonl",
         "trawl COMMAND --help            more about each, with examples",
     ),
@@ -265,7 +67,7 @@ app: typer.Typer = typer.Typer(
 
 
 @app.command(
-    rich_help_panel=CRAWLING,
+    rich_help_panel=CRAWL,
     epilog=examples(
         "trawl crawl quotes.py -O quotes.jsonl",
         "trawl crawl quotes.py -a tag=love -s DOWNLOAD_DELAY=2",
@@ -275,9 +77,7 @@ app: typer.Typer = typer.Typer(
 )
 def crawl(
     context: typer.Context,
-    spider: Annotated[
-        str, typer.Argument(metavar="SPIDER", help="Its name, FILE.py or MODULE; :CLASS where there are several.")
-    ],
+    spider: SpiderArgument,
     argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
     setting: SettingOption = [],  # noqa: B006
     append: Annotated[
@@ -285,27 +85,24 @@ def crawl(
         typer.Option(
             "-o",
             metavar="FEED",
-            help="Append items to this file (.jsonl .json .csv .xml .sqlite .parquet, with .gz or .zst after it;"
-            " FEED:FORMAT says otherwise; - is standard output). Replaces the setting FEEDS. Repeatable.",
+            help="Append items to this file: .jsonl .json .csv .xml .sqlite .parquet, also with .gz or .zst."
+            " FEED:FORMAT sets another format; - is standard output. Replaces the setting FEEDS. Repeatable.",
         ),
     ] = [],  # noqa: B006
     overwrite: Annotated[
-        list[str], typer.Option("-O", metavar="FEED", help="The same, but an existing file is overwritten. Repeatable.")
+        list[str], typer.Option("-O", metavar="FEED", help="Like -o, but overwrite an existing file. Repeatable.")
     ] = [],  # noqa: B006
     job: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR", help="Keep all that the crawl needs to go on later in this directory, or go on from it."
-        ),
+        str | None, typer.Option(metavar="DIR", help="Keep the crawl's state in this directory, or resume from it.")
     ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR or CRITICAL.")
     ] = None,
     log_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the log there in place of standard error.")
+        str | None, typer.Option(metavar="FILE", help="Write the log to this file instead of standard error.")
     ] = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No panel, no progress, no summary; only warnings.")
+        bool, typer.Option("--quiet", "-q", help="Show warnings and errors only: no progress, no summary.")
     ] = False,
 ) -> None:
     """Run a spider."""
@@ -322,11 +119,11 @@ def crawl(
         log_file=log_file,
         is_quiet=quiet,
     )
-    raise typer.Exit(crawl_command(options, chosen_crawl(context.obj), stderr_console()))
+    raise typer.Exit(crawl_command(options, _crawl_with(context), stderr_console()))
 
 
 @app.command(
-    rich_help_panel=CRAWLING,
+    rich_help_panel=CRAWL,
     epilog=examples(
         "trawl job jobs/books",
         "trawl job jobs/books --requeue-failed",
@@ -334,22 +131,22 @@ def crawl(
     ),
 )
 def job(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="A directory that --job was given.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory given to --job.")],
     requeue_failed: Annotated[
         bool, typer.Option("--requeue-failed", help="Queue the requests again that ended in an error.")
     ] = False,
     export_pending: Annotated[
-        bool, typer.Option("--export-pending", help="Print the pending requests, a line of JSON each.")
+        bool, typer.Option("--export-pending", help="Print the pending requests as JSON, one to a line.")
     ] = False,
 ) -> None:
-    """Show how far a job is: its state, what is pending and where, what failed, how far its feeds are."""
+    """Show the state of a job: pending requests by scope, failed requests, positions in its feeds."""
     from trawl.cli.job import job_command  # noqa: PLC0415
 
     raise typer.Exit(job_command(directory, requeues=requeue_failed, exports=export_pending))
 
 
 @app.command(
-    rich_help_panel=TRAWL,
+    rich_help_panel=ABOUT,
     epilog=examples(
         "trawl settings",
         "trawl settings quotes.py",
@@ -360,71 +157,52 @@ def job(
 def settings(
     spider: Annotated[
         str | None,
-        typer.Argument(metavar="SPIDER", help="Count this spider's custom_settings in.", show_default=False),
+        typer.Argument(metavar="SPIDER", help="Include the custom_settings of this spider.", show_default=False),
     ] = None,
-    get: Annotated[str | None, typer.Option(metavar="NAME", help="Print the value of this setting only.")] = None,
+    get: Annotated[str | None, typer.Option(metavar="NAME", help="Print only the value of this setting.")] = None,
     setting: SettingOption = [],  # noqa: B006
     move: Annotated[
         str | None,
-        typer.Option(metavar="FILE.py", help="Print what Scrapy's settings.py says as pyproject.toml is to say it."),
+        typer.Option(metavar="FILE.py", help="Convert Scrapy's settings.py to pyproject.toml and print the result."),
     ] = None,
 ) -> None:
-    """Show every setting, its value here, and where the value came from."""
+    """Show every setting, its value here, and the source of the value."""
     from trawl.cli.settings import move_command, settings_command  # noqa: PLC0415
 
-    if move is not None:
-        raise typer.Exit(move_command(move))
-
-    raise typer.Exit(settings_command(spider, get, setting))
+    raise typer.Exit(settings_command(spider, get, setting) if move is None else move_command(move))
 
 
-@app.command(
-    rich_help_panel=TRYING,
-    epilog=examples(
-        "trawl check quotes.py",
-        "trawl check shop.spiders:Books",
-    ),
-)
+@app.command(rich_help_panel=TRY_OUT, epilog=examples("trawl check quotes.py", "trawl check shop.spiders:Books"))
 def check(
     spiders: Annotated[
         list[str],
-        typer.Argument(metavar="SPIDER", help="FILE.py, MODULE or folder, all spiders in it; or one with :CLASS."),
+        typer.Argument(
+            metavar="SPIDER", help="FILE.py, MODULE or folder: all spiders in it. Add :CLASS for a single one."
+        ),
     ],
 ) -> None:
-    """Say what is wrong with spiders before they crawl: names, settings, URLs, annotations. Sends nothing."""
+    """Find errors in spiders without running them: names, settings, URLs, annotations."""
     from trawl.cli.check import check_command  # noqa: PLC0415
 
     raise typer.Exit(check_command(spiders))
 
 
-@app.command(
-    "list",
-    rich_help_panel=TRYING,
-    epilog=examples(
-        "trawl list",
-        "trawl list spiders",
-    ),
-)
+@app.command("list", rich_help_panel=TRY_OUT, epilog=examples("trawl list", "trawl list spiders"))
 def list_spiders(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="PLACE", help="Files, or folders and all below them.", show_default=False),
+        typer.Argument(metavar="PLACE", help="Files, or folders with all below them.", show_default=False),
     ] = ["."],  # noqa: B006
 ) -> None:
-    """List the spiders in files and folders: the name of each, and what `trawl crawl` takes for it. Runs nothing."""
+    """List the spiders in files and folders without running them: name, and target for `trawl crawl`."""
     from trawl.cli.list import list_command  # noqa: PLC0415
 
     raise typer.Exit(list_command(places))
 
 
-@app.command(
-    rich_help_panel=TRAWL,
-    epilog=examples(
-        "trawl version",
-    ),
-)
+@app.command(rich_help_panel=ABOUT, epilog=examples("trawl version"))
 def version() -> None:
-    """Show the versions of trawl and of what it runs on."""
+    """Show the versions of trawl, Python and Trio."""
     import trio  # noqa: PLC0415
 
     typer.echo(
@@ -433,7 +211,7 @@ def version() -> None:
 
 
 @app.command(
-    rich_help_panel=TRYING,
+    rich_help_panel=TRY_OUT,
     epilog=examples(
         "trawl simulate quotes.py --web web.toml",
         "trawl simulate shop.py --web a.toml -s DOWNLOAD_DELAY=1 -s DOWNLOAD_DELAY=2",
@@ -441,42 +219,214 @@ def version() -> None:
     ),
 )
 def simulate(
-    spider: Annotated[
-        str, typer.Argument(metavar="SPIDER", help="Its name, FILE.py or MODULE; :CLASS where there are several.")
-    ],
-    web: Annotated[str, typer.Option(metavar="FILE.toml", help="The web to crawl: hosts, latencies, limits, pages.")],
+    spider: SpiderArgument,
+    web: Annotated[str, typer.Option(metavar="FILE.toml", help="The simulated web: hosts, latencies, limits, pages.")],
     setting: Annotated[
         list[str],
         typer.Option(
             "-s",
             "--set",
             metavar="NAME=VALUE",
-            help="A setting. Repeatable; a name that comes again begins another group, and the groups are compared.",
+            help="Set a setting. Repeatable; a repeated name starts another group, and the groups are compared.",
         ),
-    ] = [],  # noqa: B006  # typer's way to say "none"
+    ] = [],  # noqa: B006
     argument: ArgumentOption = [],  # noqa: B006
     svg: Annotated[
-        str | None, typer.Option(metavar="OUT", help="Draw the sends there; with several groups OUT-1.svg and so on.")
+        str | None,
+        typer.Option(metavar="OUT", help="Draw the sends into this file; with several groups OUT-1.svg and so on."),
     ] = None,
     timeline: Annotated[bool, typer.Option("--timeline", help="Print every send.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="For everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="The seed of all random numbers.")] = 0,
 ) -> None:
-    """Run a spider against a simulated web in virtual time: how long, how fast, limited by what. No feed is written."""
+    """Run a spider against a simulated web in virtual time: duration, speed, limits. Writes no feed."""
     from trawl.cli.simulate import simulate_command  # noqa: PLC0415
 
     raise typer.Exit(simulate_command(spider, web, setting, argument, svg=svg, has_timeline=timeline, seed=seed))
 
 
-add_words(app)
+@app.command(
+    rich_help_panel=TRY_OUT,
+    epilog=examples(
+        "trawl fetch https://quotes.toscrape.com/ > page.html",
+        "trawl fetch https://quotes.toscrape.com/ --headers",
+        "trawl fetch https://shop.example/ --spider shop.py -s ROBOTSTXT_OBEY=false",
+    ),
+)
+def fetch(
+    context: typer.Context,
+    url: UrlArgument,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Print headers, redirects and delays instead of the body.")
+    ] = False,
+    no_redirect: Annotated[bool, typer.Option("--no-redirect", help="Do not follow redirects.")] = False,
+    spider: SpiderOption = None,
+    argument: ArgumentOption = [],  # noqa: B006
+    setting: SettingOption = [],  # noqa: B006
+    wait: WaitOption = False,
+    log_level: LevelOption = None,
+) -> None:
+    """Fetch a URL as a crawl would, with robots.txt and throttling, and print the body."""
+    from trawl.cli.fetch import fetch_command  # noqa: PLC0415
+    from trawl.cli.run import stderr_console  # noqa: PLC0415
+
+    options = _options(spider, argument, setting, log_level, waits=wait)
+    crawl = _crawl_with(context)
+    status = fetch_command(url, options, crawl, stderr_console(), has_headers=headers, follows=not no_redirect)
+    raise typer.Exit(status)
+
+
+@app.command(
+    rich_help_panel=TRY_OUT,
+    epilog=examples(
+        "trawl parse https://quotes.toscrape.com/ --spider quotes.py",
+        "trawl parse https://quotes.toscrape.com/ --spider quotes.py --callback parse",
+        "trawl parse https://quotes.toscrape.com/ --spider quotes.py --depth 2",
+        "trawl parse https://shop.example/1 --spider shop.py --cb-kwargs '{\"n\": 1}'",
+    ),
+)
+def parse(
+    context: typer.Context,
+    url: UrlArgument,
+    spider: Annotated[str, typer.Option("--spider", metavar="SPIDER", help=_SPIDER_HELP)],
+    callback: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The callback; by default the one for start URLs.")
+    ] = None,
+    depth: Annotated[int, typer.Option(min=1, metavar="N", help="Follow requests to this depth, in pages.")] = 1,
+    meta: Annotated[str | None, typer.Option(metavar="JSON", help="The request's meta.")] = None,
+    cb_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="The callback's keyword arguments.")] = None,
+    argument: ArgumentOption = [],  # noqa: B006
+    setting: SettingOption = [],  # noqa: B006
+    wait: WaitOption = False,
+    log_level: LevelOption = None,
+) -> None:
+    """Fetch a URL, run a spider's callback on it, and print its items and requests."""
+    from trawl.cli.parse import parse_command  # noqa: PLC0415
+    from trawl.cli.run import stderr_console  # noqa: PLC0415
+
+    status = parse_command(
+        url,
+        _options(spider, argument, setting, log_level, waits=wait),
+        _crawl_with(context),
+        stderr_console(),
+        callback=callback,
+        depth=depth,
+        meta=meta,
+        cb_kwargs=cb_kwargs,
+    )
+    raise typer.Exit(status)
+
+
+@app.command(
+    rich_help_panel=TRY_OUT,
+    epilog=examples(
+        "trawl shell https://quotes.toscrape.com/",
+        "trawl shell --spider shop.py -s DOWNLOAD_DELAY=3",
+        "trawl shell https://quotes.toscrape.com/ -c 'response.css(\"h1\").getall()'",
+    ),
+)
+def shell(
+    context: typer.Context,
+    url: Annotated[str | None, typer.Argument(metavar="URL|FILE", help="The page to fetch first.")] = None,
+    code: Annotated[
+        str | None, typer.Option("-c", metavar="CODE", help="Run this code, print its value, exit.")
+    ] = None,
+    spider: SpiderOption = None,
+    argument: ArgumentOption = [],  # noqa: B006
+    setting: SettingOption = [],  # noqa: B006
+    wait: WaitOption = False,
+    log_level: LevelOption = None,
+) -> None:
+    """Look at pages interactively: response, fetch(url), view(), await; in IPython if it is installed."""
+    from trawl.cli.run import stderr_console  # noqa: PLC0415
+    from trawl.cli.shell import shell_command  # noqa: PLC0415
+
+    options = _options(spider, argument, setting, log_level, waits=wait)
+    raise typer.Exit(shell_command(url, options, _crawl_with(context), stderr_console(), code=code))
+
+
+new: typer.Typer = typer.Typer(
+    name="new",
+    help="Start a project or a spider, with a test on a virtual clock.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=examples("trawl new project books", "trawl new spider quotes quotes.toscrape.com"),
+)
+app.add_typer(new, rich_help_panel=START)
+
+
+@new.command(epilog=examples("trawl new project books", "trawl new project ."))
+def project(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The project's folder. Existing files stay.")],
+) -> None:
+    """Write a project that runs: settings, a first spider, its test."""
+    from trawl.cli.new import new_project  # noqa: PLC0415
+
+    raise typer.Exit(new_project(directory))
+
+
+@new.command(
+    epilog=examples(
+        "trawl new spider quotes quotes.toscrape.com",
+        "trawl new spider books books.toscrape.com -t crawl",
+        "trawl new spider news news.example -t sitemap",
+    )
+)
+def spider(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the spider and of its file.")],
+    domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain to crawl.")],
+    template: Annotated[
+        str, typer.Option("-t", "--template", metavar="KIND", help="basic, crawl (rules) or sitemap.")
+    ] = "basic",
+) -> None:
+    """Write a spider and its test.
+
+    They go into spiders/ and tests/ if these exist.
+    """
+    from trawl.cli.new import new_spider  # noqa: PLC0415
+
+    raise typer.Exit(new_spider(name, domain, template))
+
+
+@app.command(
+    rich_help_panel=ABOUT,
+    epilog=examples(
+        "trawl completion bash >> ~/.bashrc",
+        "trawl completion zsh >> ~/.zshrc",
+        "trawl completion fish > ~/.config/fish/completions/trawl.fish",
+    ),
+)
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help=f"One of {', '.join(SHELLS)}.")],
+) -> None:
+    """Print a script that completes trawl's commands and options in a shell."""
+    from typer._completion_shared import get_completion_script  # noqa: PLC0415
+
+    if shell not in SHELLS:
+        typer.echo(f"trawl: no completion for {shell!r}; choose one of {', '.join(SHELLS)}", err=True)
+        raise typer.Exit(USAGE)
+    typer.echo(get_completion_script(prog_name="trawl", complete_var="_TRAWL_COMPLETE", shell=shell))
+
+
+def _options(
+    spider: str | None, arguments: list[str], settings: list[str], log_level: str | None, *, waits: bool
+) -> SingleRunOptions:
+    from trawl.cli.single_run import SingleRunOptions  # noqa: PLC0415
+
+    return SingleRunOptions(
+        target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits
+    )
+
+
+def _crawl_with(context: typer.Context) -> CrawlWith:
+    """Return the function that runs a crawl: the one given to :func:`main`, or the real engine's."""
+    from trawl._run import crawl_with  # noqa: PLC0415
+
+    given: Any = context.obj
+    return cast("CrawlWith", given or crawl_with)
 
 
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:
-    """Run the command; the exit status.
-
-    Args:
-        arguments: What was typed after ``trawl``; the process's own if None.
-        crawl_with: Runs the crawl in place of the real engine, in tests.
-    """
+    """Run the command; see :func:`trawl.cli.main`."""
     if os.environ.get("_TRAWL_COMPLETE"):
         completion_init()
     try:
