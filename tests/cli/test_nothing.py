@@ -43,36 +43,36 @@ def crawled() -> int:
 
 
 NOTHING = [
-    (PARSE, "idle.py:3: Idle has neither start_urls nor start(): nothing will be sent"),
-    (f'    start_url = ["http://a.example/"]\n{PARSE}', "idle.py:5: a crawl reads no attribute start_url; did you mean start_urls?"),
-    ("    def parse_page(self, response):\n        yield {}\n    strat_urls = []\n", "idle.py:7: a crawl reads no attribute strat_urls; did you mean start_urls?"),
+    (PARSE, "idle.py:3: Idle has neither start_urls nor start(): no request will be sent"),
+    (f'    start_url = ["http://a.example/"]\n{PARSE}', "idle.py:5: unknown attribute start_url; did you mean start_urls?"),
+    ("    def parse_page(self, response):\n        yield {}\n    strat_urls = []\n", "idle.py:7: unknown attribute strat_urls; did you mean start_urls?"),
 ]  # fmt: skip
 
 UNSET = (
     "    async def start(self):\n        for url in self.start_urls:\n            yield trawl.Request(url)\n",
-    "idle.py:5: start() reads start_urls, which nothing sets: nothing will be sent",
+    "idle.py:5: start() reads start_urls, which is never set: no request will be sent",
 )
 
 LOST = [
-    (URLS, "idle.py:3: Idle has no parse(), which gets the pages of start_urls"),
-    (URLS + PARSE.replace("parse", "prase"), "idle.py:6: Idle has no parse(), which gets the pages of start_urls; did you mean parse() by prase()?"),
-    (URLS + PARSE.replace(", response", ""), "idle.py:6: parse() is called with the response: def parse(self, response)"),
-    (method('yield response.follow_all(css="a")'), "idle.py:7: many outputs are yielded as one: write `yield from response.follow_all(...)`"),
-    (method('yield response.follow_all(css="a")', "async def parse(self, response):"), "idle.py:7: many outputs are yielded as one: write `for output in response.follow_all(...): yield output`"),
-    (method("yield self.more(response)"), "idle.py:7: many outputs are yielded as one: write `yield from self.more(...)`"),
-    (method("self.more(response)"), "idle.py:7: nothing comes of it: write `yield from self.more(...)`"),
-    (method('response.follow("/1", self.more)'), "idle.py:7: the request is not sent, it has to be given to the crawl: write `yield response.follow(...)`"),
-    (method('trawl.Request("http://a.example/1", self.more)'), "idle.py:7: the request is not sent, it has to be given to the crawl: write `yield trawl.Request(...)`"),
+    (URLS, "idle.py:3: Idle has no parse(), the callback of start_urls"),
+    (URLS + PARSE.replace("parse", "prase"), "idle.py:6: Idle has no parse(), the callback of start_urls; did you mean prase()?"),
+    (URLS + PARSE.replace(", response", ""), "idle.py:6: parse() must accept the response; write def parse(self, response)"),
+    (method('yield response.follow_all(css="a")'), "idle.py:7: yields a whole generator instead of its outputs; write `yield from response.follow_all(...)`"),
+    (method('yield response.follow_all(css="a")', "async def parse(self, response):"), "idle.py:7: yields a whole generator instead of its outputs; write `for output in response.follow_all(...): yield output`"),
+    (method("yield self.more(response)"), "idle.py:7: yields a whole generator instead of its outputs; write `yield from self.more(...)`"),
+    (method("self.more(response)"), "idle.py:7: the result is discarded; write `yield from self.more(...)`"),
+    (method('response.follow("/1", self.more)'), "idle.py:7: the request is never sent; write `yield response.follow(...)`"),
+    (method('trawl.Request("http://a.example/1", self.more)'), "idle.py:7: the request is never sent; write `yield trawl.Request(...)`"),
 ]  # fmt: skip
 
 WRONG = [
     *NOTHING,
     UNSET,
     *LOST,
-    (method("trio.sleep(1)", "async def parse(self, response):"), "idle.py:7: nothing is done, an `await` is missing: write `await trio.sleep(...)`"),
-    (method("x = self.fetch(trawl.Request('http://a.example/1')); yield {'x': x.status}", "async def parse(self, response):"), "idle.py:7: self.fetch() is used before it is awaited: write `await self.fetch(...)`"),
-    (method("await asyncio.sleep(1)", "async def parse(self, response):"), "idle.py:7: asyncio does not work in a crawl, which runs on Trio: use trio.sleep()"),
-    (method("time.sleep(1)"), "idle.py:7: time.sleep() holds up the whole crawl: await trio.sleep() in an async callback"),
+    (method("trio.sleep(1)", "async def parse(self, response):"), "idle.py:7: missing `await`, so nothing is done; write `await trio.sleep(...)`"),
+    (method("x = self.fetch(trawl.Request('http://a.example/1')); yield {'x': x.status}", "async def parse(self, response):"), "idle.py:7: missing `await` before self.fetch(); write `await self.fetch(...)`"),
+    (method("await asyncio.sleep(1)", "async def parse(self, response):"), "idle.py:7: asyncio does not work in a crawl, which runs on Trio; use trio.sleep()"),
+    (method("time.sleep(1)"), "idle.py:7: time.sleep() blocks the whole crawl; use await trio.sleep() in an async callback"),
 ]  # fmt: skip
 
 

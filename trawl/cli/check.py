@@ -1,4 +1,4 @@
-"""The command ``trawl check``: what can be known to be wrong before a crawl."""
+"""The command ``trawl check``: prints the errors in spiders and in the settings around them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from pathlib import Path
 import typer
 
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.checks import check_spider
-from trawl.cli.checks.every import check_parts, imports_of
-from trawl.cli.checks.source import CheckMessage
+from trawl.cli.checks import CheckMessage, check_imports, check_parts, check_spider
 from trawl.cli.list import files_in, spiders_in
 from trawl.cli.load import load_spiders
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenForScrapy
@@ -26,16 +24,16 @@ __all__ = ["check_command"]
 
 
 def check_command(targets: Sequence[str]) -> int:
-    """Check the spiders that ``targets`` name; the exit status.
+    """Check the spiders in ``targets`` and print one line for each error, ``FILE:LINE: message``.
 
-    What is wrong is printed a line each, as ``FILE:LINE: what``; what can't be loaded too. A spider, or in a folder any
-    file, that imports Scrapy is wrong usage, as it is for ``trawl crawl``.
+    Returns:
+        The exit status. A spider, or any file of a folder, that imports Scrapy is wrong usage, as for ``trawl crawl``.
     """
     spiders = 0
     wrong: list[str] = []
     status = FAILED
     for place in filter(Path.is_dir, map(Path, targets)):
-        wrong += (str(finding) for path in files_in(place) for finding in imports_of(str(path)))
+        wrong += (str(finding) for path in files_in(place) for finding in check_imports(str(path)))
         status = USAGE if wrong else status
     for target in chain.from_iterable(map(_files, targets)):
         try:
@@ -59,7 +57,7 @@ def check_command(targets: Sequence[str]) -> int:
 
 
 def _files(target: str) -> list[str]:
-    """The files with spiders in a folder; none for an ``__init__.py`` without one, which ``spiders/*.py`` names too."""
+    """Return the files with spiders in a folder; none for an ``__init__.py`` without one (``spiders/*.py`` has it)."""
     place = Path(target)
     if place.is_dir():
         return sorted({found.target.rpartition(":")[0] for found in spiders_in(place)}) or [target]
@@ -67,18 +65,18 @@ def _files(target: str) -> list[str]:
 
 
 def _around(spider: type[Spider]) -> Iterator[str]:
-    """What a crawl would refuse of the settings around the spider, and of the parts that these and its own name."""
+    """Yield errors in the settings around the spider, and in the parts that all its settings name."""
     own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {})
     try:
         load(own)
     except SettingsError:
-        return  # told of the spider
+        return  # check_spider() reports it
     try:
         load(*ambient(spider=spider), own)
     except SettingsError as error:
         yield str(error)
         return
-    with suppress(SettingsError, PartLoadError):  # told of the spider
+    with suppress(SettingsError, PartLoadError):  # check_spider() reports it
         settings = load(*ambient(spider=spider), of_spider(spider))
         yield from check_parts(settings)
         yield from settings.of(ThrottlingSettings).mistyped_methods()
@@ -86,7 +84,7 @@ def _around(spider: type[Spider]) -> Iterator[str]:
 
 @contextmanager
 def _warned_once() -> Iterator[None]:
-    """Say what the settings warn of once, to standard error: they are loaded several times to be checked."""
+    """Print warnings about settings once: a check loads the settings several times."""
     collector = _WarningCollector()
     settings = logging.getLogger("trawl.settings")
     propagates, settings.propagate = settings.propagate, False
@@ -101,7 +99,7 @@ def _warned_once() -> Iterator[None]:
 
 
 class _WarningCollector(logging.Handler):
-    """Keeps what is logged, each line once."""
+    """Collects log messages, each once."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

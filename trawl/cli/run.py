@@ -259,11 +259,11 @@ def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlRe
         logger.warning("%s", words)
     elif result.reason != "finished" or "finish_reason" not in result.stats or result.stats.get("item_scraped_count"):
         return False
-    from trawl.cli.checks import check_work, names_no_start  # noqa: PLC0415  # most crawls need none of it
+    from trawl.cli.checks import check_work, has_no_start  # noqa: PLC0415  # most crawls need none of it
 
     for finding in check_work(spider):
         logger.warning("%s", finding)
-    return bool(words) and not arguments and names_no_start(spider)
+    return bool(words) and not arguments and has_no_start(spider)
 
 
 def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watcher]:

@@ -89,14 +89,14 @@ class Quotes(trawl.CrawlSpider[Quote | dict[str, Any]]):
         ),
         ('    start_urls = "http://a.example/"', "2: Bad: start_urls must be a list of URLs, not a string"),
         ('    allowed_domains = ["a.example", "http://a.example/"]', r"2: allowed_domains takes domains .*\(entry 1\)"),
-        ('    allowed_domains = "a.example"', "2: allowed_domains is a list of domains"),
-        ("    allowed_domains = [7]", "2: allowed_domains takes texts, not 7"),
+        ('    allowed_domains = "a.example"', "2: allowed_domains must be a list of domains"),
+        ("    allowed_domains = [7]", "2: allowed_domains takes strings, not 7"),
         ('    custom_settings = {\n      "RETRY_TIMES": -1}', r"3: RETRY_TIMES must be .* \(in custom_settings\)"),
         ('    custom_settings = {"DOWNLOD_DELAY": 1}', "2: unknown setting DOWNLOD_DELAY .*did you mean DOWN"),
         ("    custom_settings = 1", "2: custom_settings: custom_settings must be a mapping"),
-        ('    handle_httpstatus_list = "404"', "2: handle_httpstatus_list is a list, not '404'"),
-        ("    def start(self): return []", r"2: start\(\) is an async generator"),
-        ("    async def start_requests(self): yield", r"2: start_requests\(\) is not asynchronous"),
+        ('    handle_httpstatus_list = "404"', "2: handle_httpstatus_list must be a list, not '404'"),
+        ("    def start(self): return []", r"2: start\(\) must be an async generator"),
+        ("    async def start_requests(self): yield", r"2: start_requests\(\) must not be async"),
         (
             "    @classmethod\n    def update_settings(cls, settings): settings.set('X', 1)",
             "3: unknown setting X",
@@ -110,9 +110,7 @@ def test_attributes_that_are_wrong(tmp_path: Path, body: str, expected: str) -> 
 
 
 def test_a_spider_needs_a_name(tmp_path: Path) -> None:
-    assert checked(tmp_path, "class Bad(trawl.Spider): ...\n") == [
-        "1: Bad has no name: give the class an attribute `name`"
-    ]
+    assert checked(tmp_path, "class Bad(trawl.Spider): ...\n") == ["1: Bad has no name; add a class attribute `name`"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def test_a_spider_needs_a_name(tmp_path: Path) -> None:
         ('trawl.Rule(errback="missed")', "rules[0]: errback is 'missed'"),
         ('trawl.Rule(process_links="static")', "rules[0]: process_links static() can't be called: missing"),
         ('trawl.Rule(process_request="one")', "rules[0]: process_request one() can't be called: too many"),
-        ("trawl.LinkExtractor()", "rules[0] is a Rule, not"),
+        ("trawl.LinkExtractor()", "rules[0] must be a Rule, not"),
     ],
 )
 def test_rules_that_name_what_is_not_there_or_does_not_fit(tmp_path: Path, rule: str, expected: str) -> None:
@@ -167,7 +165,7 @@ def test_sitemaps_that_are_wrong(tmp_path: Path) -> None:
     [
         ("trawl.Request('/', self.parse_itme)", "Bad has no method 'parse_itme'; did you mean self.parse_item?"),
         ("response.follow('/', callback=self.nothing_like_it)", "Bad has no method 'nothing_like_it'"),
-        ("response.follow_all([], 'parse_item')", "callback is the text 'parse_item': name the method itself, self."),
+        ("response.follow_all([], 'parse_item')", "callback is the string 'parse_item'; pass the method self."),
         ("trawl.Request.json('/', {}, errback=self.oops)", "Bad has no method 'oops'"),
         (
             "response.follow('/', self.parse_item, cb_kwargs={'titel': 1})",
@@ -191,13 +189,13 @@ class Bad(Base):
 @pytest.mark.parametrize(
     ("method", "expected"),
     [
-        ("def parse(self, response) -> Iterator[Author | None]: yield", "is annotated to give spiders.Author, but the"),
-        ("def parse(self, response) -> list[dict]: ...", "is annotated to give dict, but the spider's items are"),
-        ("async def parse(self, response) -> AsyncIterator[str]: yield", "is annotated to give str, which is neither"),
-        ("def parse(self, response) -> tuple[Quote, int]: ...", "is annotated to give int, which is neither"),
+        ("def parse(self, response) -> Iterator[Author | None]: yield", "is annotated with spiders.Author, but the"),
+        ("def parse(self, response) -> list[dict]: ...", "is annotated with dict, but the spider's items are"),
+        ("async def parse(self, response) -> AsyncIterator[str]: yield", "is annotated with str, which is neither"),
+        ("def parse(self, response) -> tuple[Quote, int]: ...", "is annotated with int, which is neither"),
         ("def parse(self, response) -> Quote: yield", "is a generator: annotate it Iterator[...], not spiders.Quote"),
         ("async def parse(self, response) -> Iterator[Quote]: yield", "is an async generator: annotate it AsyncIter"),
-        ("async def parse(self, response) -> Author: ...", "is annotated to give spiders.Author"),
+        ("async def parse(self, response) -> Author: ...", "is annotated with spiders.Author"),
     ],
 )
 def test_annotations_that_say_what_the_crawl_does_not_take_or_the_spider_does_not_give(
@@ -289,7 +287,7 @@ def test_the_command_checks_all_files_with_spiders_of_a_folder(
     assert "empty" in capsys.readouterr().out
 
 
-TEXTS = "header values are text, not bytes: leave decode() out"
+TEXTS = "header values are str, not bytes; remove decode()"
 
 
 @pytest.mark.parametrize(
@@ -299,20 +297,20 @@ TEXTS = "header values are text, not bytes: leave decode() out"
         ("x = response.headers.get('A', '').decode('utf-8')", TEXTS),
         ("x = response.request.headers.getlist('A')[0].decode()", TEXTS),
         ("x = response.body.decode() + response.headers['A']", None),
-        ("x = response.body_as_unicode()", "there is no body_as_unicode(): use response.text"),
-        ("x = trawl.Selector(response=response)", "Selector takes no response: use response.selector"),
-        ("x = trawl.Selector(response)", "Selector takes no response: use response.selector"),
+        ("x = response.body_as_unicode()", "body_as_unicode() does not exist; use response.text"),
+        ("x = trawl.Selector(response=response)", "Selector does not accept a response; use response.selector"),
+        ("x = trawl.Selector(response)", "Selector does not accept a response; use response.selector"),
         ("x = trawl.Selector(response.text)", None),
         ("x = trawl.Selector(text='x')", None),
         (
             "x = response.headers.to_unicode_dict()",
-            "there is no to_unicode_dict(): header values are text, so use dict(headers)",
+            "to_unicode_dict() does not exist; use dict(headers)",
         ),
-        ("yield trawl.Request('http://a', flags=['x'])", "Request has no flags: leave it out"),
+        ("yield trawl.Request('http://a', flags=['x'])", "Request() does not support 'flags'; use meta instead"),
         ("yield trawl.FormRequest('http://a', encoding='latin-1')", None),
         (
             "yield trawl.Request('http://a', self.parse, 'POST')",
-            "Request takes a URL and a callback by their place: give what follows by its name",
+            "Request() takes only url and callback as positional arguments; pass the rest by keyword",
         ),
         ("x = urllib.request.Request('http://a', b'x', {})", None),
     ],
@@ -326,7 +324,7 @@ def test_scrapys_ways_that_fail_when_a_page_comes_are_told_before(
 
 def test_a_method_that_scrapy_calls_at_the_end_and_nothing_here_is_told(tmp_path: Path) -> None:
     body = "class A(trawl.Spider):\n    name = 'a'\n    def close(self, reason):\n        pass\n"
-    assert checked(tmp_path, body) == ["3: nothing calls close(): name it closed(self, reason)"]
+    assert checked(tmp_path, body) == ["3: close() is never called; name it closed(self, reason)"]
 
 
 def test_in_a_folder_every_file_is_looked_at_for_imports_of_scrapys(

@@ -1,7 +1,60 @@
-"""What can be said of a spider before it crawls."""
+"""The checks of ``trawl check``: errors in a spider that can be found without running it."""
 
-from trawl.cli.checks.attributes import names_no_start
-from trawl.cli.checks.every import check_spider, check_work
-from trawl.cli.checks.source import CheckMessage
+from __future__ import annotations
 
-__all__ = ["CheckMessage", "check_spider", "check_work", "names_no_start"]
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
+from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_habits, check_outputs
+from trawl.cli.checks.source import CheckMessage, SpiderSource
+from trawl.errors import PartLoadError, SettingsError
+from trawl.compat.imports import changes
+from trawl.spiders import Spider
+from trawl.throttling.configuration import load_object
+
+__all__ = ["CheckMessage", "check_imports", "check_parts", "check_spider", "check_work", "has_no_start"]
+
+_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "WATCHERS")
+
+
+def check_spider(spider: type[Spider]) -> list[CheckMessage]:
+    """Return every error in a spider's class, by line."""
+    source = SpiderSource(spider)
+    found = {
+        *check_imports(source.home()[0]),
+        *check_habits(source),
+        *check_attributes(spider, source),
+        *check_callbacks(spider, source),
+        *check_annotations(spider, source, callbacks_of(spider, source)),
+        *check_work(spider),
+    }
+    return sorted(found)
+
+
+def check_work(spider: type[Spider]) -> list[CheckMessage]:
+    """Return the errors by which a spider sends nothing or loses what it makes, by line."""
+    source = SpiderSource(spider)
+    return sorted({*check_starts(spider, source), *check_outputs(spider, source, callbacks_of(spider, source))})
+
+
+def check_imports(path: str) -> Iterator[CheckMessage]:
+    """Yield the change that each import of Scrapy in a file needs; nothing for a file that can't be read."""
+    try:
+        found = changes(Path(path).read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError):  # a class that no file has
+        return
+    yield from (CheckMessage(path, change.line, str(change)) for change in found)
+
+
+def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each import path in ``settings`` that can't be loaded; names without a dot are skipped."""
+    for setting in _LISTS:
+        for entry, number in settings[setting].items():
+            is_path = isinstance(entry, str) and "." in entry and not entry.startswith("scrapy.")
+            if number is not None and is_path:
+                try:
+                    load_object(entry, setting)
+                except (SettingsError, PartLoadError) as error:
+                    yield str(error)

@@ -1,7 +1,4 @@
-"""What a spider's attributes say: settings, start URLs, domains, rules.
-
-Whether a spider has something to begin with, and a method for what comes of it.
-"""
+"""Checks of a spider's attributes: settings, start URLs, domains, rules, and a place to start."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, Rule, SitemapSpider, Spider
 from trawl.spiders.spider import check_urls
 
-__all__ = ["check_attributes", "check_starts", "names_no_start"]
+__all__ = ["check_attributes", "check_starts", "has_no_start"]
 
 _ATTRIBUTES = (
     *("allowed_domains", "custom_settings", "handle_httpstatus_list", "own_settings"),
@@ -31,22 +28,22 @@ _ALIKE = 0.85
 """From this likeness on (difflib's ratio) an attribute is taken for another one misspelled."""
 
 
-def names_no_start(spider: type[Spider]) -> bool:
-    """Whether a spider has nothing to begin with: no URLs, no ``start()``, and nothing in its methods that makes up."""
+def has_no_start(spider: type[Spider]) -> bool:
+    """Return True if a spider has no start URLs, no ``start()`` and no method that replaces them."""
     source = SpiderSource(spider)
     return _gives_no_start(spider) and _is_forgotten(spider, source, _used(source))
 
 
 def check_starts(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
-    """Say what keeps a spider from sending anything, or from doing something with what comes."""
+    """Report what keeps a spider from sending requests or from parsing start URLs."""
     used = _used(source)
     yield from _misspelled(spider, source, used)
     if _gives_no_start(spider):
         if _is_forgotten(spider, source, used):
-            words = f"{spider.__name__} has neither {_urls_of(spider)} nor start(): nothing will be sent"
+            words = f"{spider.__name__} has neither {_urls_of(spider)} nor start(): no request will be sent"
             yield CheckMessage(*source.home(), words)
     elif _reads_nothing(spider, source):
-        words = "start() reads start_urls, which nothing sets: nothing will be sent"
+        words = "start() reads start_urls, which is never set: no request will be sent"
         yield CheckMessage(*source.place("start"), words)
     elif spider.start is Spider.start and spider.start_requests is Spider.start_requests:
         yield from _parse(spider, source, used)
@@ -64,13 +61,13 @@ def _gives_no_start(spider: type[Spider]) -> bool:
 
 
 def _is_forgotten(spider: type[Spider], source: SpiderSource, used: set[str]) -> bool:
-    """Whether nobody speaks of where to begin: a list that is empty is meant; a method may fill it, or a signal."""
+    """Return True if start URLs are missing by mistake: an empty list is meant, and a method or signal may fill it."""
     urls = _urls_of(spider)
     return not source.is_own(urls) and not used & {urls, "spider_idle", "setattr", "__dict__"}
 
 
 def _reads_nothing(spider: type[Spider], source: SpiderSource) -> bool:
-    """Whether the spider's own ``start()`` goes by start URLs that there are not."""
+    """Return True if the spider's own ``start()`` reads start URLs that are never set."""
     nodes = {method.node.name: [*ast.walk(method.node)] for method in source.methods()}
     is_set = any(
         isinstance(node, ast.Attribute) and node.attr == "start_urls" and isinstance(node.ctx, ast.Store)
@@ -86,23 +83,23 @@ def _parse(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterat
         return
     own = [method.node.name for method in source.methods()]
     close = get_close_matches("parse", [name for name in own if name not in used], n=1, cutoff=0.6)
-    hint = f"; did you mean parse() by {close[0]}()?" if close else ""
+    hint = f"; did you mean {close[0]}()?" if close else ""
     where = source.place(close[0]) if close else source.home()
-    yield CheckMessage(*where, f"{spider.__name__} has no parse(), which gets the pages of start_urls{hint}")
+    yield CheckMessage(*where, f"{spider.__name__} has no parse(), the callback of start_urls{hint}")
 
 
 def _misspelled(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[CheckMessage]:
-    """Attributes that nobody reads and that are spelled like one that the spider does not have of its own."""
+    """Report unused attributes spelled almost like one that a crawl reads."""
     for name in sorted(source.attributes()):
         if name in used or hasattr(Spider, name) or inspect.isroutine(getattr(spider, name, None)):
             continue
         close = get_close_matches(name, [each for each in _ATTRIBUTES if not source.is_own(each)], n=1, cutoff=_ALIKE)
         if close:
-            yield CheckMessage(*source.place(name), f"a crawl reads no attribute {name}; did you mean {close[0]}?")
+            yield CheckMessage(*source.place(name), f"unknown attribute {name}; did you mean {close[0]}?")
 
 
 def _used(source: SpiderSource) -> set[str]:
-    """The attributes and names that the spider's methods speak of, and what their texts are."""
+    """Return the attributes, names and strings in the spider's methods."""
     found: set[str] = set()
     for method in source.methods():
         for node in ast.walk(method.node):
@@ -116,10 +113,10 @@ def _used(source: SpiderSource) -> set[str]:
 
 
 def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
-    """Say what is wrong with the attributes of a spider's class, in their order."""
+    """Report errors in the attributes of a spider's class."""
     name: object = spider.name
     if not isinstance(name, str) or not name:
-        yield CheckMessage(*source.home(), f"{spider.__name__} has no name: give the class an attribute `name`")
+        yield CheckMessage(*source.home(), f"{spider.__name__} has no name; add a class attribute `name`")
     yield from _settings(spider, source)
     yield from _urls(spider, source, "start_urls", is_used=spider.start is Spider.start)
     yield from _domains(spider, source)
@@ -171,13 +168,15 @@ def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used
 def _domains(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     domains: Any = spider.allowed_domains
     if isinstance(domains, str) or not isinstance(domains, Iterable):
-        yield CheckMessage(*source.place("allowed_domains"), f"allowed_domains is a list of domains, not {domains!r}")
+        yield CheckMessage(
+            *source.place("allowed_domains"), f"allowed_domains must be a list of domains, not {domains!r}"
+        )
         return
     for i, domain in enumerate(domains):
         try:
             AdmissionRules(SchedulerSettings(), [domain])
         except (ValueError, AttributeError, TypeError) as error:
-            words = error if isinstance(error, ValueError) else f"allowed_domains takes texts, not {domain!r}"
+            words = error if isinstance(error, ValueError) else f"allowed_domains takes strings, not {domain!r}"
             yield CheckMessage(*source.place("allowed_domains", i), f"{words} (entry {i})")
 
 
@@ -185,23 +184,25 @@ def _statuses(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessa
     statuses: Any = spider.handle_httpstatus_list
     if isinstance(statuses, str) or not isinstance(statuses, Iterable):
         yield CheckMessage(
-            *source.place("handle_httpstatus_list"), f"handle_httpstatus_list is a list, not {statuses!r}"
+            *source.place("handle_httpstatus_list"), f"handle_httpstatus_list must be a list, not {statuses!r}"
         )
 
 
 def _start(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     if not inspect.isasyncgenfunction(spider.start):
-        yield CheckMessage(*source.place("start"), "start() is an async generator: `async def` with a `yield` in it")
+        yield CheckMessage(
+            *source.place("start"), "start() must be an async generator: `async def` with a `yield` in it"
+        )
     older: Any = getattr(spider, "start_requests", None)
     if older is not None and (inspect.iscoroutinefunction(older) or inspect.isasyncgenfunction(older)):
-        yield CheckMessage(*source.place("start_requests"), "start_requests() is not asynchronous: name it start()")
+        yield CheckMessage(*source.place("start_requests"), "start_requests() must not be async; name it start()")
 
 
 def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[CheckMessage]:
     rules: Iterable[object] = spider.rules
     for i, rule in enumerate(rules):
         if not isinstance(rule, Rule):
-            yield CheckMessage(*source.place("rules", i), f"rules[{i}] is a Rule, not {rule!r}")
+            yield CheckMessage(*source.place("rules", i), f"rules[{i}] must be a Rule, not {rule!r}")
             continue
         calls: dict[str, tuple[Any, Mapping[str, Any], int]] = {
             "callback": (rule.callback, rule.cb_kwargs or {}, 1),
@@ -227,12 +228,12 @@ def _pattern(source: SpiderSource, attribute: str, i: int, pattern: str | re.Pat
     try:
         re.compile(pattern)
     except re.error as error:
-        words = f"{attribute}[{i}]: {pattern!r} is no regular expression: {error}"
+        words = f"{attribute}[{i}]: {pattern!r} is not a regular expression: {error}"
         yield CheckMessage(*source.place(attribute, i), words)
 
 
 def _problem(spider: type[Spider], given: Any, by_name: Mapping[str, Any], count: int) -> str:
-    """What keeps a rule from calling a function, or a method by its name; "" if nothing does."""
+    """Return why a rule can't call a function, or a method by its name; "" if it can."""
     if not given:
         return ""
     if not isinstance(given, str):

@@ -1,7 +1,4 @@
-"""A spider's class as it is written: where its attributes are, and what its methods call.
-
-Something wrong in a spider, and where.
-"""
+"""The source of a spider's class: places of its attributes, syntax trees of its methods; a message about a place."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ __all__ = ["CheckMessage", "Method", "SpiderSource"]
 
 @attrs.frozen(order=True)
 class CheckMessage:
-    """One thing that is wrong.
+    """An error in a spider's source.
 
     Attributes:
-        path: The file; absolute, or as it was named.
+        path: The file, absolute or as given.
         line: The line in it, from 1.
-        message: What is wrong, in one sentence.
+        message: One sentence.
     """
 
     path: str
@@ -45,7 +42,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @attrs.frozen
 class Method:
-    """A method of a spider, as it is written.
+    """The source of a spider's method.
 
     Attributes:
         path: Its file.
@@ -57,10 +54,10 @@ class Method:
 
 
 class SpiderSource:
-    """The source of a spider's class and of those it derives from, but for trawl's own.
+    """The source of a spider's class and of its bases, without trawl's own.
 
     Args:
-        spider: The class; where its source can't be read, places are the first line of its file.
+        spider: The class. Without readable source, every place is the first line of its file.
     """
 
     def __init__(self, spider: type) -> None:
@@ -69,7 +66,7 @@ class SpiderSource:
         self._written = {kind: found for kind in self._classes if (found := _written(kind)) is not None}
 
     def place(self, attribute: str, *keys: object) -> tuple[str, int]:
-        """Where an attribute, or an entry in its list or dictionary, is written: the file and the line."""
+        """Return the file and line of an attribute, or of an entry in its list or dictionary."""
         for kind in self._classes:
             if attribute in vars(kind) and kind in self._written:
                 path, node = self._written[kind]
@@ -79,14 +76,14 @@ class SpiderSource:
         return self.home()
 
     def home(self) -> tuple[str, int]:
-        """Where the class itself is written."""
+        """Return the file and line of the class."""
         if self._spider in self._written:
             path, node = self._written[self._spider]
             return path, node.lineno
         return _file_of(self._spider) or self._spider.__module__, 1
 
     def methods(self) -> Iterator[Method]:
-        """The methods that the spider has, each as it is in force."""
+        """Yield the spider's methods, overridden ones left out."""
         seen: set[str] = set()
         for kind in self._classes:
             if kind not in self._written:
@@ -98,11 +95,11 @@ class SpiderSource:
                     yield Method(path, statement)
 
     def attributes(self) -> set[str]:
-        """The names of the attributes, methods included, that the user's classes have."""
+        """Return the names of the attributes and methods in the user's classes."""
         return {name for kind in self._classes for name in vars(kind) if not name.startswith("_")}
 
     def is_own(self, attribute: str) -> bool:
-        """Whether the user's classes, not trawl's, have an attribute."""
+        """Return True if the user's classes, not trawl's, have an attribute."""
         return any(attribute in vars(kind) for kind in self._classes)
 
 
@@ -128,7 +125,7 @@ def _file_of(kind: type) -> str | None:
 
 
 def _names_of(statement: ast.stmt) -> set[str]:
-    """The names that a statement of a class gives a value."""
+    """Return the names that a statement in a class body defines."""
     if isinstance(statement, Function):
         return {statement.name}
     targets = statement.targets if isinstance(statement, ast.Assign) else []
@@ -138,7 +135,7 @@ def _names_of(statement: ast.stmt) -> set[str]:
 
 
 def _line_of(statement: ast.stmt, keys: tuple[object, ...]) -> int:
-    """The line of an entry, as near as it is written out."""
+    """Return the line of an entry, or of the nearest literal around it."""
     node: ast.AST | None = getattr(statement, "value", None)
     line = statement.lineno
     for key in keys:

@@ -1,0 +1,479 @@
+"""Checks of a spider's methods: callbacks and their annotations, outputs that get lost, calls that fail or block.
+
+Only :mod:`trawl.cli.checks` imports this: these checks read what methods call, :mod:`trawl.cli.checks.attributes`
+what the class says.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import attrs
+
+from trawl.cli.checks.source import CheckMessage, Function, Method, SpiderSource
+from trawl.http import Request
+from trawl.items import is_item_type
+from trawl.settings.check import nearest
+from trawl.spiders import CrawlSpider, SitemapSpider, Spider
+
+__all__ = ["callbacks_of", "check_annotations", "check_callbacks", "check_habits", "check_outputs", "item_type_of"]
+
+_MANY = (Iterable, Iterator, Generator, list, tuple)
+
+_MANY_LATER = (AsyncIterable, AsyncIterator, AsyncGenerator)
+
+_LATER = (Awaitable, Coroutine)
+
+
+def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Iterable[str]) -> Iterator[CheckMessage]:
+    """Report annotations that do not fit what a callback is, or items that are not the spider's."""
+    items = item_type_of(spider)
+    for name in callbacks:
+        function = inspect.getattr_static(spider, name)
+        function = getattr(function, "__func__", function)
+        annotation = _returned(function)
+        if annotation is inspect.Parameter.empty:
+            continue
+        if problem := _shape_problem(function, annotation):
+            yield CheckMessage(*source.place(name), f"{name}() {problem}")
+            continue
+        for output in _outputs(annotation):
+            if problem := _output_problem(output, items):
+                yield CheckMessage(*source.place(name), f"{name}() is annotated with {_shown(output)}, {problem}")
+
+
+def item_type_of(spider: type) -> Any:
+    """Return the item type of a spider: ``Quote`` of ``Spider[Quote]``, Any by default."""
+    for base in spider.__dict__.get("__orig_bases__", spider.__bases__):
+        origin = get_origin(base)
+        if origin is not None and isinstance(origin, type) and issubclass(origin, Spider):
+            (given, *_) = get_args(base)
+            return Any if isinstance(given, TypeVar) else given
+        if isinstance(base, type) and issubclass(base, Spider) and base is not Spider:
+            return item_type_of(base)
+    return Any
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    """The annotation of what a function returns; empty where there is none, or it names what is not there."""
+    try:
+        return get_type_hints(function).get("return", inspect.Parameter.empty)
+    except Exception:  # a name that only a type checker sees; whatever else is in a text that is evaluated
+        return inspect.Parameter.empty
+
+
+def _shape_problem(function: Callable[..., Any], annotation: Any) -> str:
+    origins = {get_origin(member) or member for member in _members(annotation)}
+    if origins & {Any, object}:
+        return ""
+    if inspect.isasyncgenfunction(function) and not origins & {*_MANY_LATER}:
+        return f"is an async generator: annotate it AsyncIterator[...], not {_shown(annotation)}"
+    if inspect.isgeneratorfunction(function) and not origins & {Iterable, Iterator, Generator}:
+        return f"is a generator: annotate it Iterator[...], not {_shown(annotation)}"
+    return ""
+
+
+def _outputs(annotation: Any) -> Iterator[Any]:
+    """Return the types of the single outputs in what a callback returns."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        for member in args:
+            yield from _outputs(member)
+    elif origin in (Coroutine, Generator) and args:
+        yield from _outputs(args[-1] if origin is Coroutine else args[0])
+    elif origin in (*_MANY, *_MANY_LATER, *_LATER) and args:
+        for member in args[:1] if origin is not tuple else args:
+            if member is not Ellipsis:
+                yield from _outputs(member)
+    elif annotation not in (*_MANY, *_MANY_LATER, *_LATER):
+        yield annotation
+
+
+def _output_problem(output: Any, items: Any) -> str:
+    kind = get_origin(output) or output
+    if kind in (None, type(None), Any, object) or isinstance(kind, TypeVar) or not isinstance(kind, type):
+        return ""
+    if issubclass(kind, Request) or kind is Mapping or getattr(kind, "_is_protocol", False) or kind is Protocol:
+        return ""
+    if not is_typeddict(kind) and not is_item_type(kind):
+        return "which is neither a request nor an item (dict, dataclass, attrs, pydantic, msgspec)"
+    wanted = [get_origin(member) or member for member in _members(items)]
+    kinds = [dict if is_typeddict(member) and not is_typeddict(kind) else member for member in wanted]
+    if any(member is Any or not isinstance(member, type) for member in kinds):
+        return ""
+    if any(kind is member or (not is_typeddict(member) and issubclass(kind, member)) for member in kinds):
+        return ""
+    return f"but the spider's items are {_shown(items)}"
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+
+
+def _shown(annotation: Any) -> str:
+    return inspect.formatannotation(annotation)
+
+
+_CALLBACK_SECOND = frozenset({"Request", "FormRequest", "JsonRequest", "follow", "follow_all"})
+
+_KNOWN = ("parse", "parse_start_url", "parse_node", "parse_row", "parse_entry")
+
+
+@attrs.frozen
+class _Use:
+    """The callback or errback of a request.
+
+    Attributes:
+        path: The file.
+        line: The line.
+        role: ``callback`` or ``errback``.
+        name: The method of ``self``; "" if a string is given.
+        text: The string given instead of a method; "" if none is.
+        by_name: The names in ``cb_kwargs``; None if they are not literals.
+    """
+
+    path: str
+    line: int
+    role: str
+    name: str
+    text: str
+    by_name: tuple[str, ...] | None
+
+
+def check_callbacks(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
+    """Report callbacks of requests that do not exist, or can't be called with their arguments."""
+    assigned = _assigned(source)
+    for use in _uses(source):
+        if use.text:
+            words = f"{use.role} is the string {use.text!r}; pass the method self.{use.text}"
+            yield CheckMessage(use.path, use.line, words)
+        elif use.name not in assigned and not hasattr(spider, use.name):
+            close = nearest(use.name, [name for name in dir(spider) if callable(getattr(spider, name, None))])
+            hint = f"; did you mean self.{close}?" if close else ""
+            yield CheckMessage(use.path, use.line, f"{spider.__name__} has no method {use.name!r}{hint}")
+        elif use.name not in assigned and (problem := _problem(spider, use)):
+            yield CheckMessage(use.path, use.line, f"{use.role} {use.name}() can't be called: {problem}")
+
+
+def callbacks_of(spider: type[Spider], source: SpiderSource) -> list[str]:
+    """Return the names of the user's methods that get responses, sorted."""
+    names = {use.name for use in _uses(source) if use.role == "callback"}
+    if issubclass(spider, CrawlSpider):
+        given = [getattr(rule, "callback", None) for rule in spider.rules]
+        names.update(callback for callback in given if isinstance(callback, str))
+    if issubclass(spider, SitemapSpider):
+        names.update(callback for _, callback in spider.sitemap_rules if isinstance(callback, str))
+    names.update(_KNOWN)
+    return sorted(name for name in names if source.is_own(name) and callable(getattr(spider, name, None)))
+
+
+def _uses(source: SpiderSource) -> Iterator[_Use]:
+    for method in source.methods():
+        for node in ast.walk(method.node):
+            if isinstance(node, ast.Call):
+                for role, value in _named(node):
+                    if (use := _use(method.path, node, role, value)) is not None:
+                        yield use
+
+
+def _named(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if function in _CALLBACK_SECOND and len(call.args) > 1:
+        yield "callback", call.args[1]
+    if function != "Rule":
+        yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg in ("callback", "errback"))
+
+
+def _use(path: str, call: ast.Call, role: str, value: ast.expr) -> _Use | None:
+    by_name = _by_name(call) if role == "callback" else ()
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return _Use(path, value.lineno, role, "", value.value, by_name)
+    if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "self":
+        return _Use(path, value.lineno, role, value.attr, "", by_name)
+    return None
+
+
+def _by_name(call: ast.Call) -> tuple[str, ...] | None:
+    """Return the names in ``cb_kwargs``; None if they are not literals."""
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            return None
+        if keyword.arg == "cb_kwargs":
+            given = keyword.value
+            if isinstance(given, ast.Call) and getattr(given.func, "id", "") == "dict" and not given.args:
+                names: Iterable[Any] = [each.arg for each in given.keywords]
+            elif isinstance(given, ast.Dict):
+                names = [key.value if isinstance(key, ast.Constant) else None for key in given.keys]
+            else:
+                return None
+            known = [name for name in names if isinstance(name, str)]
+            return tuple(known) if len(known) == len(list(names)) else None
+    return ()
+
+
+def _assigned(source: SpiderSource) -> set[str]:
+    """Return the attributes that methods set on ``self``."""
+    return {
+        node.attr
+        for method in source.methods()
+        for node in ast.walk(method.node)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+
+
+def _problem(spider: type[Spider], use: _Use) -> str:
+    function = inspect.getattr_static(spider, use.name)
+    if use.by_name is None or not inspect.isfunction(function):
+        return ""
+    try:
+        # A request may be changed after it is made (`request.cb_kwargs["x"] = ...`): what is missing may come yet.
+        inspect.signature(function).bind_partial(None, None, **dict.fromkeys(use.by_name))
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+_REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
+
+_MODULES = frozenset({"scrapy", "trawl"})
+
+
+def check_habits(source: SpiderSource) -> Iterator[CheckMessage]:
+    """Report calls that work in Scrapy only, such as header values used as bytes."""
+    for method in source.methods():
+        if method.node.name == "close":
+            yield CheckMessage(method.path, method.node.lineno, "close() is never called; name it closed(self, reason)")
+        for node in ast.walk(method.node):
+            if isinstance(node, ast.Call):
+                for message in _wrong(node):
+                    yield CheckMessage(method.path, node.lineno, message)
+
+
+def _wrong(call: ast.Call) -> Iterator[str]:
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr == "decode" and _is_of_headers(function.value):
+        yield "header values are str, not bytes; remove decode()"
+    if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
+        yield "body_as_unicode() does not exist; use response.text"
+    if isinstance(function, ast.Attribute) and function.attr == "to_unicode_dict":
+        yield "to_unicode_dict() does not exist; use dict(headers)"
+    name = _name_of(function)
+    given = {keyword.arg for keyword in call.keywords}
+    first = call.args[0] if call.args else None
+    if name == "Selector" and ("response" in given or (isinstance(first, ast.Name) and first.id == "response")):
+        yield "Selector does not accept a response; use response.selector"
+    if name in _REQUESTS:
+        if "flags" in given:
+            yield f"{name}() does not support 'flags'; use meta instead"
+        if len(call.args) > 2:
+            yield f"{name}() takes only url and callback as positional arguments; pass the rest by keyword"
+
+
+def _is_of_headers(node: ast.expr) -> bool:
+    """Return True for the value of a header: ``x.headers[...]``, ``x.headers.get(...)``, an item of ``getlist``."""
+    while not (isinstance(node, ast.Attribute) and node.attr == "headers"):
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        else:
+            return False
+    return True
+
+
+def _name_of(function: ast.expr) -> str:
+    """Return the name of a called function if it stands alone or in trawl's module; else ""."""
+    if isinstance(function, ast.Name):
+        return function.id
+    is_ours = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") in _MODULES
+    return function.attr if is_ours and isinstance(function, ast.Attribute) else ""
+
+
+_REQUEST_NAMES = frozenset({"Request", "FormRequest", "JsonRequest", "follow"})
+
+_COROUTINES = frozenset({"trio.sleep", "trio.sleep_until", "trio.to_thread.run_sync", "self.fetch", "self.crawl.fetch"})
+
+_BLOCKING: Mapping[str, str] = {
+    "time.sleep": "await trio.sleep() in an async callback",
+    **dict.fromkeys(
+        ("requests.get", "requests.post", "requests.request", "urllib.request.urlopen", "urlopen", "httpx.get"),
+        "await self.fetch(Request(url)), which is throttled too",
+    ),
+}
+
+_TRIO: Mapping[str, str] = {
+    "sleep": "trio.sleep()",
+    "gather": "a nursery of Trio's",
+    "create_task": "a nursery of Trio's",
+    "wait_for": "trio.fail_after()",
+    "to_thread": "self.crawl.blocking.run()",
+}
+
+
+@attrs.frozen
+class _Kinds:
+    """The spider's own methods by kind.
+
+    Attributes:
+        generators: The names of generators.
+        async_generators: The names of async generators.
+        coroutines: The names of coroutine functions.
+    """
+
+    generators: Collection[str]
+    async_generators: Collection[str]
+    coroutines: Collection[str]
+
+    @classmethod
+    def of(cls, spider: type[Spider], source: SpiderSource) -> _Kinds:
+        """Return those of a spider."""
+        functions = {
+            method.node.name: inspect.unwrap(function)
+            for method in source.methods()
+            if inspect.isfunction(function := inspect.getattr_static(spider, method.node.name, None))
+        }
+        return cls(
+            {name for name, function in functions.items() if inspect.isgeneratorfunction(function)},
+            {name for name, function in functions.items() if inspect.isasyncgenfunction(function)},
+            {name for name, function in functions.items() if inspect.iscoroutinefunction(function)},
+        )
+
+
+def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collection[str]) -> Iterator[CheckMessage]:
+    """Report requests and items that never reach the crawl, and calls that can't work in it.
+
+    Args:
+        spider: The class.
+        source: Its source.
+        callbacks: The names of the methods that get responses.
+    """
+    kinds = _Kinds.of(spider, source)
+    given = {*callbacks, "start", "start_requests"}
+    for method in source.methods():
+        name = method.node.name
+        if name in callbacks and (problem := _takes_no_response(spider, name)):
+            yield CheckMessage(method.path, method.node.lineno, problem)
+        for node, message in _wrong_outputs(method, kinds, is_given=name in given):
+            yield CheckMessage(method.path, node.lineno, message)
+
+
+def _takes_no_response(spider: type[Spider], name: str) -> str:
+    function = inspect.getattr_static(spider, name)
+    if not inspect.isfunction(function):
+        return ""
+    try:
+        inspect.signature(function).bind_partial(None, None)
+    except TypeError:
+        return f"{name}() must accept the response; write def {name}(self, response)"
+    return ""
+
+
+def _wrong_outputs(method: Method, kinds: _Kinds, *, is_given: bool) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    is_async = isinstance(method.node, ast.AsyncFunctionDef)
+    awaited = {id(node.value) for node in _own(method.node) if isinstance(node, ast.Await)}
+    for node in _own(method.node):
+        if isinstance(node, ast.Yield) and isinstance(node.value, ast.Call) and is_given:
+            if message := _whole(node.value, kinds, is_async=is_async):
+                yield node, message
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if message := _unused(node.value, kinds, is_async=is_async):
+                yield node, message
+        elif isinstance(node, ast.Call) and id(node) not in awaited and _is_of_awaitable(node, method.node):
+            path = _path_of(node.func)
+            yield node, f"missing `await` before {path}(); write `await {path}(...)`"
+        if isinstance(node, ast.Call) and (is_given or is_async) and (message := _blocks(node)):
+            yield node, message
+
+
+def _whole(call: ast.Call, kinds: _Kinds, *, is_async: bool) -> str:
+    """Return what is wrong with yielding the result of a call; "" if nothing is."""
+    shown = f"{_path_of(call.func)}(...)"
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    is_own = isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "self"
+    if name == "follow_all" or (is_own and name in kinds.generators):
+        if is_async:
+            return f"yields a whole generator instead of its outputs; write `for output in {shown}: yield output`"
+        return f"yields a whole generator instead of its outputs; write `yield from {shown}`"
+    if is_own and name in kinds.async_generators:
+        return f"yields a whole generator instead of its outputs; write `async for output in {shown}: yield output`"
+    if _path_of(call.func) in _COROUTINES or (is_own and name in kinds.coroutines):
+        return f"missing `await`; write `yield await {shown}`"
+    return ""
+
+
+def _unused(call: ast.Call, kinds: _Kinds, *, is_async: bool) -> str:
+    """Return what is missing before a call whose result is not used; "" if nothing is."""
+    path, shown = _path_of(call.func), f"{_path_of(call.func)}(...)"
+    name = path.rpartition(".")[2]
+    is_own = path == f"self.{name}"
+    if path in _COROUTINES or (is_own and name in kinds.coroutines):
+        return f"missing `await`, so nothing is done; write `await {shown}`"
+    if name in _REQUEST_NAMES and path in (name, f"trawl.{name}", f"scrapy.{name}", f"response.{name}"):
+        return f"the request is never sent; write `yield {shown}`"
+    if name == "follow_all" or (is_own and name in (*kinds.generators, *kinds.async_generators)):
+        each = f"{'async ' if name in kinds.async_generators else ''}for output in {shown}: yield output"
+        is_each = is_async or name in kinds.async_generators
+        return f"the result is discarded; write `{each if is_each else f'yield from {shown}'}`"
+    return ""
+
+
+def _is_of_awaitable(call: ast.Call, function: Function) -> bool:
+    """Return True if the result of ``fetch()`` is used without ``await``, here or by the name it is assigned to."""
+    if _path_of(call.func) not in ("self.fetch", "self.crawl.fetch"):
+        return False
+    names = {
+        target.id
+        for node in _own(function)
+        if isinstance(node, ast.Assign) and node.value is call
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return any(
+        isinstance(node, ast.Attribute) and (node.value is call or getattr(node.value, "id", None) in names)
+        for node in _own(function)
+    )
+
+
+def _blocks(call: ast.Call) -> str:
+    path = _path_of(call.func)
+    if path in _BLOCKING:
+        return f"{path}() blocks the whole crawl; use {_BLOCKING[path]}"
+    if path.startswith("asyncio."):
+        better = _TRIO.get(path.partition(".")[2].partition(".")[0], "Trio's counterpart")
+        return f"asyncio does not work in a crawl, which runs on Trio; use {better}"
+    return ""
+
+
+def _path_of(node: ast.expr) -> str:
+    """Return the dotted path of a function, ``self.crawl.fetch``; only its last name if an expression precedes it."""
+    if isinstance(node, ast.Attribute):
+        before = _path_of(node.value)
+        return f"{before}.{node.attr}" if before else node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function, without nested functions: these may run in a thread."""
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield node
+            yield from _own(node)
