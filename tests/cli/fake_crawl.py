@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import attrs
 import trio
 import trio.testing
 
+from trawl._run import CrawlResult
 from trawl.cli.view import Watcher
 from trawl.observe import Stats
 from trawl.settings import Settings
@@ -43,13 +43,6 @@ class FakeCrawl:
         return self.reports
 
 
-@attrs.frozen
-class FakeResult:
-    reason: str
-    stats: Mapping[str, Any]
-    elapsed: float
-
-
 @attrs.define
 class FakeEngine:
     """A ``crawl_with`` that ends at once for ``reason``, or raises ``error``, and remembers what it was given."""
@@ -72,7 +65,7 @@ class FakeEngine:
         spider_args: Mapping[str, str],
         watchers: Sequence[Watcher] = (),
         handle_signals: bool = False,
-    ) -> FakeResult:
+    ) -> CrawlResult:
         self.spider_cls, self.settings, self.spider_args = spider_cls, settings, spider_args
         self.watchers, self.handles_signals = len(watchers), handle_signals
         if self.error is not None:
@@ -83,4 +76,4 @@ class FakeEngine:
             await trio.sleep(self.lasts)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-        return FakeResult(self.reason, self.crawl.stats.as_dict(), self.crawl.elapsed)
+        return CrawlResult(self.reason, self.crawl.stats.as_dict(), self.crawl.elapsed)

@@ -106,17 +106,17 @@ def test_no_such_file() -> None:
 
 
 def test_a_directory_is_no_file(tmp_path: Path) -> None:
-    assert refusal(f"{tmp_path}/") == f"{tmp_path} is a folder: there is no spider in it"
-    assert refusal(".").startswith(". is a folder: ")
+    assert refusal(f"{tmp_path}/") == f"{tmp_path} is a folder; it holds no spider"
+    assert refusal(".").startswith(". is a folder; ")
     write(tmp_path / "mybooks.py", "import trawl\n\nclass Books(trawl.Spider):\n    name = 'books'\n")
-    assert refusal(f"{tmp_path}/") == f"{tmp_path} is a folder: say one of books"
+    assert refusal(f"{tmp_path}/") == f"{tmp_path} is a folder; give one of books"
 
 
 def test_a_package_without_a_spider_of_its_own_is_a_folder(tmp_path: Path) -> None:
     (tmp_path / "mypackage").mkdir()
-    assert refusal("mypackage") == "mypackage is a folder: there is no spider in it"
+    assert refusal("mypackage") == "mypackage is a folder; it holds no spider"
     write(tmp_path / "mypackage" / "mybooks.py", "import trawl\n\nclass Books(trawl.Spider):\n    name = 'books'\n")
-    assert refusal("mypackage") == "mypackage is a folder: say one of books"
+    assert refusal("mypackage") == "mypackage is a folder; give one of books"
 
 
 def test_a_syntax_error_is_told_with_its_line(tmp_path: Path) -> None:
@@ -149,14 +149,13 @@ def test_a_file_that_exits_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_module_of_that_name(tmp_path: Path) -> None:
-    assert refusal("no_such_module") == "no file, no module and no spider is named 'no_such_module'"
-    assert refusal("no_such.module:X") == "no file, no module and no spider is named 'no_such.module'"
+    assert refusal("no_such_module") == "no file, module or spider is named 'no_such_module'"
+    assert refusal("no_such.module:X") == "no file, module or spider is named 'no_such.module'"
 
 
 def test_what_is_neither_file_nor_module_is_refused() -> None:
     assert refusal("my-spider") == (
-        "'my-spider' is no file, and names no module and no spider: say FILE.py, MODULE, MODULE:CLASS or the name of a"
-        " spider"
+        "'my-spider' is not a file, a module or a spider; give FILE.py, MODULE, MODULE:CLASS or the name of a spider"
     )
 
 
@@ -165,11 +164,11 @@ def test_the_spiders_that_are_there_are_named(tmp_path: Path) -> None:
         text = f"import trawl\n\nclass A(trawl.Spider):\n    name = 'shop-{number}'\n"
         write(tmp_path / f"shop{number}.py", text)
     assert refusal("shop-55") == (
-        "'shop-55' is no file, and names no module and no spider (did you mean shop-5?): say FILE.py, MODULE,"
+        "'shop-55' is not a file, a module or a spider (did you mean shop-5?); give FILE.py, MODULE,"
         " MODULE:CLASS or the name of a spider"
     )
     assert refusal("myhat") == (
-        "no file, no module and no spider is named 'myhat' (spiders here: shop-0, shop-1, shop-2, shop-3, shop-4, ...)"
+        "no file, module or spider is named 'myhat' (spiders here: shop-0, shop-1, shop-2, shop-3, shop-4, ...)"
     )
 
 
@@ -181,18 +180,18 @@ def test_a_spider_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert load_spider("by-name").__name__ == "A"
     assert load_spider("b_name").__name__ == "B"
     (tmp_path / "again.py").write_text(text)
-    told = "several spiders are named 'by-name': say which: again.py:A, shop/spiders/several_here.py:A"
+    told = "several spiders are named 'by-name'; give one of again.py:A, shop/spiders/several_here.py:A"
     assert refusal("by-name") == told
 
 
 def test_no_spider_in_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "mynone.py", "class Plain: pass\n")
-    assert refusal(path) == f"{path}: no spider in it: define a class that derives from trawl.Spider"
+    assert refusal(path) == f"{path}: no spider in it; define a subclass of trawl.Spider"
 
 
 def test_several_spiders_are_named_and_how_to_choose(tmp_path: Path) -> None:
     path = write(tmp_path / "mytwo.py", TWO)
-    assert refusal(path) == f"{path}: several spiders in it (One, Two): say which, as in {path}:One"
+    assert refusal(path) == f"{path}: several spiders in it (One, Two); choose one, as in {path}:One"
 
 
 def test_an_unknown_class_is_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -203,12 +202,12 @@ def test_an_unknown_class_is_refused_with_the_nearest(tmp_path: Path) -> None:
 
 def test_a_class_that_is_no_spider_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "myplain.py", f"{ONE}class Plain: pass\n")
-    assert refusal(f"{path}:Plain") == f"{path}: Plain is not a spider: it must derive from trawl.Spider"
+    assert refusal(f"{path}:Plain") == f"{path}: Plain is not a spider; derive it from trawl.Spider"
 
 
 def test_a_spider_without_a_name_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "mynameless.py", ONE.replace("'one'", "''"))
-    assert refusal(path) == f"{path}: One has no name: give the class an attribute `name`"
+    assert refusal(path) == f"{path}: One has no name; add a class attribute `name`"
 
 
 SCRAPYS = (

@@ -165,10 +165,10 @@ def test_a_log_can_be_switched_off(logs: Logs, stream: io.StringIO) -> None:
     [
         (
             ObserveSettings(log_file="/no/such/dir/log"),
-            "the log file '/no/such/dir/log' can't be written: No such file",
+            "can't write the log file '/no/such/dir/log': No such file",
         ),
-        (ObserveSettings(log_file="x", log_encoding="utf-99"), "the log file 'x' can't be written: unknown encoding"),
-        (ObserveSettings(log_format="%(nonsense"), "LOG_FORMAT is no format of a log line"),
+        (ObserveSettings(log_file="x", log_encoding="utf-99"), "can't write the log file 'x': unknown encoding"),
+        (ObserveSettings(log_format="%(nonsense"), "LOG_FORMAT is not a valid format"),
     ],
 )
 def test_a_log_that_cannot_be_written_is_refused(

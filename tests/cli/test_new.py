@@ -84,17 +84,17 @@ def test_without_folders_for_them_spider_and_test_stand_side_by_side(tmp_path: P
 def test_nothing_is_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test_quotes.py").write_text("mine", "utf-8")
     assert main(["new", "spider", "quotes", "a.example"]) == 2
-    assert capfd.readouterr().err == "trawl: test_quotes.py is there already: nothing was written\n"
+    assert capfd.readouterr().err == "trawl: test_quotes.py exists already; nothing was written\n"
     assert [path.name for path in tmp_path.iterdir()] == ["test_quotes.py"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["shop/prices", "a.example"], "'shop/prices' is a path: give a name"),
+        (["shop/prices", "a.example"], "'shop/prices' is a path; give a name"),
         (["--", "--", "a.example"], "'--' can't name a spider"),
         (["quotes", "a b"], "is not a domain"),
-        (["quotes", "ftp://a.example"], "is not a domain: give a host such as example.com"),
+        (["quotes", "ftp://a.example"], "is not a domain; give a host such as example.com"),
         (["quotes", "https://me:secret@a.example"], "is not a domain"),
         (["quotes", "a.example", "-t", "sitemp"], "did you mean sitemap"),
     ],

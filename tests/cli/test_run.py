@@ -127,7 +127,7 @@ def test_ctrl_c_before_signals_are_handled_is_an_interruption() -> None:
         (
             ["myone.py", "--log-file", "no/log"],
             2,
-            "trawl: the log file 'no/log' can't be written: No such file or directory",
+            "trawl: can't write the log file 'no/log': No such file or directory",
         ),
     ],
 )
@@ -145,7 +145,7 @@ def test_an_argument_that_the_spider_does_not_take_is_one_line(
 ) -> None:
     (tmp_path / "myone.py").write_text(f"{SPIDER}    def __init__(self, tag): super().__init__()\n")
     assert run(FakeEngine(), "myone.py", "-a", "tga=1") == 2
-    assert capfd.readouterr().err == "trawl: -a does not suit One: missing a required argument: 'tag'\n"
+    assert capfd.readouterr().err == "trawl: -a does not fit One(): missing a required argument: 'tag'\n"
 
 
 def test_a_constructor_that_fails_is_one_line_and_with_debug_a_traceback(

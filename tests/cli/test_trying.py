@@ -16,7 +16,7 @@ from tests.cli.fake_crawl import FakeEngine
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
 from trawl.cli import shell as asking
-from trawl.cli.fetch import told
+from trawl.cli.fetch import exchange_lines
 from trawl.http import Request, Response, Times
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
@@ -83,7 +83,7 @@ def test_headers_redirects_and_what_made_it_wait_are_told(capfd: pytest.CaptureF
 def test_c12_where_the_time_of_a_fetch_went_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     response = Response("http://a.example/", request=Request("http://a.example/"))
     response.times = Times(throttled=2.0, connecting=0.25, fetching=0.02)
-    assert "* throttled 2.0 s, connecting 0.2 s, fetching 20 ms" in list(told(response, []))
+    assert "* throttled 2.0 s, connecting 0.2 s, fetching 20 ms" in list(exchange_lines(response, []))
     assert run("fetch", "https://b.example/", "--headers") == 0
     shown = [line for line in capfd.readouterr().out.splitlines() if line.startswith("* ")]
     assert len(shown) == 3  # how much it was, where its time went, and what made it wait
@@ -115,7 +115,7 @@ def test_robots_txt_holds(capfd: pytest.CaptureFixture[str]) -> None:
         (["fetch", "https://nowhere.example/", *UNHEARD], 1, "nowhere.example"),
         (["fetch", "https://a.example/", "--spider", "none.py"], 1, "no such file"),
         (["parse", "https://a.example/", "--spider", "quotes.py", "--callback", "parse_nxt"], 2, "parse_next?"),
-        (["parse", "https://a.example/", "--spider", "quotes.py", "--meta", "[1]"], 2, "--meta takes an object"),
+        (["parse", "https://a.example/", "--spider", "quotes.py", "--meta", "[1]"], 2, "--meta takes a JSON object"),
         (["shell", "https://nowhere.example/", "-c", "1", *UNHEARD], 1, "nowhere.example"),
         (["shell", "-c", "1 +"], 2, "-c:"),
         (["shell", "-c", "rspns.status"], 1, "trawl: -c: NameError: name 'rspns' is not defined"),
@@ -397,7 +397,7 @@ def test_fetch_prints_the_first_answer_whatever_it_is(
     assert main(words, crawl_with=crawl_on(a_refusing_web())) == 1
     out, err = capfdbinary.readouterr()
     assert out == b"busy"
-    assert err == b"trawl: https://busy.example/ answered 503 (--wait sends it again until it is served)\n"
+    assert err == b"trawl: https://busy.example/ answered 503 (--wait retries until it is served)\n"
 
 
 @pytest.mark.parametrize("words", [["fetch"], ["shell", "-c", "1"]])
@@ -407,7 +407,7 @@ def test_a_robots_txt_that_answers_503_is_told_of_at_once(words: list[str], capf
     assert main(command, crawl_with=crawl_on(web)) == 1
     assert capfd.readouterr().err == (
         "trawl: GET https://busy.example/: robots.txt could not be read: answered 503"
-        " (--wait asks again; -s ROBOTSTXT_OBEY=false, for a site of your own)\n"
+        " (--wait retries; -s ROBOTSTXT_OBEY=false, for a site of your own)\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The command ``trawl fetch``: one response, through all that a crawl puts between itself and a server."""
+"""The command ``trawl fetch``: fetches one URL as a crawl would and prints the body or the headers."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ from trawl.http import Request, Response
 from trawl.observe import duration_words, printable, times_words
 from trawl.throttling import ScopeReport, limit_words
 
-__all__ = ["fetch_command", "told"]
+__all__ = ["exchange_lines", "fetch_command"]
 
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses after which another try may go better."""
+"""Statuses of which a retry may succeed."""
 
 
 def fetch_command(
     url: str, options: SingleRunOptions, crawl_with: CrawlWith, console: Console, *, has_headers: bool, follows: bool
 ) -> int:
-    """Fetch a URL and print the body, or what went to and fro; the exit status.
+    """Fetch a URL and print the body, or the headers.
 
     Args:
-        url: What is fetched.
-        options: Whose settings count.
+        url: The URL.
+        options: The spider and its settings.
         crawl_with: Runs the crawl.
         console: Standard error.
-        has_headers: Print the headers, redirects and what throttled it in place of the body.
-        follows: Whether redirects are followed.
+        has_headers: Print headers, redirects and delays instead of the body.
+        follows: Follow redirects.
+
+    Returns:
+        The exit status: FAILED without a response and for a status of 400 or above.
     """
 
     def act(logs: Logs) -> int:
@@ -46,7 +49,7 @@ def fetch_command(
             raise UsageError(str(error)) from error
         response, reports = _fetched(ready, request, crawl_with)
         if has_headers:
-            for line in told(response, reports):
+            for line in exchange_lines(response, reports):
                 print(printable(line))
         else:
             _print_body(response)
@@ -54,7 +57,7 @@ def fetch_command(
             return OK
         if not has_headers:
             may_pass = response.status in _PASSING and not options.waits
-            advice = " (--wait sends it again until it is served)" if may_pass else ""
+            advice = " (--wait retries until it is served)" if may_pass else ""
             console.print(f"trawl: {printable(response.url)} answered {response.status}{advice}", soft_wrap=True)
         return FAILED
 
@@ -85,12 +88,12 @@ def _fetched(ready: SingleRun, request: Request, crawl_with: CrawlWith) -> tuple
     return found[0], reports
 
 
-def told(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
-    """What went to and fro, a line each: redirects, the request, the response, and what made it wait.
+def exchange_lines(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
+    """Yield the lines of ``--headers``: redirects, request, response, sizes and times, and what delayed it.
 
     Args:
         response: The last response.
-        reports: What the scopes did.
+        reports: The reports of the throttling scopes.
     """
     request = response.request
     assert request is not None
@@ -112,13 +115,13 @@ def told(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
         f"* {report.scope}: waited {duration_words(seconds)} for {limit_words(limit)}"
         for report in reports
         for limit, seconds in sorted(report.limited.items(), key=lambda limited: -limited[1])
-        if seconds >= 0.05  # less is told as 0.0 s
+        if seconds >= 0.05  # less would be shown as 0.0 s
     ]
-    yield from waits or ["* no limit made it wait"]
+    yield from waits or ["* not delayed by any limit"]
 
 
 def _print_body(response: Response) -> None:
-    """The body as it came, to a pipe or file; on a terminal as text whose control characters are spelled out."""
+    """Write the body's bytes to a pipe or file; print it on a terminal as text with control characters escaped."""
     if sys.stdout.isatty():
         print(printable(response.text, keeps_lines=True))
         return

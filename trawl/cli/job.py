@@ -1,4 +1,4 @@
-"""The command ``trawl job``: a job looked at, its failed requests queued again, its pending requests printed."""
+"""The command ``trawl job``: shows a job, queues its failed requests again, prints its pending requests."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from trawl.observe import printable
 __all__ = ["job_command"]
 
 _SCOPES = 10
-_TABLES = (b"SQLite format 3\0", b"PAR1")
-"""What the files of tables begin with."""
-
 _FAILURES = 5
+_TABLES = (b"SQLite format 3\0", b"PAR1")
+"""The first bytes of SQLite and Parquet files."""
 
 
 def job_command(directory: str, *, requeues: bool, exports: bool) -> int:
-    """Show a job, or do what is asked with it; the exit status.
+    """Show a job, or change or export its requests.
 
     Args:
-        directory: The job's.
+        directory: The job's directory.
         requeues: Queue its failed requests again.
-        exports: Print its pending requests, a line of JSON each.
+        exports: Print its pending requests as JSON, one to a line.
+
+    Returns:
+        The exit status.
     """
     try:
         if requeues:
             count = requeue_failed(directory, datetime.now(UTC))
-            typer.echo(f"{count} failed requests are queued again", err=exports)
+            typer.echo(f"{count} failed requests queued again", err=exports)
         if exports:
             for request in export_pending(directory):
                 sys.stdout.write(request.decode() + "\n")
@@ -50,39 +52,39 @@ def job_command(directory: str, *, requeues: bool, exports: bool) -> int:
 
 
 def _lines(report: JobReport, directory: str) -> Iterator[str]:
-    yield from _told("job", directory)
+    yield from _labelled("job", directory)
     facts = JOB_INFO.read(report)
-    yield from _told("state", _state(report))
+    yield from _labelled("state", _state(report))
     if facts is not None:
-        yield from _told("spider", f"{facts.spider} ({facts.cls})")
+        yield from _labelled("spider", f"{facts.spider} ({facts.cls})")
         began = _time(datetime.fromtimestamp(facts.begun_at, UTC))
         elapsed = (STATISTICS.read(report) or {}).get("elapsed_seconds") or 0
-        yield from _told("began", f"{began}, {facts.runs} {_plural(facts.runs, 'run')}, {elapsed:.0f} s in all")
+        yield from _labelled("began", f"{began}, {facts.runs} {_plural(facts.runs, 'run')}, {elapsed:.0f} s in all")
     requests = _plural(report.pending, "request")
-    yield from _told("pending", f"{report.pending} {requests}, {report.leased} of them leased")
+    yield from _labelled("pending", f"{report.pending} {requests}, {report.leased} of them leased")
     if report.oldest_lease is not None:
-        yield from _told("oldest", f"{report.oldest_lease.url}, leased {_time(report.oldest_lease.since_utc)}")
+        yield from _labelled("oldest", f"{report.oldest_lease.url}, leased {_time(report.oldest_lease.since_utc)}")
     failed = [f"{failure.url}: {failure.reason}" for failure in failures(directory, _FAILURES)]
     hint = "; --requeue-failed queues them again" if failed else ""
-    yield from _told("failed", f"{report.failed} {_plural(report.failed, 'request')}{hint}", *failed)
-    yield from _told("seen", f"{report.seen} {_plural(report.seen, 'fingerprint')}")
-    yield from _told("items", f"{report.items} on their way to the feeds")
+    yield from _labelled("failed", f"{report.failed} {_plural(report.failed, 'request')}{hint}", *failed)
+    yield from _labelled("seen", f"{report.seen} {_plural(report.seen, 'fingerprint')}")
+    yield from _labelled("items", f"{report.items} on their way to the feeds")
     scopes = [f"{count:>9,}  {scope}" for scope, count in report.scopes[:_SCOPES]]
     more = len(report.scopes) - _SCOPES
-    yield from _told("scopes", *scopes, *([f"and {more} more"] if more > 0 else []))
+    yield from _labelled("scopes", *scopes, *([f"and {more} more"] if more > 0 else []))
     feeds = [f"{mark.position:>9,} {_unit(place)}  {place}" for place, mark in (FEED_STATES.read(report) or {}).items()]
-    yield from _told("feeds", *feeds)
+    yield from _labelled("feeds", *feeds)
 
 
 def _unit(place: str) -> str:
-    """What the position in a feed counts: rows of a table, else bytes."""
+    """Return the unit of a feed's position: rows of a table, else bytes."""
     with suppress(OSError), open(place, "rb") as file:
         return "rows " if file.read(16).startswith(_TABLES) else "bytes"
     return "rows " if place.endswith((".sqlite", ".parquet")) else "bytes"
 
 
 def _state(report: JobReport) -> str:
-    """How the job is, in a few words."""
+    """Describe the state of the job in a few words."""
     facts = JOB_INFO.read(report)
     if report.owner is not None:
         return f"running, process {report.owner}" if report.owner else "running"
@@ -95,11 +97,11 @@ def _state(report: JobReport) -> str:
         return f"nothing is pending, but {waiting} not in the feeds yet: run it again"
     if report.last_error:
         return f"stopped: {report.last_error}"
-    return f"stopped: {facts.reason}" if facts.reason else "killed, or the machine was"
+    return f"stopped: {facts.reason}" if facts.reason else "killed, or the machine went down"
 
 
-def _told(name: str, *lines: str) -> Iterator[str]:
-    """Lines under one name."""
+def _labelled(name: str, *lines: str) -> Iterator[str]:
+    """Yield lines below one label."""
     for number, line in enumerate(lines or ("none",)):
         yield f"{'' if number else name:<8} {line}"
 

@@ -1,4 +1,4 @@
-"""The command ``trawl list``: the spiders in files and folders, found by reading, so that nothing is run."""
+"""The command ``trawl list``: finds the spiders in files and folders by parsing them; nothing is imported."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-pack
 
 @attrs.frozen(order=True)
 class Found:
-    """A spider that was found.
+    """A spider in a file.
 
     Attributes:
         name: Its name.
-        target: What ``trawl crawl`` takes for it: ``FILE:CLASS``.
+        target: The argument of ``trawl crawl`` for it, ``FILE:CLASS``.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Found:
 
 
 def list_command(places: Sequence[str]) -> int:
-    """Print the name and the target of each spider in ``places``, a line each; the exit status."""
+    """Print the name and target of each spider in ``places``. Returns the exit status."""
     missing = [place for place in places if not Path(place).exists()]
     for place in missing:
         typer.echo(f"trawl: {printable(place)}: no such file or folder", err=True)
@@ -45,10 +45,10 @@ def list_command(places: Sequence[str]) -> int:
 
 
 def spiders_in(place: Path) -> Iterator[Found]:
-    """The spiders in a file, or in the Python files of a folder and those below it.
+    """Yield the spiders in a file, or in the Python files of a folder and below it.
 
-    A spider is a class that derives from something whose name ends in ``Spider``, and has a ``name`` that is written
-    out, there or in a class of the same file that it derives from.
+    A spider is a class with a base whose name ends in ``Spider`` and with a literal ``name``, its own or of a base in
+    the same file.
     """
     for path in [place] if place.is_file() else files_in(place):
         try:
@@ -56,14 +56,14 @@ def spiders_in(place: Path) -> Iterator[Found]:
                 continue
             classes = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
         except (OSError, SyntaxError, ValueError):
-            continue  # what can't be read is told by `trawl check`
+            continue  # `trawl check` reports it
         for node in classes.values():
             if _is_spider(node, classes) and (name := _name_of(node, classes)):
                 yield Found(name, f"{path}:{node.name}")
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """The Python files in a folder and those below it, but for what is built, installed or hidden."""
+    """Yield the Python files in a folder and below it, without built, installed and hidden ones."""
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(
             name
@@ -77,7 +77,7 @@ def _is_environment(folder: Path) -> bool:
     try:
         return (folder / "pyvenv.cfg").exists()
     except PermissionError:
-        return False  # nor can it be walked: it is passed over
+        return False  # it can't be walked either
 
 
 def _is_spider(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: frozenset[str] = frozenset()) -> bool:

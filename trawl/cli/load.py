@@ -1,8 +1,7 @@
-"""Finds the spider that a person names: ``FILE.py``, ``FILE.py:CLASS``, ``MODULE``, ``MODULE:CLASS`` or its name.
+"""Loads the spider given as ``FILE.py``, ``FILE.py:CLASS``, ``MODULE``, ``MODULE:CLASS`` or by its name.
 
-A name is looked for as ``trawl list`` does, below the working directory, where no module is called so.
-
-What ``-o``, ``-O`` and ``-a`` mean.
+A name that is not a module's is looked up as ``trawl list`` does, below the working directory. Also here: the values of
+``-o``, ``-O`` and ``-a``.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ _WITH_FORMAT = re.compile(r"(?P<path>.+):(?P<format>[A-Za-z][A-Za-z0-9]*)\Z", re
 
 
 def feeds_layer(appended: Iterable[str], overwritten: Iterable[str]) -> Layer:
-    """The setting FEEDS that ``-o`` (append) and ``-O`` (overwrite) stand for; empty without any.
+    """Return the setting FEEDS that ``-o`` (append) and ``-O`` (overwrite) stand for; an empty layer without any.
 
-    Where no format is said with ``FEED:FORMAT``, the feed's ending says it; standard output is JSON lines then.
+    Without ``FEED:FORMAT``, the file's extension gives the format; standard output is JSON lines.
 
     Raises:
         UsageError: A feed is given twice, or has an empty name.
@@ -50,7 +49,7 @@ def feeds_layer(appended: Iterable[str], overwritten: Iterable[str]) -> Layer:
     feeds: dict[str, dict[str, object]] = {}
     for option, texts, overwrite in (("-o", appended, False), ("-O", overwritten, True)):
         for text in texts:
-            path, form = _parted(text)
+            path, form = _path_and_format(text)
             if not path:
                 raise UsageError(f"{option} takes FEED or FEED:FORMAT, not {text!r}")
             if path in feeds:
@@ -59,17 +58,17 @@ def feeds_layer(appended: Iterable[str], overwritten: Iterable[str]) -> Layer:
     return Layer("-o/-O", {"FEEDS": feeds} if feeds else {})
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _path_and_format(text: str) -> tuple[str, str]:
     match = _WITH_FORMAT.match(text)
     path, form = (match["path"], match["format"]) if match else (text, "")
     return path, form or ("jsonl" if path == STANDARD_OUTPUT else "")
 
 
 def spider_arguments(texts: Iterable[str]) -> dict[str, str]:
-    """The spider's arguments out of texts ``NAME=VALUE``, as ``-a`` takes them; the last of a name counts.
+    """Return the spider's arguments from ``-a NAME=VALUE``; the last value of a name wins.
 
     Raises:
-        UsageError: A text has no ``=``, or what is before it is no Python name.
+        UsageError: An argument has no ``=``, or its name is not a Python identifier.
     """
     arguments: dict[str, str] = {}
     for text in texts:
@@ -81,30 +80,29 @@ def spider_arguments(texts: Iterable[str]) -> dict[str, str]:
 
 
 _SHOWN = 5
-"""Spiders that are named where another one was meant."""
+"""Spiders named in an error message."""
 
 
 def load_spider(target: str) -> type[Spider]:
-    """The spider class that ``target`` names; its module is imported.
+    """Import the module that ``target`` names and return its spider class.
 
-    A file's own directory, and the one that its packages are imported from (for a module the working directory), go to
-    the front of ``sys.path``, so that what lies beside the spider can be imported; the working directory, and the
-    folders of the spider's projects, to its end.
+    ``sys.path`` changes so that the spider's neighbours can be imported: the file's directory and the root of its
+    package (for a module the working directory) go to the front, the working directory and the folders of the spider's
+    projects to the end.
 
     Raises:
-        SpiderLoadError: One line that says what is wrong: no such file, a syntax error and its line, an error while it
-            is imported, no spider in it, or several.
-        WrittenForScrapy: It imports Scrapy, or its spider is one of Scrapy's; the line says what to write instead.
+        SpiderLoadError: No such file, a syntax error, an error during the import, no spider, or several.
+        WrittenForScrapy: It imports Scrapy, or its spider is one of Scrapy's; the message says what to write instead.
     """
     module, place, class_name = _loaded(target)
     return _spider_in(module, place, class_name)
 
 
 def load_spiders(target: str) -> list[type[Spider]]:
-    """All spiders that ``target`` names, in the order of their module: each class in it that has a name.
+    """Return all spiders that ``target`` names, in the order of their module: each class with a name.
 
     Raises:
-        SpiderLoadError: As :func:`load_spider`, but several are what is asked for.
+        SpiderLoadError: As :func:`load_spider`, except that several spiders are not an error.
     """
     module, place, class_name = _loaded(target)
     found = _spiders_of(module)
@@ -114,22 +112,22 @@ def load_spiders(target: str) -> list[type[Spider]]:
 
 
 def load_module(path: str) -> ModuleType:
-    """The Python file of this path, imported.
+    """Import and return a Python file.
 
     Raises:
-        SpiderLoadError: There is no such file, or it fails.
+        SpiderLoadError: There is no such file, or its import fails.
     """
     return _from_file(Path(path))
 
 
 def look_beside(file: str) -> None:
-    """Let what settings name be imported where no spider is: from the working directory, and from beside ``file``."""
+    """Make the working directory and that of ``file`` importable, for parts that settings name."""
     _first_on_path(Path(file).resolve().parent)
     _first_on_path(Path.cwd())
 
 
 def _loaded(target: str) -> tuple[ModuleType, str, str]:
-    """The module that ``target`` names, imported; what it was called, and the class after the colon."""
+    """Return the module that ``target`` names, its name as typed, and the class after the colon."""
     place, class_name = _split(target)
     if not class_name and not _is_file(place) and (named := _named_so(place)):
         place, class_name = _split(named)
@@ -142,7 +140,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _named_so(name: str) -> str:
-    """The target of the one spider of this name below the working directory; "" if there is a module of this name.
+    """Return the target of the one spider of this name below the working directory; "" for a module's name.
 
     Raises:
         SpiderLoadError: Several spiders have this name.
@@ -152,7 +150,7 @@ def _named_so(name: str) -> str:
         return ""
     targets = sorted(found.target for found in spiders_in(Path()) if found.name == name)
     if len(targets) > 1:
-        raise SpiderLoadError(f"several spiders are named {name!r}: say which: {', '.join(targets)}")
+        raise SpiderLoadError(f"several spiders are named {name!r}; give one of {', '.join(targets)}")
     return targets[0] if targets else ""
 
 
@@ -184,7 +182,7 @@ def _from_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look a class's module up there
     try:
-        with _told(path.name):
+        with _import_errors(path.name):
             loader.exec_module(module)
     except SpiderLoadError:
         sys.modules.pop(name, None)
@@ -194,8 +192,7 @@ def _from_file(path: Path) -> ModuleType:
 
 def _no_spider_in(folder: Path) -> str:
     names = sorted({found.name for found in spiders_in(folder)})
-    which = f"say one of {_first(names)}" if names else "there is no spider in it"
-    return f"{folder} is a folder: {which}"
+    return f"{folder} is a folder; {f'give one of {_first(names)}' if names else 'it holds no spider'}"
 
 
 def _from_name(name: str) -> ModuleType:
@@ -203,24 +200,24 @@ def _from_name(name: str) -> ModuleType:
         raise SpiderLoadError(_no_spider_in(Path(name)))
     if not all(part.isidentifier() for part in name.split(".")):
         raise SpiderLoadError(
-            f"{name!r} is no file, and names no module and no spider{_spiders_here(name)}:"
-            " say FILE.py, MODULE, MODULE:CLASS or the name of a spider"
+            f"{name!r} is not a file, a module or a spider{_spiders_here(name)};"
+            " give FILE.py, MODULE, MODULE:CLASS or the name of a spider"
         )
     _first_on_path(Path.cwd())
     try:
-        with _told(name):
+        with _import_errors(name):
             return importlib.import_module(name)
     except SpiderLoadError as error:
         missing = error.__cause__
         if isinstance(missing, ModuleNotFoundError) and missing.name and f"{name}.".startswith(f"{missing.name}."):
             beside = f"{name.replace('.', '/')}.py"
             hint = f" (there is a file {beside})" if Path(beside).is_file() else _spiders_here(name)
-            raise SpiderLoadError(f"no file, no module and no spider is named {name!r}{hint}") from missing
+            raise SpiderLoadError(f"no file, module or spider is named {name!r}{hint}") from missing
         raise
 
 
 def _spiders_here(name: str) -> str:
-    """Which spiders there are below the working directory, where none is called ``name``."""
+    """Return a hint about the spiders below the working directory, none of which is called ``name``."""
     names = sorted({found.name for found in spiders_in(Path())})
     if close := nearest(name, names):
         return f" (did you mean {close}?)"
@@ -232,21 +229,21 @@ def _first(names: list[str]) -> str:
 
 
 def _from_packages(path: Path, root: Path) -> ModuleType | None:
-    """A file as a module of the packages around it, so that it may import ``..items``; None if it can't be named so."""
+    """Import a file as a module of its package, so that it may import ``..items``; None if its name is taken."""
     parts = path.relative_to(root).with_suffix("").parts
     known = sys.modules.get(parts[0])
     is_other = known is not None and getattr(known, "__file__", None) != str(root / parts[0] / "__init__.py")
     if is_other or not all(part.isidentifier() for part in parts):
         return None
-    with _told(path.name):
+    with _import_errors(path.name):
         spec = importlib.util.find_spec(".".join(parts))  # imports the packages
         if spec is None or spec.origin is None or Path(spec.origin) != path:
-            return None  # others are called so
+            return None  # another file has this name
         return importlib.import_module(".".join(parts))
 
 
 def _root_of(path: Path) -> Path:
-    """The folder that the packages around a file are imported from; the file's own if it is in no package."""
+    """Return the folder that a file's package is imported from; the file's own if it is not in a package."""
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder != folder.parent:
         folder = folder.parent
@@ -259,8 +256,8 @@ def _first_on_path(directory: Path) -> None:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Turn whatever an import raises into one line that names the file and the line at fault."""
+def _import_errors(name: str) -> Iterator[None]:
+    """Turn any error of an import into a SpiderLoadError with the file and line at fault."""
     try:
         yield
     except SyntaxError as error:
@@ -294,11 +291,10 @@ def _spider_in(module: ModuleType, place: str, class_name: str) -> type[Spider]:
         _refuse_scrapys(module, *vars(module).values())
         if Path(place).is_dir():
             raise SpiderLoadError(_no_spider_in(Path(place)))
-        raise SpiderLoadError(f"{place}: no spider in it: define a class that derives from trawl.Spider")
+        raise SpiderLoadError(f"{place}: no spider in it; define a subclass of trawl.Spider")
     if len(spiders) > 1:
         names = ", ".join(sorted(spiders))
-        first = min(spiders)
-        raise SpiderLoadError(f"{place}: several spiders in it ({names}): say which, as in {place}:{first}")
+        raise SpiderLoadError(f"{place}: several spiders in it ({names}); choose one, as in {place}:{min(spiders)}")
     return _checked(next(iter(spiders.values())), place)
 
 
@@ -310,18 +306,18 @@ def _named(module: ModuleType, place: str, class_name: str, found: dict[str, typ
         raise SpiderLoadError(f"{place}: no class {class_name!r} in it{known}")
     if not (isinstance(value, type) and issubclass(value, Spider)):
         _refuse_scrapys(module, value)
-        raise SpiderLoadError(f"{place}: {class_name} is not a spider: it must derive from trawl.Spider")
+        raise SpiderLoadError(f"{place}: {class_name} is not a spider; derive it from trawl.Spider")
     return _checked(value, place)
 
 
 def _refuse_scrapys(module: ModuleType, *values: object) -> None:
-    """Raise if one of ``values`` is a spider of Scrapy's that this module defines."""
+    """Raise WrittenForScrapy if one of ``values`` is a spider of Scrapy's that this module defines."""
     for value in values:
         if isinstance(value, type) and value.__module__ == module.__name__ and _is_scrapys(value):
             said = hint_of_file(module.__file__ or "")
-            told = said or f"derive it from trawl.Spider ({GUIDE})"
+            advice = said or f"derive it from trawl.Spider ({GUIDE})"
             places = said.places if said else ()
-            raise WrittenForScrapy(f"{value.__name__} is a spider of Scrapy's, not of trawl's: {told}", places)
+            raise WrittenForScrapy(f"{value.__name__} is a spider of Scrapy's, not of trawl's: {advice}", places)
 
 
 def _is_scrapys(kind: type) -> bool:
@@ -330,5 +326,5 @@ def _is_scrapys(kind: type) -> bool:
 
 def _checked(spider: type[Spider], place: str) -> type[Spider]:
     if not spider.name or not isinstance(spider.name, str):
-        raise SpiderLoadError(f"{place}: {spider.__name__} has no name: give the class an attribute `name`")
+        raise SpiderLoadError(f"{place}: {spider.__name__} has no name; add a class attribute `name`")
     return spider

@@ -1,6 +1,6 @@
-"""Sets logging up for the command: safe text, tracebacks only where they help, colours only on a terminal.
+"""The command's log: safe text, tracebacks only where they help, colours only on a terminal.
 
-Programs that call trawl keep their own logging: only the command comes here.
+A program that calls trawl keeps its own logging.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ _TERMINAL_TIME = "%H:%M:%S"
 
 
 class SafeFormatter(logging.Formatter):
-    """A formatter whose lines hold no control characters, however hostile the page that is logged.
-
-    Lines after the first are indented, so that a page can't forge an entry.
+    """A formatter that escapes control characters and indents further lines, so that no page can forge an entry.
 
     Args:
         shows_all: Show the tracebacks of expected errors too.
@@ -50,7 +48,7 @@ class SafeFormatter(logging.Formatter):
         self._shows_all = shows_all
 
     def format(self, record: logging.LogRecord) -> str:
-        """The whole entry, with a traceback only where that helps."""
+        """Format an entry, with a traceback only where that helps."""
         record = copy.copy(record)
         record.exc_text = None  # another handler may have put the traceback there, as the page wrote it
         error = record.exc_info[1] if record.exc_info else None
@@ -60,23 +58,23 @@ class SafeFormatter(logging.Formatter):
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The entry without a traceback, its further lines indented."""
+        """Format an entry without its traceback, further lines indented."""
         return printable(super().formatMessage(record), keeps_lines=True).replace("\n", "\n    ")
 
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
-        """The traceback: lines stay, other control characters are spelled out."""
+        """Format a traceback: lines stay, other control characters are escaped."""
         return printable(super().formatException(ei), keeps_lines=True)
 
 
 class _TerminalHandler(RichHandler):
-    """Columns of time, level and message; what stands below a message's first line has the whole width but two."""
+    """Columns of time, level and message; further lines of a message are indented by two and use the whole width."""
 
     def render(
         self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
     ) -> ConsoleRenderable:
-        """The entry: a traceback beside the columns would be broken at every path."""
+        """Render an entry; beside the columns, a traceback would be broken at every path."""
         if not isinstance(message_renderable, Text) or "\n" not in message_renderable.plain:
             return super().render(record=record, traceback=traceback, message_renderable=message_renderable)
         first, *below = message_renderable.split("\n")
@@ -85,10 +83,10 @@ class _TerminalHandler(RichHandler):
 
 
 class _FileHandler(WatchedFileHandler):
-    """Opens the file again that logrotate has moved; where that can't be done, an entry is lost and not the crawl."""
+    """Reopens a file that logrotate has moved; where that fails, an entry is lost and the crawl goes on."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write an entry; what fails is told on standard error, as it is where a disk is full."""
+        """Write an entry; report a failure on standard error, as for a full disk."""
         try:
             super().emit(record)
         except OSError:
@@ -96,10 +94,10 @@ class _FileHandler(WatchedFileHandler):
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether an error is told well enough in one line: trawl raised it, about input or the network.
+    """Return True if one line says enough: trawl raised the error about input or the network.
 
-    A ValueError or TypeError counts where trawl itself raised it of what it was given: the HTTP values refuse a wrong
-    URL, method or header so, and the engine an output that is no item.
+    That includes a ValueError or TypeError that trawl raised about its arguments: for a wrong URL, method or header,
+    and for an output that is not an item.
     """
     if isinstance(error, TrawlError):
         return True
@@ -108,7 +106,7 @@ def is_expected(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """An error as one line, with the line of the user's own code that it came from, if it came through any."""
+    """Return an error as one line, with the line of the user's code that it came through, if any."""
     text = f"{error}".strip() or type(error).__name__
     own = [
         (frame.f_code.co_filename, line)
@@ -123,7 +121,7 @@ def _module_of(frame: object) -> str:
 
 
 class Logs:
-    """The command's log, from its first line to its last; a context manager that leaves logging as it was."""
+    """The command's log; a context manager that restores logging on exit."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -145,14 +143,14 @@ class Logs:
             logging.getLogger(name).setLevel(level)
 
     def apply(self, settings: ObserveSettings, *, is_quiet: bool = False) -> None:
-        """Log as ``settings`` say from here on.
+        """Apply settings from now on.
 
         Args:
-            settings: The level, the file, the shape.
-            is_quiet: Only warnings and worse reach standard error; a log file gets all.
+            settings: Level, file and format.
+            is_quiet: Write only warnings and errors to standard error. A log file gets everything.
 
         Raises:
-            UsageError: The level is no level, the log file can't be opened, or LOG_FORMAT is no format.
+            UsageError: The log file can't be opened, or LOG_FORMAT is not a format.
         """
         level = _level(settings.log_level)
         self.is_debug = level <= logging.DEBUG
@@ -177,7 +175,7 @@ class Logs:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        """Log a forgotten ``await``, and leave Python's other warnings to Python."""
+        """Log a missing ``await``; leave other warnings to Python."""
         if category is not RuntimeWarning or "was never awaited" not in str(message):
             self._showwarning(message, category, filename, lineno, file, line)
             return
@@ -195,7 +193,7 @@ class Logs:
                 handler = _FileHandler(settings.log_file, mode, settings.log_encoding, errors="backslashreplace")
             except (OSError, LookupError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
-                raise UsageError(f"the log file {settings.log_file!r} can't be written: {reason}") from error
+                raise UsageError(f"can't write the log file {settings.log_file!r}: {reason}") from error
         elif self._console.is_terminal and shape == ObserveSettings().log_format:
             handler = _TerminalHandler(
                 console=self._console, show_path=False, markup=False, log_time_format=_TERMINAL_TIME
@@ -207,7 +205,7 @@ class Logs:
             handler.setFormatter(SafeFormatter(shape, time_shape, shows_all=self.is_debug))
         except ValueError as error:
             handler.close()
-            raise UsageError(f"LOG_FORMAT is no format of a log line: {error}") from error
+            raise UsageError(f"LOG_FORMAT is not a valid format: {error}") from error
         return handler
 
     def _drop(self) -> None:

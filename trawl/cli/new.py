@@ -1,7 +1,4 @@
-"""The command ``trawl new``: a project, or a spider with its test, that runs as it is written.
-
-What ``trawl new`` writes: spiders with their tests, and what a project has around them.
-"""
+"""The command ``trawl new``: writes a project, or a spider with its test, from the templates below."""
 
 from __future__ import annotations
 
@@ -77,7 +74,7 @@ class $kind(trawl.SitemapSpider):
 '''
 
 SPIDERS: Mapping[str, str] = {"basic": _BASIC, "crawl": _CRAWL, "sitemap": _SITEMAP}
-"""A spider's text, by the kind that ``--template`` names."""
+"""The text of a spider by ``--template``."""
 
 _TEST = '''\
 """$kind on a simulated web: the real crawl on a virtual clock. Nothing is sent, and nothing waits."""
@@ -126,7 +123,7 @@ TESTS: Mapping[str, str] = {
     "crawl": _TEST,
     "sitemap": _TEST.replace("    return web\n", _SITEMAP_PAGE),
 }
-"""The text of its test, by the same."""
+"""The text of the spider's test by ``--template``."""
 
 PROJECT: Mapping[str, str] = {
     "pyproject.toml": """\
@@ -162,7 +159,7 @@ trio_mode = true
     "spiders/__init__.py": "",
     "tests/__init__.py": "",
 }
-"""The files of a project besides its first spider, by their path."""
+"""The text of a project's files by path; its first spider and test come besides."""
 
 FIRST = "example"
 
@@ -170,10 +167,10 @@ FIRST_DOMAIN = "example.com"
 
 
 def new_project(directory: str) -> int:
-    """Write a project with a first spider and its test; the exit status.
+    """Write a project with a first spider and its test. Returns the exit status.
 
     Args:
-        directory: Where; made if it is not there. Files that are there are never overwritten.
+        directory: The project's folder, made if needed. No file is overwritten.
     """
     root = Path(directory)
     name = root.resolve().name
@@ -183,14 +180,14 @@ def new_project(directory: str) -> int:
 
 
 def new_spider(name: str, domain: str, template: str) -> int:
-    """Write a spider, and its test where there are tests; the exit status.
+    """Write a spider and its test. Returns the exit status.
 
-    It goes to ``spiders/`` and ``tests/`` where the working directory has these, and else to the working directory.
+    They go to ``spiders/`` and ``tests/`` if the working directory has these, else to the working directory.
 
     Args:
-        name: Of the spider. Its file is named so too, as far as a Python file can be.
-        domain: What it crawls: a host, with a port or without, or the URL that it begins at.
-        template: Its kind.
+        name: The spider's name, also of its file as far as Python can import it.
+        domain: A host, with or without a port, or the start URL.
+        template: basic, crawl or sitemap.
     """
     try:
         start = _start_of(domain)
@@ -229,13 +226,13 @@ def _filled(text: str, **values: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name that is a package's (PEP 508)."""
+    """Turn a name into one that a package may have (PEP 508)."""
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-").lower()
     return plain or "project"
 
 
 def _file_name(name: str) -> str:
-    """The name of a spider's file: one that Python can import, and that hides no other module."""
+    """Return the name of a spider's file: one that Python can import and that hides no other module."""
     plain = unicodedata.normalize("NFKC", name)  # as Python does with names
     plain = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in plain).split("_") if part)
     if plain and not plain.isidentifier():
@@ -244,7 +241,7 @@ def _file_name(name: str) -> str:
 
 
 def _hides_a_module(name: str) -> bool:
-    """Whether what is installed has a module of this name: a spider's folder goes before it on ``sys.path``."""
+    """Return True for the name of an installed module: a spider's folder precedes it on ``sys.path``."""
     if name in ("conftest", *sys.stdlib_module_names):
         return True
     with suppress(ImportError, ValueError):
@@ -255,17 +252,17 @@ def _hides_a_module(name: str) -> bool:
 
 def _check(name: str, template: str) -> None:
     if "/" in name or "\\" in name:
-        raise UsageError(f"{name!r} is a path: give a name; the file goes to spiders/, or to the working directory")
+        raise UsageError(f"{name!r} is a path; give a name (the file goes to spiders/, or to the working directory)")
     if not _file_name(name) or not name.isprintable():
-        raise UsageError(f"{name!r} can't name a spider: use letters and digits")
+        raise UsageError(f"{name!r} can't name a spider; use letters and digits")
     if template not in SPIDERS:
         close = nearest(template, SPIDERS)
-        hint = f"did you mean {close}?" if close else f"there are {', '.join(SPIDERS)}"
-        raise UsageError(f"no template {template!r}; {hint}")
+        hint = f"did you mean {close}?" if close else f"choose one of {', '.join(SPIDERS)}"
+        raise UsageError(f"unknown template {template!r}; {hint}")
 
 
 def _start_of(domain: str) -> str:
-    """The URL at which a spider of ``domain`` begins."""
+    """Return the start URL of a spider of ``domain``."""
     try:
         url = normalize_url(domain if "://" in domain else f"https://{domain}").partition("#")[0]
         host = host_of(url)
@@ -273,14 +270,14 @@ def _start_of(domain: str) -> str:
         raise UsageError(f"{domain!r} is not a domain: {error}") from error
     has_password = "@" in url.partition("//")[2].partition("/")[0]
     if not host.strip(".") or has_password or not url.startswith(("http://", "https://")):
-        raise UsageError(f"{domain!r} is not a domain: give a host such as example.com, or an http or https URL")
+        raise UsageError(f"{domain!r} is not a domain; give a host such as example.com, or an http or https URL")
     return url
 
 
 def _written(root: Path, texts: dict[str, str], then: str) -> int:
     there = [path for path in texts if (root / path).exists()]
     if there:
-        return _refused(f"{printable(str(root / there[0]))} is there already: nothing was written")
+        return _refused(f"{printable(str(root / there[0]))} exists already; nothing was written")
     try:
         for path, text in texts.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)

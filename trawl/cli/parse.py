@@ -1,10 +1,10 @@
-"""The command ``trawl parse``: what a callback makes of a page, to be looked at."""
+"""The command ``trawl parse``: fetches a page, runs a callback on it and prints its items and requests."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
@@ -15,7 +15,7 @@ from trawl.cli import FAILED, OK
 from trawl.cli.logs import Logs
 from trawl.cli.run import run_guarded
 from trawl.cli.single_run import SingleRun, SingleRunOptions, load_single_run, with_start
-from trawl.cli.view import CrawlResult, CrawlWith
+from trawl.cli.view import CrawlWith
 from trawl.errors import UsageError
 from trawl.feeds import to_json, written_fields
 from trawl.http import Fetch, Outcome, Request, Response
@@ -24,29 +24,32 @@ from trawl.observe import printable
 from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, Spider
 
+if TYPE_CHECKING:
+    from trawl._run import CrawlResult
+
 __all__ = ["OutputCollector", "ParsedPage", "parse_command"]
 
 HOOKS = "SPIDER_MIDDLEWARES"
 MIDDLEWARE = "DOWNLOADER_MIDDLEWARES"
 TROUBLE: Mapping[str, str] = {
-    "spider_exceptions": "a callback failed: the log above tells where",
+    "spider_exceptions": "a callback failed; see the log above",
     "httperror_ignored_count": "answered {status}, which is not in handle_httpstatus_list: no callback was called",
     "robots_forbidden": "robots.txt forbids it (-s ROBOTSTXT_OBEY=false)",
     "download_error_count": "it could not be fetched",
-    "offsite_filtered": "requests to other domains than allowed_domains were not followed",
+    "offsite_filtered": "requests outside allowed_domains were not followed",
 }
 
 
 @attrs.define
 class ParsedPage:
-    """What a callback gave for one response.
+    """The outputs of a callback for one response.
 
     Attributes:
-        url: The response's.
-        status: The response's.
-        depth: In links from the page that was asked for.
-        callback: Its name.
-        items: What it gave that is no request.
+        url: The response's URL.
+        status: The response's status.
+        depth: Links from the first page.
+        callback: The callback's name.
+        items: The items it gave.
         requests: The requests it gave.
     """
 
@@ -57,8 +60,8 @@ class ParsedPage:
     items: list[Any] = attrs.field(factory=list)
     requests: list[Request] = attrs.field(factory=list)
 
-    def told(self) -> Iterator[str]:
-        """All of it, a line each."""
+    def lines(self) -> Iterator[str]:
+        """Yield the lines to print."""
         yield f"# {self.status} {self.url} (depth {self.depth}, {self.callback})"
         for item in self.items:
             yield f"item     {_written(item)}"
@@ -71,7 +74,7 @@ class ParsedPage:
 
 
 def _written(item: object) -> str:
-    """The item as a feed writes it; a value that no feed can write is shown by its ``repr``."""
+    """Return the item as a feed writes it; a value that no feed can write as its ``repr``."""
     try:
         return to_json(written_fields(item)).decode()
     except Exception:  # of the item's own library, or of a value's
@@ -79,13 +82,13 @@ def _written(item: object) -> str:
 
 
 class OutputCollector:
-    """Keeps what callbacks give; a hook around them.
+    """Collects the outputs of callbacks, as a spider middleware.
 
     Args:
-        depth: Requests are followed up to so many pages deep; 1: none.
+        depth: Pages to follow requests to; 1 follows none.
 
     Attributes:
-        pages: In the order in which their callbacks were called.
+        pages: One entry for each callback, in the order of the calls.
     """
 
     def __init__(self, depth: int) -> None:
@@ -93,7 +96,7 @@ class OutputCollector:
         self.pages: list[ParsedPage] = []
 
     async def __call__(self, response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-        """Keep what ``outputs`` gives, and let through what is to be followed."""
+        """Collect ``outputs``, and pass on items and the requests to follow."""
         page = ParsedPage("", 0, 0, "errback")
         if response is not None:
             target = "parse" if response.request is None else _target_of(response.request)
@@ -110,10 +113,10 @@ class OutputCollector:
 
 
 class HttpErrorCollector:
-    """Middleware that keeps the statuses outside 2xx with which pages are answered.
+    """Collects the statuses outside 2xx of pages, as a downloader middleware.
 
     Args:
-        url: What was asked for; robots.txt is a page only if it is this.
+        url: The first page's URL; only there may robots.txt be a page.
 
     Attributes:
         refusals: The statuses, each once.
@@ -124,7 +127,7 @@ class HttpErrorCollector:
         self.refusals: dict[str, None] = {}
 
     def __call__(self, fetch: Fetch) -> Fetch:
-        """``fetch``, listened to."""
+        """Wrap ``fetch``."""
 
         async def send(request: Request) -> Outcome:
             outcome = await fetch(request)
@@ -148,17 +151,20 @@ def parse_command(
     meta: str | None,
     cb_kwargs: str | None,
 ) -> int:
-    """Fetch a URL, give it to a callback, and print what that gives; the exit status.
+    """Fetch a URL, run a callback on it and print its outputs.
 
     Args:
-        url: What is fetched.
-        options: Names the spider.
+        url: The URL.
+        options: The spider and its settings.
         crawl_with: Runs the crawl.
         console: Standard error.
-        callback: The name of a method; None: what a request without a callback goes to.
-        depth: How many pages deep requests are followed; 1: not at all.
-        meta: Of the request, as JSON.
-        cb_kwargs: Of the request, as JSON.
+        callback: The name of a method; None for the callback of start URLs.
+        depth: Pages to follow requests to; 1 follows none.
+        meta: The request's meta as JSON.
+        cb_kwargs: The callback's keyword arguments as JSON.
+
+    Returns:
+        The exit status: FAILED where no callback was called, or one failed.
     """
 
     def act(logs: Logs) -> int:
@@ -173,7 +179,7 @@ def parse_command(
         answers = HttpErrorCollector(request.url)
         result = _parsed(ready, request, method, pages, answers, crawl_with)
         for page in pages.pages:
-            for line in page.told():
+            for line in page.lines():
                 print(printable(line))
         statuses = ", ".join(answers.refusals)
         found = [words.format(status=statuses) for key, words in TROUBLE.items() if result.stats.get(key)]
@@ -222,14 +228,14 @@ def _mapping(text: str | None, option: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{option} is no JSON: {error}") from error
+        raise UsageError(f"{option} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise UsageError(f"{option} takes an object of JSON, not {text}")
+        raise UsageError(f"{option} takes a JSON object, not {text}")
     return value
 
 
 def _target_of(request: Request) -> str:
-    """What gets the response to a request: the name of its callback; with rules, the rule's number and callback."""
+    """Return the name of a request's callback; for a crawl spider, the rule's number and callback."""
     callback: Any = request.callback
     spider = getattr(callback, "__self__", None)
     if isinstance(spider, CrawlSpider) and (rule := spider.rule_of(request)) is not None:

@@ -1,8 +1,7 @@
-"""The command ``trawl crawl``: from what was typed to an exit status.
+"""The command ``trawl crawl``, and :func:`run_guarded`, in which every command that runs a crawl sets up its log.
 
-Progress as a line of the log, once a minute, where there is no live panel.
-
-Notices a Scrapy project whose ``settings.py`` nobody has moved: it is not read, and its pipelines would not run.
+Without a live panel, progress is a line of the log each minute. A Scrapy project whose ``settings.py`` is not converted
+is reported: trawl does not read that file, and its pipelines would not run.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -25,7 +25,7 @@ from trawl.cli import FAILED, INTERRUPTED, USAGE, exit_status
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.summary import scopes_table, summary_table
-from trawl.cli.view import CrawlResult, CrawlView, CrawlWith, Watcher, can_show, panel_watcher, progress_of
+from trawl.cli.view import CrawlWith, Watcher, can_show, panel_watcher, progress_of
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.observe import ObserveSettings, nothing_sent, printable, progress_line, speed_between
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
@@ -33,6 +33,10 @@ from trawl.shutdown import Signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
 from trawl.tracebacks import user_frames, user_traceback
+
+if TYPE_CHECKING:
+    from trawl._run import CrawlResult
+    from trawl.engine import Crawl
 
 __all__ = [
     "CrawlOptions",
@@ -42,16 +46,16 @@ __all__ = [
     "log_watcher",
     "run_guarded",
     "stderr_console",
-    "warn_of_unmoved",
+    "warn_of_scrapy_project",
 ]
 
 progress_logger: logging.Logger = logging.getLogger("trawl.progress")
 
 
-def log_watcher(interval: float) -> Callable[[CrawlView], Awaitable[None]]:
-    """A watcher that logs a line every ``interval`` seconds of the run clock, until it is cancelled."""
+def log_watcher(interval: float) -> Watcher:
+    """Return a watcher that logs a line every ``interval`` seconds of the run clock until it is cancelled."""
 
-    async def watch(crawl: CrawlView) -> None:
+    async def watch(crawl: Crawl) -> None:
         earlier = progress_of(crawl)
         while True:
             await trio.sleep(interval)
@@ -65,8 +69,8 @@ def log_watcher(interval: float) -> Callable[[CrawlView], Awaitable[None]]:
 settings_logger: logging.Logger = logging.getLogger("trawl.settings")
 
 
-def warn_of_unmoved(directory: Path) -> None:
-    """Log that a Scrapy project's settings are not read, where ``directory`` is in one and has no ``[tool.trawl]``."""
+def warn_of_scrapy_project(directory: Path) -> None:
+    """Warn that the settings of a Scrapy project around ``directory`` are not read, unless it has ``[tool.trawl]``."""
     folder = next((each for each in (directory, *directory.parents) if (each / "scrapy.cfg").is_file()), None)
     if folder is None:
         return
@@ -83,17 +87,15 @@ def warn_of_unmoved(directory: Path) -> None:
     if path.is_file():
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         settings_logger.warning(
-            "%s is not read: settings are in [tool.trawl] of pyproject.toml, and `trawl settings --move %s` prints what"
-            " to write there",
+            "%s is not read; settings belong in [tool.trawl] of pyproject.toml, and `trawl settings --move %s` converts"
+            " them",
             shown,
             shown,
         )
 
 
 _WIDTH_OF_A_FILE = 160
-
 _FORBIDDEN = "robots forbidden"
-
 _UNREAD = "robots.txt could not be read: answered"
 
 logger: logging.Logger = logging.getLogger("trawl")
@@ -101,17 +103,17 @@ logger: logging.Logger = logging.getLogger("trawl")
 
 @attrs.frozen(kw_only=True)
 class CrawlOptions:
-    """What a person asked for on the command line, as it was typed.
+    """The options of ``trawl crawl``, as typed.
 
     Attributes:
-        target: The spider: ``FILE.py``, ``MODULE``, either with ``:CLASS``.
-        arguments: ``-a``: texts ``NAME=VALUE``.
-        settings: ``-s``: texts ``NAME=VALUE``.
-        appended: ``-o``.
-        overwritten: ``-O``.
-        job: ``--job``.
-        log_level: ``--log-level``.
-        log_file: ``--log-file``.
+        target: The spider: a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
+        arguments: ``-a NAME=VALUE``.
+        settings: ``-s NAME=VALUE``.
+        appended: ``-o FEED``.
+        overwritten: ``-O FEED``.
+        job: ``--job DIR``.
+        log_level: ``--log-level LEVEL``.
+        log_file: ``--log-file FILE``.
         is_quiet: ``--quiet``.
     """
 
@@ -127,29 +129,29 @@ class CrawlOptions:
 
 
 class _Console(Console):
-    """A console whose reader may leave: what came of the crawl is not what came of telling it."""
+    """A console whose reader may leave without changing the exit status."""
 
     def on_broken_pipe(self) -> None:
-        """Say nothing more, also when Python flushes its streams at the end; Rich's own would exit with status 1."""
+        """Write no more, also when Python flushes its streams at exit. Rich's own would exit with status 1."""
         self.quiet = True
         with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), self.file.fileno())
 
 
 def stderr_console() -> Console:
-    """The console on standard error: colours only on a terminal, and none where NO_COLOR is set."""
+    """Return the console on standard error; it has colours on a terminal only, and none with NO_COLOR."""
     is_terminal = sys.stderr.isatty()
     width = None if is_terminal else _WIDTH_OF_A_FILE
     return _Console(stderr=True, force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
 
 
 def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:
-    """Run the crawl that ``options`` asks for; the exit status.
+    """Run a crawl. Returns the exit status.
 
-    Expected errors end in one line on standard error; before it come, for an error in the user's own code, the user's
-    lines that lead there, and with ``--log-level DEBUG`` the whole traceback.
+    An expected error is one line on standard error, preceded by the user's lines of the traceback for an error in the
+    user's code, or by the whole traceback with ``--log-level DEBUG``.
     """
-    # Before the spider's settings are known, so that its import is logged too.
+    # Applied before the spider's settings are known, so that its import is logged too.
     early = log_layer(options.log_level, options.log_file)
 
     def act(logs: Logs) -> int:
@@ -163,7 +165,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         spider = load_spider(options.target)
         settings = load(*ambient(spider=spider), of_spider(spider), *typed)
         logs.apply(settings.of(ObserveSettings), is_quiet=options.is_quiet)
-        warn_of_unmoved(Path.cwd() if (file := file_of(spider)) is None else file.parent)
+        warn_of_scrapy_project(Path.cwd() if (file := file_of(spider)) is None else file.parent)
         check_arguments(spider, arguments)
         return _run(spider, settings, arguments, options.is_quiet, crawl_with, console)
 
@@ -171,13 +173,16 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
 
 
 def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
-    """Do what a command does, with its log set up and its errors told; the exit status.
+    """Set up the log, call ``act`` and print its error, if any.
 
     Args:
         console: Standard error.
-        logged: The settings of the log until the command knows better.
-        act: What it does; gives the exit status.
-        is_quiet: Whether only warnings are logged.
+        logged: The settings of the log until ``act`` applies others.
+        act: Does the command's work and returns the exit status.
+        is_quiet: Log only warnings and errors.
+
+    Returns:
+        The exit status.
     """
     with Logs(console) as logs, Signals():
         try:
@@ -190,35 +195,35 @@ def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, 
                 return INTERRUPTED  # noqa: ASYNC104
             if not isinstance(error, Exception):
                 raise
-            # A bug, maybe of the spider's pipelines: who looks for it needs the traceback.
+            # A bug, for example in the user's pipelines: finding it takes the traceback.
             shown = error.__traceback__ if logs.is_debug else user_traceback(error)
             logger.critical("the crawl failed", exc_info=(type(error), error, shown))
             return FAILED  # noqa: ASYNC104
 
 
 def _is_interruption(error: BaseException) -> bool:
-    """Whether Ctrl-C came while nobody handled signals: Trio may have wrapped it in groups by then."""
+    """Return True for Ctrl-C outside the crawl's signal handling; Trio may have wrapped it in groups."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)
 
 
 def log_layer(level: str | None, file: str | None) -> Layer:
-    """What ``--log-level`` and ``--log-file`` stand for."""
+    """Return the settings that ``--log-level`` and ``--log-file`` stand for."""
     values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": file}
     return Layer("--log-level" if level else "--log-file", {name: text for name, text in values.items() if text})
 
 
 def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
-    """Refuse arguments that the spider's constructor does not take.
+    """Check arguments against the spider's constructor.
 
     Raises:
-        UsageError: The sentence says which.
+        UsageError: It does not accept one, or lacks one.
     """
     try:
         inspect.signature(spider).bind(**arguments)
     except TypeError as error:
-        raise UsageError(f"-a does not suit {spider.__name__}: {error}") from error
+        raise UsageError(f"-a does not fit {spider.__name__}(): {error}") from error
 
 
 def _run(
@@ -229,9 +234,9 @@ def _run(
     crawl_with: CrawlWith,
     console: Console,
 ) -> int:
-    seen: list[CrawlView] = []
+    seen: list[Crawl] = []
 
-    async def keep(crawl: CrawlView) -> None:
+    async def keep(crawl: Crawl) -> None:
         seen.append(crawl)
         await trio.lowlevel.checkpoint()
 
@@ -248,12 +253,12 @@ def _run(
     result, reports = trio.run(main)
     has_no_start = _explain(spider, arguments, result)
     if not is_quiet:
-        _tell(result, reports, console)
+        _print_summary(result, reports, console)
     return FAILED if has_no_start else exit_status(result.reason)
 
 
 def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlResult) -> bool:
-    """Log what in the spider may be why nothing was sent, or no item came; whether it has nothing to begin with."""
+    """Log why nothing was sent or no item came, as far as the spider shows it. Returns True if it has no start."""
     words = nothing_sent(result.reason, result.stats)
     if words:
         logger.warning("%s", words)
@@ -276,8 +281,8 @@ def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watc
     return [log_watcher(interval)] if interval else []
 
 
-def _tell(result: CrawlResult, reports: list[ScopeReport], console: Console) -> None:
-    with suppress(OSError):  # the terminal may be gone; the crawl has ended all the same
+def _print_summary(result: CrawlResult, reports: list[ScopeReport], console: Console) -> None:
+    with suppress(OSError):  # the terminal may be gone
         console.print(summary_table(result.reason, result.elapsed, result.stats))
         table = scopes_table(reports, console.width)
         if table is not None:
@@ -298,11 +303,11 @@ def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
 
 
 def _advised(words: str) -> str:
-    """What is told of an error; of a page that robots.txt keeps us from, what is to be done too."""
+    """Return an error's words; for a page that robots.txt forbids, with what to do."""
     own = "-s ROBOTSTXT_OBEY=false, for a site of your own"
     if words.endswith(_FORBIDDEN):
         return f"{words.removesuffix(_FORBIDDEN)}robots.txt forbids it ({own})"
-    return f"{words} (--wait asks again; {own})" if _UNREAD in words else words
+    return f"{words} (--wait retries; {own})" if _UNREAD in words else words
 
 
 def _is_of_the_user(error: TrawlError) -> bool:

@@ -1,4 +1,4 @@
-"""The command ``trawl settings``: every setting, its value here, and where that value came from."""
+"""The command ``trawl settings``: prints settings with their values and sources, and converts Scrapy's settings.py."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _VALUE_CHARACTERS = 70
 
 
 def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> int:
-    """Show the settings as they are here; the exit status.
+    """Print the settings as they are here. Returns the exit status.
 
     Args:
-        spider: Whose ``custom_settings`` count too.
-        name: The only one to show; None: all.
-        settings: ``-s``: texts ``NAME=VALUE``.
+        spider: A spider whose ``custom_settings`` are included.
+        name: The only setting to print; None for all.
+        settings: ``-s NAME=VALUE``.
     """
     console = Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
     try:
@@ -49,10 +49,10 @@ def settings_command(spider: str | None, name: str | None, settings: Sequence[st
 
 
 def move_command(path: str) -> int:
-    """Print what Scrapy's ``settings.py`` says as ``pyproject.toml`` is to say it; the exit status.
+    """Print Scrapy's ``settings.py`` as a ``pyproject.toml``. Returns the exit status.
 
     Args:
-        path: The file; it is run, as Scrapy does.
+        path: The file; it is imported.
     """
     try:
         module = load_module(path)
@@ -64,14 +64,14 @@ def move_command(path: str) -> int:
 
 
 def spelled(value: object) -> str:
-    """A setting's value as ``-s`` would take it: JSON, classes by their import path."""
+    """Return a setting's value as ``-s`` takes it: JSON, classes by their import path."""
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value, enc_hook=_path_of).decode()
 
 
 def print_one(settings: Settings, name: str, console: Console) -> None:
-    """Print the value of one setting, alone on its line, for scripts.
+    """Print the value of one setting alone, for scripts.
 
     Raises:
         SettingsError: There is no such setting.
@@ -86,7 +86,7 @@ def print_one(settings: Settings, name: str, console: Console) -> None:
 
 
 def print_all(settings: Settings, console: Console) -> None:
-    """Print every setting: on a terminal in a table, elsewhere one a line as ``NAME=VALUE`` and its source."""
+    """Print every setting: on a terminal as a table, elsewhere as lines ``NAME=VALUE  # SOURCE``."""
     if not console.is_terminal:
         for name in settings:
             console.print(f"{name}={printable(spelled(settings[name]))}  # {settings.source(name)}", soft_wrap=True)

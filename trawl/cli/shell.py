@@ -1,10 +1,8 @@
-"""The command ``trawl shell``: a crawl to be spoken with.
+"""The command ``trawl shell``: an interactive session with a running crawl.
 
-The terminal stays with the main thread, where IPython and Ctrl-C want it; the crawl runs in a thread of its own, as
-long as the session does. Lines without ``await`` are run in the main thread. Lines with it are run by the crawl's Trio,
-so that ``await trio.sleep(1)`` and ``await spider.fetch(...)`` do what they do in a callback.
-
-A conversation about a running crawl: what its lines can use, and how they are read and run.
+The terminal stays with the main thread, where IPython and Ctrl-C need it; the crawl runs in a thread of its own as long
+as the session. Lines without ``await`` run in the main thread, lines with it in the crawl's Trio, so that
+``await trio.sleep(1)`` and ``await spider.fetch(...)`` do what they do in a callback.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ __all__ = ["CrawlThread", "Session", "converse", "shell_command", "view"]
 _FILE = "file://"
 
 WaitFor = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
-"""Runs a coroutine in the crawl, from another thread, and waits for what it gives."""
+"""Runs a coroutine in the crawl from another thread and returns its result."""
 
 BANNER = """\
   response   {response}
@@ -59,15 +57,15 @@ BANNER = """\
 
 
 class Session:
-    """What the lines of a conversation share.
+    """The names and functions that the lines of a session share.
 
     Args:
         spider: The running spider.
         wait_for: Runs a coroutine in its crawl.
-        fetched: Fetches a request, inside the crawl.
+        fetched: Fetches a request inside the crawl.
 
     Attributes:
-        names: What the lines see and write.
+        names: The variables of the session.
     """
 
     def __init__(
@@ -91,16 +89,19 @@ class Session:
         }
 
     def fetch(self, target: str | Request, **options: Any) -> Any:
-        """Fetch a URL or a request and make it the session's; the response, or in a line with ``await`` its coroutine.
+        """Fetch a URL or a request and set ``response`` and ``request``.
 
         Args:
-            target: What is fetched; a text may leave ``https://`` out, or be the path of a file.
-            options: Of the request; ``redirect=False``: redirects are not followed.
+            target: A request, a URL with or without ``https://``, or the path of a file.
+            options: Arguments of the request; ``redirect=False`` follows no redirects.
+
+        Returns:
+            The response; in a line with ``await``, a coroutine that returns it.
 
         Raises:
-            UsageError: It is no URL.
+            UsageError: The URL is not valid.
             DownloadError: There is no response.
-            IgnoreRequest: robots.txt or a middleware refused it.
+            IgnoreRequest: robots.txt or a middleware refused the request.
         """
         request = _request(target, options)
         if trio.lowlevel.in_trio_run():
@@ -117,30 +118,30 @@ class Session:
         return response
 
     def view(self, response: Response | None = None) -> Path:
-        """Show a response in a browser, the session's if none is given; the file that it is shown from.
+        """Show a response, by default the session's, in a browser. Returns the file that holds it.
 
         Raises:
             UsageError: Nothing was fetched yet.
         """
         shown = response or self.names["response"]
         if shown is None:
-            raise UsageError("nothing was fetched yet: fetch(URL)")
+            raise UsageError("nothing was fetched yet; call fetch(URL)")
         path = view(shown)
         webbrowser.open(path.as_uri())
         return path
 
     def help(self) -> None:
-        """Tell what there is."""
+        """Print the banner."""
         print(self.banner)
 
     @property
     def banner(self) -> str:
-        """What there is, told at the beginning."""
+        """The names and functions of the session, printed when it starts."""
         values = {name: printable(repr(self.names[name])) for name in ("response", "request", "spider")}
         return BANNER.format(**values)
 
     def run(self, compiled: CodeType) -> Any:
-        """Run what was compiled, in the crawl where it awaits something; its value, if it is an expression."""
+        """Run compiled code, in the crawl if it awaits something. Returns the value of an expression."""
         function = FunctionType(compiled, self.names)
         if compiled.co_flags & inspect.CO_COROUTINE:
             return self.wait_for(function)
@@ -148,10 +149,13 @@ class Session:
 
 
 def view(response: Response) -> Path:
-    """A file with the body of a response, that a browser shows as the page would look; relative links lead to its site.
+    """Write the body of a response to a file that a browser shows, with relative links to its site.
 
     Args:
-        response: Of HTML, or of anything else that a browser shows.
+        response: HTML, or anything else that a browser shows.
+
+    Returns:
+        The file.
     """
     body, ending = response.body, ".txt"
     if selector_type(response.headers.get("content-type"), body) == "html":
@@ -183,11 +187,11 @@ class _Console(code.InteractiveConsole):
 
 
 def converse(session: Session, line: str | None) -> None:
-    """Run one line and print its value, or ask for lines until there are no more; with IPython where that is installed.
+    """Run one line and print its value, or read lines until they end, in IPython if it is installed.
 
     Args:
-        session: What they see.
-        line: The only line; None: ask.
+        session: The session of the lines.
+        line: The only line; None to read lines.
     """
     if line is not None:
         _run_once(session, line)
@@ -219,7 +223,7 @@ def _is_file(target: str) -> bool:
 
 
 def _read(request: Request) -> Response:
-    """A file of this machine, as a page."""
+    """Return a local file as a response."""
     path = Path(url2pathname(request.url.removeprefix(_FILE)))
     kind, _ = mimetypes.guess_type(path.name)
     try:
@@ -257,11 +261,11 @@ def _ipython(session: Session) -> None:
 
 
 def ipython_shell(kind: Any, session: Session) -> Any:
-    """IPython on a session: what it awaits runs in the crawl.
+    """Return IPython on a session; what it awaits runs in the crawl.
 
     Args:
-        kind: Its class.
-        session: What the lines see.
+        kind: The class of the shell.
+        session: The session of the lines.
     """
     shell = kind(user_ns=session.names, banner1=session.banner + "\n")
     shell.autoawait = True
@@ -272,14 +276,14 @@ def ipython_shell(kind: Any, session: Session) -> Any:
 def shell_command(
     url: str | None, options: SingleRunOptions, crawl_with: CrawlWith, console: Console, *, code: str | None
 ) -> int:
-    """Open a shell on a running crawl; the exit status.
+    """Open a shell on a running crawl. Returns the exit status.
 
     Args:
-        url: What is fetched before it opens; None: nothing.
-        options: Whose settings count.
+        url: The page to fetch first, if any.
+        options: The spider and its settings.
         crawl_with: Runs the crawl.
         console: Standard error.
-        code: Run this and print its value in place of asking for lines.
+        code: Run this and print its value instead of reading lines.
     """
 
     def act(logs: Logs) -> int:
@@ -294,14 +298,14 @@ def shell_command(
 
 
 class CrawlThread:
-    """A crawl in a thread of its own, which does nothing until it is asked to: a context manager.
+    """A crawl in a thread of its own that waits for orders; a context manager.
 
     Args:
         ready: The spider and its settings.
         crawl_with: Runs the crawl.
 
     Attributes:
-        spider: The spider, running.
+        spider: The running spider.
     """
 
     def __init__(self, ready: SingleRun, crawl_with: CrawlWith) -> None:
@@ -328,7 +332,7 @@ class CrawlThread:
         self._thread.join()
 
     def wait_for(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What the coroutine gives that ``make`` makes, run in the crawl; Ctrl-C cancels it."""
+        """Run the coroutine that ``make`` returns in the crawl and return its result; Ctrl-C cancels it."""
         scope = trio.CancelScope()
 
         async def cancellable() -> Any:
@@ -343,7 +347,7 @@ class CrawlThread:
             raise
 
     def fetched(self, request: Request) -> Coroutine[Any, Any, Response]:
-        """The response to a request, through the crawl."""
+        """Fetch a request through the crawl."""
         return fetch_response(self.spider.crawl, request)
 
     def _run(self) -> None:

@@ -1,7 +1,4 @@
-"""The command ``trawl simulate``: what would this crawl do, at these settings, to this web?
-
-What runs at different settings come to, side by side.
-"""
+"""The command ``trawl simulate``: runs a spider against a simulated web, and compares runs at different settings."""
 
 from __future__ import annotations
 
@@ -40,19 +37,19 @@ _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
 @attrs.frozen(kw_only=True)
 class RunSummary:
-    """What one run comes to.
+    """The figures of one simulated run.
 
     Attributes:
-        settings: What was set for it, as it was typed.
-        reason: How it ended.
+        settings: Its settings, as typed.
+        reason: The reason it ended with.
         elapsed: Seconds of virtual time.
-        sends: How often something went to the wire.
-        items: How many items it gave.
-        refused: Answers that said 429 or 503.
-        unanswered: Sends without a whole answer.
+        sends: Requests sent.
+        items: Items scraped.
+        refused: Responses with 429 or 503.
+        unanswered: Sends without a whole response.
         rate: Sends a second over the whole run.
-        most_in_flight: The most requests on the wire at once.
-        limited: The limits that held requests up, with the seconds, over all scopes; the longest first.
+        most_in_flight: The maximum of requests in flight.
+        limited: Limits and the seconds that they delayed requests, over all scopes; the longest first.
     """
 
     settings: str
@@ -68,7 +65,7 @@ class RunSummary:
 
 
 def summarize(simulation: Simulation, settings: str = "") -> RunSummary:
-    """What ``simulation`` comes to; ``settings`` tells it from others."""
+    """Return the figures of a simulation; ``settings`` labels it."""
     limited: Counter[str] = Counter()
     for report in simulation.report:
         for limit, seconds in report.limited.items():
@@ -89,11 +86,10 @@ def summarize(simulation: Simulation, settings: str = "") -> RunSummary:
 
 
 def groups_of(texts: Iterable[str]) -> list[tuple[str, ...]]:
-    """Groups of settings to compare, out of texts ``NAME=VALUE`` as ``--set`` takes them.
+    """Split the values of ``--set`` into groups to compare.
 
-    Settings belong together until a name comes again, which begins the next group: ``A=1 B=2 A=3`` is the groups
-    ``A=1 B=2`` and ``A=3``. One text with several settings, ``"A=1 B=2"``, is a group of its own. Without any text
-    there is one group without settings.
+    A repeated name starts the next group: ``A=1 B=2 A=3`` is the groups ``A=1 B=2`` and ``A=3``. One value with several
+    settings, ``"A=1 B=2"``, is a group of its own. Without any value there is one empty group.
     """
     groups: list[list[str]] = []
     names: set[str] = set()
@@ -125,16 +121,19 @@ def simulate_command(
     has_timeline: bool,
     seed: int,
 ) -> int:
-    """Simulate a spider at one or several groups of settings, and tell how they compare; the exit status.
+    """Simulate a spider at one or several groups of settings and print how they compare.
 
     Args:
-        target: The spider: ``FILE.py``, ``MODULE``, either with ``:CLASS``.
+        target: The spider: a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
         web: The file that describes the web.
-        settings: Texts ``NAME=VALUE``; a name that comes again begins another group.
-        arguments: Texts ``NAME=VALUE`` for the spider.
-        svg: Where to draw the sends.
+        settings: ``-s NAME=VALUE``; a repeated name starts another group.
+        arguments: ``-a NAME=VALUE``.
+        svg: The file to draw the sends into.
         has_timeline: Print every send.
-        seed: For everything that is drawn.
+        seed: The seed of all random numbers.
+
+    Returns:
+        The exit status, the highest of all runs.
     """
     is_terminal = sys.stdout.isatty()
     width = None if is_terminal else WIDTH_OF_A_FILE
@@ -145,7 +144,7 @@ def simulate_command(
             logs.apply(load(Layer("--log-level", {"LOG_LEVEL": "WARNING"})).of(ObserveSettings))
             groups = groups_of(settings)
             simulations = _simulated(target, web, groups, arguments, seed)
-            labels = [" ".join(group) or "as they are" for group in groups]
+            labels = [" ".join(group) or "unchanged" for group in groups]
             if svg is not None:
                 _draw(simulations, labels, svg)
         except TrawlError as error:
@@ -154,13 +153,13 @@ def simulate_command(
         except (TouchedTheWorld, Stuck) as error:
             errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
             return FAILED
-        except Exception as error:  # a bug in the spider's constructor, say: its traceback helps
+        except Exception as error:  # a bug, for example in the spider's constructor: its traceback helps
             logger.critical("the simulation failed", exc_info=error)
             return FAILED
     if has_timeline:
         for simulation in simulations:
             simulation.timeline()
-    _tell(simulations, labels, console)
+    _print_tables(simulations, labels, console)
     return max((exit_status(simulation.reason) for simulation in simulations), default=OK)
 
 
@@ -189,10 +188,10 @@ def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str) ->
         try:
             simulation.to_svg(place, title=f"{simulation.title}: {label}" if len(simulations) > 1 else None)
         except OSError as error:
-            raise UsageError(f"the picture {str(place)!r} can't be written: {error.strerror}") from error
+            raise UsageError(f"can't write the picture {str(place)!r}: {error.strerror}") from error
 
 
-def _tell(simulations: Sequence[Simulation], labels: Sequence[str], console: Console) -> None:
+def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], console: Console) -> None:
     summaries = [summarize(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
     console.print(_table(summaries))
     for summary, simulation in zip(summaries, simulations, strict=True):

@@ -1,6 +1,6 @@
-"""Puts something of one's own in the place of a spider's start, in a whole crawl: throttle, robots.txt, middleware.
+"""Runs a whole crawl, with throttling, robots.txt and middleware, that starts with work of the command's own.
 
-``trawl fetch``, ``trawl parse`` and ``trawl shell`` are this with three different things to do.
+``trawl fetch``, ``trawl parse`` and ``trawl shell`` are this with three kinds of work.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ __all__ = [
 ]
 
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
-"""What is tried out leaves nothing behind."""
+"""Such a run writes no feed and no job."""
 
 HASTY: Mapping[str, object] = {"DOWNLOAD_CONNECT_TIMEOUT": 10.0}
-"""A person at a terminal soon hears that nobody answers; a project or spider that sets these says otherwise."""
+"""Someone waits at a terminal. The settings of a project or spider win."""
 
 FIRST_ANSWER: Mapping[str, object] = {"RETRY_ENABLED": False, "ROBOTSTXT_RETRY_TIMES": 0}
-"""The first answer is shown, whatever it is, unless ``--wait`` or ``-s`` says otherwise: retries are for crawls."""
+"""The first response is shown, whatever its status, unless ``--wait`` or ``-s`` says otherwise."""
 
 
 class DefaultSpider(Spider):
-    """The spider of who names none."""
+    """The spider used without ``--spider``."""
 
     name = "visitor"
 
 
 @attrs.frozen(kw_only=True)
 class SingleRunOptions:
-    """What a person asked for, as it was typed.
+    """The options that the three commands share, as typed.
 
     Attributes:
-        target: ``--spider``; None: a spider that does nothing of its own.
-        arguments: ``-a``: texts ``NAME=VALUE``.
-        settings: ``-s``: texts ``NAME=VALUE``.
-        log_level: ``--log-level``; None: warnings.
-        waits: ``--wait``: pages and robots.txt are asked for again, as in a crawl.
+        target: ``--spider``; None means :class:`DefaultSpider`.
+        arguments: ``-a NAME=VALUE``.
+        settings: ``-s NAME=VALUE``.
+        log_level: ``--log-level``; None means WARNING.
+        waits: ``--wait``: retry pages and robots.txt, as a crawl does.
     """
 
     target: str | None = None
@@ -66,19 +66,19 @@ class SingleRunOptions:
 
     @property
     def logged(self) -> Layer:
-        """The settings of the log."""
+        """The settings of the log, as a layer."""
         return log_layer(self.log_level or "WARNING", None)
 
 
 @attrs.frozen
 class SingleRun:
-    """The same, loaded.
+    """A spider that is loaded and ready to run.
 
     Attributes:
         spider: The class.
-        settings: With which it runs.
-        arguments: Of its constructor.
-        layers: What the settings were loaded from.
+        settings: The settings it runs with.
+        arguments: The arguments of its constructor.
+        layers: The layers of the settings.
     """
 
     spider: type[Spider]
@@ -87,12 +87,12 @@ class SingleRun:
     layers: Sequence[Layer]
 
     def with_settings(self, source: str, values: Mapping[str, object]) -> SingleRun:
-        """The same with other values of some settings; what they warn of was said."""
+        """Return a copy with further settings, without repeating warnings about the others."""
         return attrs.evolve(self, settings=load(*self.layers, Layer(source, values), tell=lambda warning: None))
 
 
 def load_single_run(options: SingleRunOptions, logs: Logs) -> SingleRun:
-    """Load what was asked for, and set the log up accordingly.
+    """Load the spider and its settings, and apply those of the log.
 
     Raises:
         UsageError: Settings or arguments do not fit.
@@ -116,17 +116,12 @@ def load_single_run(options: SingleRunOptions, logs: Logs) -> SingleRun:
     return SingleRun(spider, settings, arguments, layers)
 
 
-async def _nothing() -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
-    for request in list[Any]():
-        yield request
-
-
 async def fetch_response(crawl: Any, request: Request) -> Response:
-    """The response to ``request`` in a running crawl, be it one that ``SOFT_BLOCK_DETECTOR`` refuses.
+    """Fetch a request in a running crawl, including a response that ``SOFT_BLOCK_DETECTOR`` refuses. A checkpoint.
 
     Raises:
-        DownloadError: There is none.
-        IgnoreRequest: robots.txt or a middleware refused it.
+        DownloadError: There is no response.
+        IgnoreRequest: robots.txt or a middleware refused the request.
     """
     try:
         response: Response = await crawl.fetch(request)
@@ -136,12 +131,12 @@ async def fetch_response(crawl: Any, request: Request) -> Response:
 
 
 def with_work(spider: type[Spider], work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> type[Spider]:
-    """``spider``, but for its start: there ``work`` is done on the running spider.
+    """Return ``spider`` with ``work`` instead of its start.
 
     Args:
         spider: The class.
-        work: Given the spider, once it runs.
-        errors: Gets what ``work`` raises of trawl's errors.
+        work: Called with the running spider.
+        errors: Collects the trawl errors that ``work`` raises.
     """
 
     async def start(self: Spider) -> AsyncGenerator[Any, None]:
@@ -149,23 +144,23 @@ def with_work(spider: type[Spider], work: Callable[[Any], Awaitable[None]], erro
             await work(self)
         except TrawlError as error:
             errors.append(error)
-        async for request in _nothing():
+        for request in list[Any]():  # makes this a generator
             yield request
 
     return with_start(spider, start)
 
 
 def with_start(spider: type[Spider], start: Callable[[Any], AsyncGenerator[Any, None]]) -> type[Spider]:
-    """``spider`` with another start. When all is done that comes of it, nobody who hears ``spider_idle`` is asked.
+    """Return ``spider`` with another start, which ends without asking the receivers of ``spider_idle``.
 
     Args:
         spider: The class.
-        start: Given the running spider.
+        start: Called with the running spider.
     """
 
     def begun(self: Spider) -> AsyncGenerator[Any, None]:
         if (crawler := getattr(self, "crawler", None)) is not None:
-            crawler.signals.disconnect_all(IDLE)  # who looks at one page takes no work from a queue
+            crawler.signals.disconnect_all(IDLE)  # a look at one page must not take work from a queue
         return start(self)
 
     made = type(spider.__name__, (spider,), {"start": begun, "__module__": spider.__module__})

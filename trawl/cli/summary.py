@@ -17,20 +17,20 @@ from trawl.throttling import ScopeReport, limit_words
 __all__ = ["MAX_SCOPES", "scopes_table", "summary_table"]
 
 MAX_SCOPES = 15
-"""Rows in the table of scopes; the busiest are shown."""
+"""Rows in the table of scopes, the busiest first."""
 
 _FELT = 0.05
-"""Seconds of waiting that are worth telling."""
+"""Shorter waits, in seconds, are not shown."""
 
 _SCOPE_CHARACTERS = 40
 
 _HINT_CHARACTERS = 40
 
 NARROW = 90
-"""A terminal of fewer columns gets a table of fewer columns."""
+"""Terminals with fewer columns than this get the smallest table."""
 
 WIDE = 120
-"""One of as many has a column for the time of a request."""
+"""Terminals with at least this many columns also get the times of a request."""
 
 _TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "each request", "hints")
 
@@ -42,11 +42,11 @@ _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 
 
 def summary_table(reason: str, elapsed: float, stats: Mapping[str, object]) -> Table:
-    """What came of a crawl, two columns, ready to be printed.
+    """Return the summary of a crawl as a table of two columns.
 
     Args:
-        reason: Why it ended.
-        elapsed: How long it took, in seconds.
+        reason: The reason it ended with.
+        elapsed: Its duration in seconds.
         stats: Its statistics.
     """
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
@@ -58,10 +58,10 @@ def summary_table(reason: str, elapsed: float, stats: Mapping[str, object]) -> T
 
 
 def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table | None:
-    """What each scope did and what limited it, the busiest first; None where nothing was sent or kept waiting.
+    """Return a table of the scopes' sends, limits and delays; None if nothing was sent or delayed.
 
     Args:
-        reports: What the scopes tell.
+        reports: The reports of the scopes, the busiest first.
         width: Columns of the terminal.
     """
     sent = [report for report in reports if report.sends or max(report.limited.values(), default=0.0) >= _FELT]
@@ -101,7 +101,7 @@ def _cells(report: ScopeReport) -> tuple[str, ...]:
 
 
 def _longest(times: Times) -> Times:
-    """The two longest parts of what a request itself takes: time that is queued is that of others."""
+    """Return the two longest times of a request itself; time in the queue is that of other requests."""
     parts = {name: getattr(times, name) for name in ("throttled", "connecting", "fetching", "parsing")}
     return Times(**{name: parts[name] for name in sorted(parts, key=lambda name: -parts[name])[:2]})
 

@@ -1,14 +1,11 @@
-"""What the command sees of a running crawl and of its end, and how it starts one.
-
-The live panel: where a crawl is, four times a second, at the foot of the terminal.
-"""
+"""The live panel: the progress of a crawl, drawn four times a second at the foot of the terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import trio
 from rich.console import Console
@@ -18,7 +15,6 @@ from rich.text import Text
 from trawl.observe import (
     Progress,
     Speed,
-    Stats,
     clipped,
     counted,
     duration_words,
@@ -27,120 +23,28 @@ from trawl.observe import (
     speed_between,
     waiting_words,
 )
-from trawl.settings import Settings
-from trawl.spiders import Spider
-from trawl.throttling import Reason, ScopeReport
 
-__all__ = [
-    "CrawlResult",
-    "CrawlView",
-    "CrawlWith",
-    "Waiting",
-    "Watcher",
-    "can_show",
-    "panel",
-    "panel_watcher",
-    "progress_of",
-]
+if TYPE_CHECKING:
+    from trawl._run import CrawlResult
+    from trawl.engine import Crawl
+
+__all__ = ["CrawlWith", "Watcher", "can_show", "panel", "panel_watcher", "progress_of"]
 
 MAX_WAITING = 3
-"""So many reasons are named, those that hold up most requests; the others are counted."""
+"""The number of reasons shown, those of most requests first; the others are counted."""
 
 _REASON_CHARACTERS = 100
 
 
-class Waiting(Protocol):
-    """Requests that wait for the same thing."""
-
-    @property
-    def count(self) -> int:
-        """How many."""
-        ...
-
-    @property
-    def reason(self) -> Reason:
-        """On what, until when, and where that comes from."""
-        ...
-
-
-class CrawlView(Protocol):
-    """A running crawl, for who watches it."""
-
-    @property
-    def stats(self) -> Stats:
-        """Its statistics."""
-        ...
-
-    @property
-    def spider(self) -> Spider:
-        """Its spider."""
-        ...
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since it began."""
-        ...
-
-    @property
-    def queued(self) -> int:
-        """Requests that wait."""
-        ...
-
-    @property
-    def in_flight(self) -> int:
-        """Requests on the wire."""
-        ...
-
-    def waiting(self, most: int) -> Sequence[Waiting]:
-        """What holds up most requests, the largest first."""
-        ...
-
-    def report(self) -> Sequence[ScopeReport]:
-        """What each scope did, the busiest first."""
-        ...
-
-
-class CrawlResult(Protocol):
-    """How a crawl ended."""
-
-    @property
-    def reason(self) -> str:
-        """Why."""
-        ...
-
-    @property
-    def stats(self) -> Mapping[str, Any]:
-        """Its statistics."""
-        ...
-
-    @property
-    def elapsed(self) -> float:
-        """How long it took, in seconds."""
-        ...
-
-
 Watcher = Callable[[Any], Awaitable[None]]
-"""A task that looks at a running crawl (a :class:`CrawlView`); cancelled at its end."""
+"""A task that looks at a running crawl (:class:`trawl.engine.Crawl`) until it is cancelled at the crawl's end."""
+
+CrawlWith = Callable[..., Awaitable["CrawlResult"]]
+"""Runs a crawl: :func:`trawl._run.crawl_with`, or a fake in tests."""
 
 
-class CrawlWith(Protocol):
-    """Runs a crawl: ``trawl._run.crawl_with``."""
-
-    async def __call__(
-        self,
-        spider_cls: type[Spider],
-        settings: Settings,
-        *,
-        spider_args: Mapping[str, str],
-        watchers: Sequence[Watcher] = (),
-        handle_signals: bool = False,
-    ) -> CrawlResult:
-        """Run it to its end."""
-        ...
-
-
-def progress_of(crawl: CrawlView) -> Progress:
-    """Where a crawl is now, with what holds it up in words."""
+def progress_of(crawl: Crawl) -> Progress:
+    """Return the progress of a crawl, with what its requests wait for in words."""
     held = crawl.waiting(sys.maxsize)
     now = trio.current_time()
     words = [clipped(waiting.reason.text(now), _REASON_CHARACTERS) for waiting in held[:MAX_WAITING]]
@@ -157,24 +61,24 @@ def progress_of(crawl: CrawlView) -> Progress:
 
 
 INTERVAL = 0.25
-"""Seconds between two pictures."""
+"""Seconds between two updates."""
 
 IDLE_FOR = 20.0
-"""After a picture nothing is drawn for so many times as long as it took: with many thousand hosts that is long."""
+"""The pause after an update, as a multiple of its duration, which is long with many thousand hosts."""
 
 SMOOTHING = 5.0
-"""The speed shown is that of the last so many seconds."""
+"""Seconds over which the speed is measured."""
 
 _NAME_CHARACTERS = 30
 
 
 def can_show(console: Console) -> bool:
-    """Whether lines can be redrawn there: a terminal that knows how to move its cursor."""
+    """Return True for a terminal that can move its cursor, so that lines can be redrawn."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
 def panel(name: str, now: Progress, speed: Speed) -> Text:
-    """The picture: one line of figures, and one of what is waited for, if anything is."""
+    """Return the panel: a line of figures, and a line about waiting requests if there are any."""
     text = Text(overflow="fold")
     text.append(clipped(name, _NAME_CHARACTERS), style="bold cyan")
     parts = [
@@ -195,15 +99,15 @@ def panel(name: str, now: Progress, speed: Speed) -> Text:
 
 
 def _apart(text: str) -> tuple[str, str]:
-    """The figure that a text begins with, and its words."""
+    """Split a text into its leading figure and the rest."""
     figure, space, words = text.partition(" ")
     return figure, space + words
 
 
-def panel_watcher(console: Console) -> Callable[[CrawlView], Awaitable[None]]:
-    """A watcher that draws the panel on ``console`` until it is cancelled; then the panel is gone."""
+def panel_watcher(console: Console) -> Watcher:
+    """Return a watcher that draws the panel on ``console`` until it is cancelled, and then removes it."""
 
-    async def watch(crawl: CrawlView) -> None:
+    async def watch(crawl: Crawl) -> None:
         seen = deque([progress_of(crawl)])
         name = crawl.spider.name
         live = Live(
@@ -227,7 +131,7 @@ def panel_watcher(console: Console) -> Callable[[CrawlView], Awaitable[None]]:
                     live.update(panel(name, now, speed_between(seen[0], now)), refresh=True)
                     took = trio.current_time() - began_at
         except OSError:
-            # The terminal is gone; the crawl is not. Its watchers may end before it does.
+            # The terminal is gone; the crawl goes on without this watcher.
             return
 
     return watch
