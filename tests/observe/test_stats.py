@@ -69,7 +69,7 @@ def test_c12_the_times_of_requests_are_statistics_and_go_on_from_an_earlier_run(
     assert stats.get("queued_seconds") == 4.0
     assert stats.times.mean() == Times(2.0, 0.0, 0.125, 0.25, 1.0)
     later = Stats()
-    later.take_up(told)
+    later.restore(told)
     later.times.add(Times(queued=1.0))
     assert later.as_dict() == {**told, "queued_seconds": 5.0}
 

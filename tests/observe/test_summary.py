@@ -68,11 +68,11 @@ def test_the_rate_of_a_job_is_that_of_all_its_runs() -> None:
 @pytest.mark.parametrize(
     ("key", "row", "words"),
     [
-        ("unstorable_requests", "filtered", "not to be stored by the job: 7"),
-        ("pages_filtered", "filtered", "beyond a page budget: 7"),
-        ("item_invalid_count", "dropped items", "not of their type: 7"),
+        ("unstorable_requests", "filtered", "not storable in the job: 7"),
+        ("pages_filtered", "filtered", "over a page limit: 7"),
+        ("item_invalid_count", "dropped items", "of the wrong type: 7"),
         ("file_error_count", "errors", "files: 7"),
-        ("feed_item_errors", "errors", "items that a feed can't hold: 7"),
+        ("feed_item_errors", "errors", "items that a feed could not write: 7"),
         ("httpcache/hit", "from the cache", "7"),
         ("file_count", "files", "7"),
     ],

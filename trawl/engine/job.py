@@ -197,7 +197,7 @@ class JobState:
         elapsed = statistics.pop("elapsed_seconds", 0.0)
         self._elapsed = float(elapsed) if isinstance(elapsed, int | float) else 0.0
         statistics.pop("finish_reason", None)
-        self._stats.take_up(statistics)
+        self._stats.restore(statistics)
         self._stats.set("job_run_count", self.note.runs)
         state = THROTTLE.read(job)
         ahead = AHEAD.read(job)

@@ -1,9 +1,9 @@
-"""What a crawl tells about itself: statistics, progress, and their wording for people."""
+"""Statistics, progress and the summary of a crawl, and their wording for people."""
 
-from trawl.observe.settings import LogLevel, ObserveSettings
-from trawl.observe.stats import Stat, Stats
-from trawl.observe.summary import (
+from trawl.observe.progress import (
     ERROR_KEYS,
+    LogLevel,
+    ObserveSettings,
     Progress,
     Speed,
     nothing_sent,
@@ -12,6 +12,7 @@ from trawl.observe.summary import (
     summary_rows,
     waiting_words,
 )
+from trawl.observe.stats import Stat, Stats
 from trawl.observe.text import clipped, counted, duration_words, number_words, printable, rate_words, times_words
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""What a crawl counts: names to numbers (and a few other values), cheap enough for every page.
+"""The statistics of a crawl: keys with numbers and a few other values, cheap enough to count on every page.
 
-One plain dictionary behind a slotted object, written from one thread only. Keys are flat; a part after ``/`` tells
-kinds apart (``response_status_count/200``). The keys every crawl keeps are listed in the reference.
+One dictionary, written from one thread only. Keys are flat; the part after ``/`` names a kind
+(``response_status_count/200``). The reference lists the keys that every crawl keeps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trawl.http import Times, TimesTotal
 __all__ = ["SCRAPYS", "Stat", "Stats"]
 
 Stat = int | float | str | bool | None
-"""What a statistic may be."""
+"""A value of a statistic."""
 
 D = TypeVar("D")
 
@@ -36,16 +36,16 @@ SCRAPYS: Mapping[str, str] = {
     "robotstxt/forbidden": "robots_forbidden",
     "urllength/request_ignored_count": "urllength_filtered",
 }
-"""Scrapy's keys that count the same under another name here; one that ends in ``/`` stands for all below it."""
+"""Scrapy's keys with their names here; one that ends in ``/`` stands for all keys below it."""
 
 
 class Stats:
-    """Named counters and values of one crawl.
+    """The counters and values of one crawl.
 
-    Reading never makes a key: what was never counted is absent, not 0.
+    Reading a key does not create it: what was never counted is absent, not 0.
 
     Attributes:
-        times: Where the time of all requests went; read as ``queued_seconds`` and the like.
+        times: The sums of all requests' times, in seconds, also read as ``queued_seconds`` and so on.
     """
 
     __slots__ = ("_status_keys", "_values", "times")
@@ -56,7 +56,7 @@ class Stats:
         self._status_keys: dict[int, str] = {}
 
     def inc(self, key: str, n: float = 1) -> None:
-        """Add ``n`` to the number under ``key``, which begins at 0."""
+        """Add ``n`` to the number under ``key``, by default 0."""
         values = self._values
         values[key] = values.get(key, 0) + n  # type: ignore[operator]  # a key that is counted is never set to a text
 
@@ -69,18 +69,18 @@ class Stats:
         self.inc(key)
 
     def set(self, key: str, value: Stat) -> None:
-        """Put ``value`` under ``key``, whatever was there."""
+        """Set ``key`` to ``value``."""
         self._values[key] = value
 
-    def take_up(self, values: Mapping[str, Stat]) -> None:
-        """Go on from what an earlier run has counted, in place of all there is."""
+    def restore(self, values: Mapping[str, Stat]) -> None:
+        """Replace all values with those of an earlier run."""
         self._values = dict(values)
         for part in _PARTS:
             seconds = values.get(f"{part}_seconds")
             setattr(self.times, part, seconds if isinstance(seconds, int | float) else 0.0)
 
     def _read(self) -> dict[str, Stat]:
-        """All values, with the times as they are now: they are added up apart, five sums a page being too many here."""
+        """Return all values with the current times, which are summed elsewhere: five sums a page are too many."""
         for part in _PARTS:
             seconds = getattr(self.times, part)
             if seconds:
@@ -88,13 +88,13 @@ class Stats:
         return self._values
 
     def max(self, key: str, value: float) -> None:
-        """Keep the larger of ``value`` and what is under ``key``."""
+        """Set ``key`` to ``value`` if that is larger."""
         before = self._values.get(key)
         if not isinstance(before, int | float) or value > before:
             self._values[key] = value
 
     def min(self, key: str, value: float) -> None:
-        """Keep the smaller of ``value`` and what is under ``key``."""
+        """Set ``key`` to ``value`` if that is smaller."""
         before = self._values.get(key)
         if not isinstance(before, int | float) or value < before:
             self._values[key] = value
@@ -104,23 +104,23 @@ class Stats:
     @overload
     def get(self, key: str, default: D) -> Stat | D: ...
     def get(self, key: str, default: object = None) -> object:
-        """What is under ``key``, or ``default``."""
+        """Return the value under ``key``, or ``default``."""
         return self._read().get(key, default)
 
     def count(self, key: str) -> int:
-        """The whole number under ``key``; 0 where nothing was counted."""
+        """Return the whole number under ``key``, by default 0."""
         value = self._read().get(key, 0)
         return int(value) if isinstance(value, int | float) else 0
 
     def starting(self, prefix: str) -> dict[str, Stat]:
-        """All keys that start with ``prefix``, in order, without the prefix."""
+        """Return all values whose keys start with ``prefix``, sorted, without the prefix."""
         return {key[len(prefix) :]: value for key, value in self.as_dict().items() if key.startswith(prefix)}
 
     def as_dict(self) -> dict[str, Stat]:
-        """A copy of all keys and values as they are now, sorted by key."""
+        """Return a copy of all values, sorted by key."""
         return dict(sorted(self._read().items()))
 
-    # Scrapy's words for the same, so that a spider that keeps its own statistics needs no change.
+    # Scrapy's names, so that spiders with their own statistics need no change.
 
     def inc_value(self, key: str, count: int = 1, start: int = 0, spider: object = None) -> None:
         """Scrapy's name for :meth:`inc`; a new key begins at ``start``."""
@@ -140,7 +140,7 @@ class Stats:
         self.min(key, value)
 
     def get_value(self, key: str, default: Stat = None, spider: object = None) -> Stat:
-        """Scrapy's name for :meth:`get`; it knows the keys of :data:`SCRAPYS` by Scrapy's names too."""
+        """Scrapy's name for :meth:`get`; the keys of :data:`SCRAPYS` work too."""
         values = self._read()
         if key not in values:
             kinds, slash, kind = key.rpartition("/")

@@ -1,9 +1,7 @@
-"""Numbers, rates and durations as people read them.
+"""Text for people: numbers, rates and durations in words, and text from pages made safe for a terminal and a log.
 
-Text from pages made safe for a terminal and a log.
-
-A URL, a header or an item may hold escape sequences that move the cursor, retitle the window or forge a log line. What
-is shown to a person passes through here first (Unicode categories Cc, Cf for direction, Cs, Zl and Zp are spelled out).
+A URL, a header or an item may hold escape sequences that move the cursor, retitle the window or forge a log line.
+:func:`printable` escapes them (Unicode categories Cc, Cf for direction, Cs, Zl and Zp).
 """
 
 from __future__ import annotations
@@ -24,48 +22,40 @@ _UNSAFE_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 
 
 def _spelled(match: re.Match[str]) -> str:
-    """The character as Python would escape it: a backslash, ``x1b`` for ESC, and so on."""
+    """Return the character as Python escapes it."""
     return match.group().encode("unicode_escape").decode("ascii")
 
 
 def printable(text: str, *, keeps_lines: bool = False) -> str:
-    """``text`` with every control character spelled out.
-
-    With ``keeps_lines``, line feeds and tabs stay (for tracebacks and deliberate paragraphs).
-    """
+    """Return ``text`` with every control character escaped; ``keeps_lines`` leaves line feeds and tabs."""
     return (_UNSAFE_BUT_LINES if keeps_lines else _UNSAFE).sub(_spelled, text)
 
 
-def clipped(text: str, most: int) -> str:
-    """``text``, safe to print, cut in the middle to at most ``most`` characters."""
+def clipped(text: str, max_characters: int) -> str:
+    """Return ``text``, safe to print, shortened in the middle to ``max_characters``."""
     text = printable(text)
-    if len(text) <= most:
+    if len(text) <= max_characters:
         return text
-    head = (most - 1) * 2 // 3
-    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+    head = (max_characters - 1) * 2 // 3
+    return f"{text[:head]}…{text[len(text) - (max_characters - 1 - head) :]}"
 
 
-_MINUTE = 60.0
-
-_HOUR = 3600.0
-
-_DAY = 86400.0
-
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _UNITS = ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s"))
 
 
 def number_words(n: float) -> str:
-    """A count with its thousands apart: ``1,234``."""
+    """Return a count with thousands separators: ``1,234``."""
     return f"{n:,.0f}"
 
 
 def counted(n: float, one: str) -> str:
-    """A count with its word: ``1 page``, ``1,234 pages``."""
+    """Return a count with its noun: ``1 page``, ``1,234 pages``."""
     return f"{number_words(n)} {one}" if n == 1 else f"{number_words(n)} {one}s"
 
 
 def rate_words(rate: float) -> str:
-    """A rate a second with three figures: ``1,234/s``, ``20.1/s``, ``0.05/s``."""
+    """Return a rate a second with up to three digits: ``1,234/s``, ``20.1/s``, ``0.05/s``."""
     if rate >= 100:
         return f"{rate:,.0f}/s"
     if rate >= 1 or rate == 0:
@@ -74,7 +64,7 @@ def rate_words(rate: float) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """A duration in its two largest units: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``1 d 3 h``."""
+    """Return seconds in their two largest units: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``, ``1 d 3 h``."""
     if math.isinf(seconds):
         return "for ever"
     seconds = max(seconds, 0.0)
@@ -91,7 +81,7 @@ def duration_words(seconds: float) -> str:
 
 
 def times_words(times: Times) -> str:
-    """Where the time of a request went, in its order: ``queued 4 ms, throttled 1.0 s, ...``; only what took any."""
+    """Return the times of a request in their order, ``queued 4 ms, throttled 1.0 s``, without parts that took none."""
     parts = [(name, getattr(times, name)) for name in times.__struct_fields__]
     return ", ".join(f"{name} {_short_words(seconds)}" for name, seconds in parts if seconds >= _LEAST) or "no time"
 

@@ -1,13 +1,15 @@
-"""What a person is told when a crawl has ended, as rows of two texts; the command draws them.
+"""The progress of a crawl and its summary, in words for people, and the settings of the log.
 
-Where a crawl is, as one value, and the rate between two of them.
+Only :mod:`trawl.observe` imports this, for those who show them: the command, and :func:`trawl.run` for its log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
 import attrs
+from msgspec import Meta, Struct
 
 from trawl.http import Times
 from trawl.observe.stats import Stats
@@ -15,6 +17,8 @@ from trawl.observe.text import clipped, counted, duration_words, number_words, p
 
 __all__ = [
     "ERROR_KEYS",
+    "LogLevel",
+    "ObserveSettings",
     "Progress",
     "Speed",
     "nothing_sent",
@@ -24,6 +28,32 @@ __all__ = [
     "waiting_words",
 ]
 
+LogLevel = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"]
+
+
+class ObserveSettings(Struct, frozen=True, kw_only=True, rename="upper"):
+    """The settings of log and progress. Only the command sets logging up; a program that calls trawl keeps its own."""
+
+    log_enabled: Annotated[bool, Meta(description="Write a log. False logs nothing.")] = True
+    log_level: Annotated[
+        LogLevel | int,
+        Meta(description="The least severe level to log. Tracebacks of expected errors are logged at DEBUG only."),
+    ] = "INFO"
+    log_file: Annotated[str | None, Meta(description="The file of the log; null logs to standard error.")] = None
+    log_file_append: Annotated[bool, Meta(description="Append to an existing log file. False overwrites it.")] = True
+    log_encoding: Annotated[str, Meta(description="The encoding of the log file.")] = "utf-8"
+    log_format: Annotated[str, Meta(description="The format of a log line, in the percent style of `logging`.")] = (
+        "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
+    )
+    log_dateformat: Annotated[str, Meta(description="The format of the time in a log line, as for `strftime`.")] = (
+        "%Y-%m-%d %H:%M:%S"
+    )
+    logstats_interval: Annotated[
+        float,
+        Meta(ge=0, title="s", description="Log progress at this interval when no live panel is shown. 0 disables it."),
+    ] = 60.0
+
+
 ERROR_KEYS = (
     "download_error_count",
     "spider_exceptions",
@@ -32,22 +62,22 @@ ERROR_KEYS = (
     "throttling_errors",
     "scope_errors",
 )
-"""The statistics whose sum a person sees as "errors"."""
+"""The statistics that the progress adds up as "errors"."""
 
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """A crawl at one instant.
+    """The state of a crawl at one instant.
 
     Attributes:
         at: Seconds since the crawl began.
         pages: Responses so far.
         items: Items so far.
-        queued: Requests that wait, for whatever reason.
-        in_flight: Requests on the wire.
-        errors: What went wrong so far: downloads, callbacks, pipelines.
-        waiting: What holds up most of the waiting requests, in words: ``"a.example delay 0.4 s"``.
-        held: How many requests wait on something else than a free place.
+        queued: Requests that wait for any reason.
+        in_flight: Requests in flight.
+        errors: Errors so far: the sum of :data:`ERROR_KEYS`.
+        waiting: What most waiting requests wait for, in words: ``"a.example delay 0.4 s"``.
+        held: Requests that wait for anything other than a free slot.
     """
 
     at: float = 0.0
@@ -63,7 +93,7 @@ class Progress:
     def of(
         cls, stats: Stats, *, at: float, queued: int, in_flight: int, held: int = 0, waiting: Sequence[str] = ()
     ) -> Progress:
-        """The progress that these statistics tell."""
+        """Return the progress of a crawl with these statistics."""
         return cls(
             at=at,
             pages=stats.count("response_count"),
@@ -78,7 +108,7 @@ class Progress:
 
 @attrs.frozen
 class Speed:
-    """Speed over some time.
+    """The speed of a crawl over some time.
 
     Attributes:
         pages: Pages a second.
@@ -90,7 +120,7 @@ class Speed:
 
 
 def speed_between(earlier: Progress, later: Progress) -> Speed:
-    """The speed between two instants; none where no time has passed."""
+    """Return the speed between two instants; 0 if no time has passed."""
     seconds = later.at - earlier.at
     if seconds <= 0:
         return Speed()
@@ -98,7 +128,7 @@ def speed_between(earlier: Progress, later: Progress) -> Speed:
 
 
 def progress_line(now: Progress, speed: Speed) -> str:
-    """Progress as one line of the log."""
+    """Return the progress as one line of the log."""
     line = (
         f"{counted(now.pages, 'page')} ({rate_words(speed.pages)}), "
         f"{counted(now.items, 'item')} ({rate_words(speed.items)}), "
@@ -108,7 +138,7 @@ def progress_line(now: Progress, speed: Speed) -> str:
 
 
 def waiting_words(now: Progress) -> str:
-    """What is held up and by what: ``37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s``."""
+    """Return what requests wait for: ``37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s``."""
     return f"{number_words(now.held)} waiting: {'; '.join(now.waiting)}" if now.waiting else ""
 
 
@@ -118,15 +148,15 @@ _KIND_CHARACTERS = 40
 
 
 def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> list[tuple[str, str]]:
-    """The summary of a crawl, row by row; what did not occur has no row.
+    """Return the summary of a crawl as rows of title and text, without rows for what did not occur.
 
     Args:
-        reason: Why it ended.
-        elapsed: How long this run of it took, in seconds.
+        reason: The reason it ended with.
+        elapsed: The duration of this run in seconds.
         stats: Its statistics.
     """
     pages, items = _count(stats, "response_count"), _count(stats, "item_scraped_count")
-    runs, counted = _count(stats, "job_run_count"), elapsed  # all that is counted goes on from run to run of a job
+    runs, counted = _count(stats, "job_run_count"), elapsed  # statistics add up over the runs of a job
     words = duration_words(elapsed)
     if runs > 1:
         counted = max(elapsed, _count(stats, "elapsed_seconds"))
@@ -149,11 +179,11 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
 
 
 def nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
-    """Say that a crawl which ended by itself sent nothing and gave nothing, and why; "" where it did.
+    """Return a sentence about a crawl that ended by itself without any request or item, and why; else "".
 
     Args:
-        reason: Why it ended.
-        stats: Its statistics, those of a job's earlier runs included.
+        reason: The reason it ended with.
+        stats: Its statistics, with those of a job's earlier runs.
     """
     done = ("request_count", "response_count", "item_scraped_count", "item_dropped_count", "item_invalid_count")
     if reason != "finished" or "finish_reason" not in stats or any(_count(stats, key) for key in done):
@@ -172,7 +202,7 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("spider_exceptions", "callbacks"),
         ("item_error_count", "pipelines"),
         ("file_error_count", "files"),
-        ("feed_item_errors", "items that a feed can't hold"),
+        ("feed_item_errors", "items that a feed could not write"),
         ("middleware_exceptions", "middlewares"),
         ("throttling_errors", "throttling managers"),
         ("scope_errors", "scopes"),
@@ -181,7 +211,7 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "unhandled": (("httperror_ignored_count", "responses outside 2xx"), ("ignored_count", "requests ignored")),
     "retries": (
         ("retry_count", ""),
-        ("backoff_count", "sent again after backing off"),
+        ("backoff_count", "after backoff"),
         ("retry_max_reached", "given up"),
         ("refused", "refused by their host"),
     ),
@@ -189,7 +219,7 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "from the cache": (("httpcache/hit", ""),),
     "files": (("file_count", ""),),
     "lost items": (("item_lost_count", ""),),
-    "dropped items": (("item_dropped_count", ""), ("item_invalid_count", "not of their type")),
+    "dropped items": (("item_dropped_count", ""), ("item_invalid_count", "of the wrong type")),
     "filtered": (
         ("dupefilter_filtered", "seen before"),
         ("offsite_filtered", "offsite"),
@@ -198,11 +228,11 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("scheme_filtered", "not http or https"),
         ("depth_filtered", "too deep"),
         ("urllength_filtered", "URL too long"),
-        ("pages_filtered", "beyond a page budget"),
-        ("unstorable_requests", "not to be stored by the job"),
+        ("pages_filtered", "over a page limit"),
+        ("unstorable_requests", "not storable in the job"),
     ),
 }
-"""Row title to the statistics in it and their words; a key that ends in ``/`` stands for all keys below it."""
+"""The statistics in each row and their words; a key that ends in ``/`` stands for all keys below it."""
 
 
 def _parts(stats: Mapping[str, object], keys: tuple[tuple[str, str], ...]) -> Iterator[str]:
