@@ -16,7 +16,7 @@ class Pages(trawl.Spider):
 
 @pytest.mark.parametrize("given", ["quotes", Pages(), object, None])
 def test_what_is_not_a_spiders_class_is_refused_with_what_to_give(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"a crawl takes a spider's class, not .*: import the class and give that"):
+    with pytest.raises(TypeError, match=r"a crawl takes a spider's class, not .*; import the class and pass it"):
         trawl.run(given)
 
 
@@ -45,5 +45,7 @@ def test_what_it_says_works() -> None:
 
 
 async def test_inside_trio_run_says_what_to_await() -> None:
-    with pytest.raises(RuntimeError, match=r"Trio runs here already: write `await trawl.crawl\(Pages, ...\)`"):
+    with pytest.raises(
+        RuntimeError, match=r"Trio already runs in this thread; write `await trawl.crawl\(Pages, ...\)`"
+    ):
         trawl.run(Pages)

@@ -1,6 +1,6 @@
 """A polite, fast web crawler on Trio: Scrapy's habits, exact throttling, tests on a virtual clock.
 
-Names are loaded when they are first asked for: who needs a request does not wait for the engine.
+Names are loaded when they are first used: importing a request does not import the engine.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _PARTS = frozenset(
 )
 """Modules that can be used without being imported by name."""
 
-if not TYPE_CHECKING:  # a checker is to know a misspelled name
+if not TYPE_CHECKING:  # a type checker should report a misspelled name
 
     def __getattr__(name: str) -> Any:
         if name in _PARTS:

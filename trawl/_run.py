@@ -1,7 +1,6 @@
-"""The one public entry: run a spider, here or inside a Trio program.
+"""Running a spider: ``run`` starts Trio, ``crawl`` runs inside it, ``open_crawl`` yields items during the crawl.
 
-``run`` starts Trio; ``crawl`` runs inside it, any number of times, also side by side; ``open_crawl`` gives the items
-while they come. Signals are handled by ``run`` and by the command, never by ``crawl``.
+Any number of crawls may run side by side. ``run`` and the command handle signals, ``crawl`` never does.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ logger: logging.Logger = logging.getLogger("trawl")
 
 @attrs.frozen
 class CrawlResult:
-    """How a crawl ended, and what it gave.
+    """The result of a crawl.
 
     Attributes:
         reason: ``finished``, ``shutdown``, ``cancelled``, ``start_error``, ``feed_error`` or a CloseSpider reason.
         stats: Every statistic by its key.
         elapsed: Seconds on the run clock.
-        items: The items in the order they were finished; None where they were not collected.
-        error: What went wrong with a feed, for ``feed_error``.
+        items: The items in the order in which they were finished; None if they were not collected.
+        error: The error of a feed, for ``feed_error``.
     """
 
     reason: str
@@ -71,12 +70,15 @@ class CrawlResult:
 
 
 def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
-    """Run a spider to its end, starting Trio; the first Ctrl-C drains, the second cancels.
+    """Start Trio and run a spider to its end. The first Ctrl-C finishes what is in flight, the second cancels.
 
     Args:
         spider: The spider's class.
-        settings: Stronger than every other source of settings.
-        spider_args: Given to the spider's constructor.
+        settings: Settings that override all other sources.
+        spider_args: Arguments of the spider's constructor.
+
+    Returns:
+        The result, with the items.
 
     Raises:
         SettingsError: A setting is unknown or wrong.
@@ -87,7 +89,7 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
     """
     values = _settings(spider, settings)
     if trio.lowlevel.in_trio_run():
-        raise RuntimeError(f"Trio runs here already: write `await trawl.crawl({spider.__name__}, ...)`")
+        raise RuntimeError(f"Trio already runs in this thread; write `await trawl.crawl({spider.__name__}, ...)`")
     with Signals():
         return _warned(
             trio.run(partial(crawl_with, spider, values, spider_args=spider_args, collect=True, handle_signals=True))
@@ -95,36 +97,38 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
 
 
 def _warned(result: CrawlResult) -> CrawlResult:
-    """The result, once the log has said so where nothing was sent."""
+    """Log a warning if nothing was sent. Returns the result."""
     if words := nothing_sent(result.reason, result.stats):
         logger.warning("%s", words)
     return result
 
 
 async def crawl(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
-    """Run a spider to its end, inside a Trio program. A checkpoint.
+    """Run a spider to its end inside a Trio program. A checkpoint.
 
-    Any number may run in one process, also side by side. Cancelling drops what is in flight and ends the feeds on whole
-    records. Arguments and errors are those of :func:`run`, but it has to be called where Trio runs: under asyncio, say
-    ``await asyncio.to_thread(trawl.run, MySpider)``.
+    Any number of crawls may run in one process, also side by side. Cancelling drops what is in flight and ends the
+    feeds on whole records. Arguments and errors are those of :func:`run`. Under asyncio, write
+    ``await asyncio.to_thread(trawl.run, MySpider)`` instead.
+
+    Returns:
+        The result, with the items.
 
     Raises:
-        RuntimeError: Trio does not run here.
+        RuntimeError: Trio does not run in this thread.
     """
     _check_trio("await trawl.crawl()")
     return _warned(await crawl_with(spider, _settings(spider, settings), spider_args=spider_args, collect=True))
 
 
 STREAM_BUFFER = 100
-"""Items of an open crawl that wait for the reader; more make the crawl wait."""
+"""The number of items of an open crawl that may wait for the reader before the crawl waits."""
 
 
 class OpenCrawl(AsyncIterator[Any]):
     """A crawl whose items are read while it runs: ``async for item in crawl``.
 
     Attributes:
-        result: How it ended, also where the block was left early; None while it runs, and where it could not be run:
-            the error is raised then.
+        result: The result, also after the block was left early; None while the crawl runs or if it raised an error.
     """
 
     def __init__(self, items: trio.MemoryReceiveChannel[Any]) -> None:
@@ -143,13 +147,13 @@ class OpenCrawl(AsyncIterator[Any]):
             raise StopAsyncIteration from None
 
     def check(self) -> None:
-        """Raise what ended the crawl, if it was an error, once."""
+        """Raise the error that ended the crawl, if any, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     async def to_its_end(self, crawl: Awaitable[CrawlResult], items: trio.MemorySendChannel[Any]) -> None:
-        """Run ``crawl`` and keep how it ended."""
+        """Run ``crawl`` and keep its result or error."""
         try:
             with items:
                 self.result = _warned(await crawl)
@@ -162,7 +166,7 @@ class OpenCrawl(AsyncIterator[Any]):
             self._ended.set()
 
     def _cut_off(self) -> CrawlResult:
-        """How a crawl ended that the reader, or who waits for the reader, has cancelled."""
+        """Return the result of a crawl that was cancelled with its reader."""
         running = self._running
         if running is None:
             return CrawlResult("cancelled", {}, 0.0)
@@ -170,13 +174,13 @@ class OpenCrawl(AsyncIterator[Any]):
 
     @property
     def running(self) -> Crawl:
-        """The running crawl: its statistics, ``why``, ``throttling.set``, ``shutdown``.
+        """The running crawl with its statistics, ``why``, ``throttling.set`` and ``shutdown``.
 
         Raises:
-            RuntimeError: It has not begun yet.
+            RuntimeError: It has not started yet.
         """
         if self._running is None:
-            raise RuntimeError("the crawl has not begun yet")
+            raise RuntimeError("the crawl has not started yet")
         return self._running
 
     async def watch(self, crawl: Crawl) -> None:
@@ -185,27 +189,27 @@ class OpenCrawl(AsyncIterator[Any]):
 
 
 class _Stream:
-    """The sink behind an open crawl: a bounded channel to the reader."""
+    """The sink of an open crawl: a bounded channel to the reader."""
 
     def __init__(self, items: trio.MemorySendChannel[Any]) -> None:
         self._items = items
         self._closed = trio.Event()
 
     def put_nowait(self, item: object, page: str = "") -> None:
-        """Hand an item over if there is room."""
+        """Hand an item to the reader; raises trio.WouldBlock if the channel is full."""
         self._items.send_nowait(item)
 
     async def put(self, item: object, page: str = "") -> None:
-        """Hand an item over, waiting for the reader."""
+        """Hand an item to the reader, waiting for room."""
         await self._items.send(item)
 
     async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Wait for the end; the reader takes what is left by itself."""
+        """Wait for the end of the crawl; the reader takes the remaining items by itself."""
         task_status.started()
         await self._closed.wait()
 
     def close(self) -> None:
-        """No more items come."""
+        """End the stream of items."""
         self._items.close()
         self._closed.set()
 
@@ -214,10 +218,10 @@ class _Stream:
 async def open_crawl(
     spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any
 ) -> AsyncGenerator[OpenCrawl, None]:
-    """Run a spider and read its items while they come: ``async for item in crawl``.
+    """Run a spider and read its items during the crawl: ``async for item in crawl``.
 
-    Leaving the block before the end cancels the crawl, whose ``result`` then tells how far it came. At most
-    :data:`STREAM_BUFFER` items wait for the reader. Arguments and errors are those of :func:`run`.
+    Leaving the block early cancels the crawl; ``result`` then shows how far it came. At most :data:`STREAM_BUFFER`
+    items wait for the reader. Arguments and errors are those of :func:`run`.
     """
     _check_trio("trawl.open_crawl()")
     outbox, inbox = trio.open_memory_channel[Any](STREAM_BUFFER)
@@ -255,26 +259,28 @@ async def crawl_with(
     now_utc: datetime | None = None,
     recorder: Recorder | None = None,
 ) -> CrawlResult:
-    """Run a spider with every part open to choice: what :func:`crawl`, the command and the simulator are made of.
+    """Run a spider with every part replaceable, as :func:`crawl`, the command and the simulator do. A checkpoint.
 
     Args:
         spider: The spider's class.
         settings: Loaded settings.
-        spider_args: Given to the spider's constructor.
+        spider_args: Arguments of the spider's constructor.
         collect: Keep the items for the result.
         watchers: Tasks that look at the running crawl; cancelled at its end.
-        sinks: Where items go besides the feeds.
-        handle_signals: The process is the crawl's own: let SIGINT, SIGTERM and SIGHUP drain it, and cancel it at the
-            second; warn of callbacks that block. Put
-            :class:`trawl.shutdown.Signals` around ``trio.run`` to handle them before it begins and to its very end.
-        transport: The wire; the real one if None.
-        blocking: How blocking work is done; in threads if None.
-        resolve: Looks names up; as the system does if None.
-        frontier: Where pending requests are kept, with what an earlier crawl left in it; a new one in memory if None.
-            With ``JOB_DIR`` the job's is taken.
-        seed: Of all randomness; drawn if None.
-        now_utc: The wall time now; the machine's if None.
-        recorder: Told of each send and its end.
+        sinks: Further receivers of items besides the feeds.
+        handle_signals: The process belongs to the crawl: the first SIGINT, SIGTERM or SIGHUP finishes what is in
+            flight, the second cancels; warn of callbacks that block. Put :class:`trawl.shutdown.Signals` around
+            ``trio.run`` to handle signals before the crawl starts and until its very end.
+        transport: The transport; by default the real one.
+        blocking: Runs blocking functions; by default in threads.
+        resolve: Looks host names up; by default as the settings say.
+        frontier: Holds pending requests; by default a new one in memory. With ``JOB_DIR`` the job's is used.
+        seed: The seed of all random numbers; by default a random one.
+        now_utc: The wall time now; by default the machine's.
+        recorder: Called for each send and its end.
+
+    Returns:
+        The result.
 
     Raises:
         UsageError: A feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` does not
@@ -328,7 +334,7 @@ async def crawl_with(
 
 
 async def _frontier(settings: Settings) -> Frontier:
-    """Where pending requests are kept that outlive no process."""
+    """Make the frontier of a crawl without a job."""
     named = settings.of(JobSettings).frontier
     depth_first = settings.of(SchedulerSettings).depth_first
     return await named_frontier(named, settings) if named else MemoryFrontier(depth_first=depth_first)
@@ -337,7 +343,7 @@ async def _frontier(settings: Settings) -> Frontier:
 def _dressing(
     settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
 ) -> AbstractAsyncContextManager[MiddlewareStack]:
-    """The middleware, cookies, sessions and cache of a crawl."""
+    """Open the middleware, cookies, sessions and cache of a crawl."""
     return open_middleware_stack(
         settings.of(MiddlewareSettings),
         settings.of(CacheSettings),
@@ -352,7 +358,7 @@ def _dressing(
 def _archiving(
     settings: Settings, blocking: Blocking, wall: WallClock
 ) -> AbstractAsyncContextManager[Callable[[Transport], Transport]]:
-    """What writes the traffic down, if it is to be."""
+    """Open the WARC archive, if there is one; it wraps the transport."""
     values = settings.of(TransportSettings)
     return open_archive(
         values.warc_file,
@@ -366,7 +372,7 @@ def _archiving(
 async def _stored(
     settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
 ) -> AsyncGenerator[tuple[Feeds, OpenJob | None], None]:
-    """The feeds, open, and the job if there is one; closed also where a part of the crawl can't be made."""
+    """Open the feeds, and the job if there is one; they are closed also if another part can't be made."""
     values, job_dir = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings).job_dir
     if job_dir:
         depth_first = settings.of(SchedulerSettings).depth_first
@@ -389,7 +395,7 @@ async def _stored(
 
 
 async def _alone(running: Awaitable[Ended]) -> Ended:
-    """What ``running`` gives; or what ended it, a failing ``open_spider`` say, out of the groups of the nurseries."""
+    """Await ``running``; raise a single error, for example of ``open_spider``, without the nurseries' groups."""
     try:
         return await running
     except BaseExceptionGroup as group:
@@ -400,9 +406,9 @@ async def _alone(running: Awaitable[Ended]) -> Ended:
 
 
 def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard:
-    """Says which addresses may be connected to; a wire that was handed in leads nowhere unless the settings say so.
+    """Make the guard that says which addresses may be connected to; with a given transport it is open by default.
 
-    Start URLs are looked at here too, because a crawl that is resumed may not read ``start()`` again.
+    It learns the start URLs here because a resumed crawl may not read ``start()`` again.
     """
     allows = settings.of(TransportSettings).allow_private_addresses
     guard = AddressGuard(True if allows is None and not is_real else allows)
@@ -414,22 +420,22 @@ def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard
 
 
 def _transport(settings: Settings, resolve: Resolve, whereabouts: CrawlResolver, guard: AddressGuard) -> Transport:
-    """The real wire; where addresses are throttled, it connects to the one that was charged (I05)."""
+    """Make the real transport. With throttling by address it connects to the address that was charged."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
     return ChosenTransport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
 
 
 def _resolver(settings: Settings, blocking: Blocking) -> Resolve:
-    """Who looks names up."""
+    """Make the resolver of host names."""
     system = ThreadResolver(blocking)
     return DnsResolver(system) if settings.of(TransportSettings).dns_resolver == "dnspython" else system
 
 
 def _check_trio(called: str) -> None:
-    """Say what to do where Trio does not run, which Python's own words do not."""
+    """Raise a RuntimeError that says what to do if Trio does not run."""
     if not trio.lowlevel.in_trio_run():
         raise RuntimeError(
-            f"{called} needs Trio, which does not run here: call trawl.run(MySpider) instead, under asyncio"
+            f"{called} needs Trio, which does not run here; call trawl.run(MySpider) instead, under asyncio"
             " `await asyncio.to_thread(trawl.run, MySpider)`"
         )
 
@@ -438,7 +444,7 @@ def _settings(spider: type[Spider], given: Mapping[str, object] | None) -> Setti
     kind: object = spider
     if not isinstance(kind, type) or not issubclass(kind, Spider):
         by_name = f", or type `trawl crawl {kind}`" if isinstance(kind, str) else ""
-        raise TypeError(f"a crawl takes a spider's class, not {kind!r}: import the class and give that{by_name}")
+        raise TypeError(f"a crawl takes a spider's class, not {kind!r}; import the class and pass it{by_name}")
     if isinstance(given, Settings):
         return given
     return load(*ambient(spider=spider), of_spider(spider), Layer("settings", given or {}))

@@ -1,40 +1,42 @@
-"""What can go wrong, as a tree. ``trawl.exceptions`` is its public face.
+"""The exceptions of trawl, as a tree; users import them from :mod:`trawl.exceptions`.
 
 ::
 
     TrawlError
-      UsageError                     the user's input can't be used; the command exits with status 2
-        SettingsError                a setting: unknown name, wrong type, out of range
-        FeedError                    a feed that can't be opened or written
-      ItemLost                       an item that no feed can write
-      JobError                       a job's directory: in use, damaged, full, not writable; exit status 1
-      SpiderLoadError                the spider's file can't be found, read or run; the command exits with status 1
-        WrittenForScrapy             it imports Scrapy: a UsageError too; the command exits with status 2
-      PartLoadError                  the user's code failed while a pipeline, say, was made; exit status 1
-      DownloadError                  a request got no whole response
-        ConnectFailed                no connection: refused, unreachable, reset while connecting
-          NameNotResolved            the host's name has no address
-          TLSFailed                  the handshake failed or the certificate was refused
-        ConnectTimeout               no connection within the connect timeout
-        ProxyFailed                  a proxy was not reached, or would not reach the host
-        ReadTimeout                  nothing came for the read timeout
-        DownloadTimeout              the whole of it took longer than DOWNLOAD_TIMEOUT
-        ResponseBroken               closed early, wrong length, not HTTP, endless headers
-        BodyTooLarge                 more than DOWNLOAD_MAXSIZE, before or after decompression
-        BodyNotWritten               a body that goes to a file, which the disk does not take
-        UnsupportedScheme            a URL that this transport does not fetch
-        AddressRefused               a host at an address that the crawl may not connect to
-        TooManyRedirects             more in a row than REDIRECT_MAX_TIMES
-        RequestInvalid               a request that can't be written as HTTP
-        SoftBlocked                  a page that is a refusal: SOFT_BLOCK_DETECTOR says so
-      HttpError                      a whole response whose status the spider does not handle
-      IgnoreRequest                  drop this request (raised by users in middleware and errbacks)
-      NotConfigured                  leave this one out (raised by users in from_crawler)
-      DropItem                       drop this item (raised by users in pipelines)
-      CloseSpider                    end the crawl with this reason (raised by users in callbacks)
-      DontCloseSpider                do not end, though nothing is pending (raised by users where spider_idle is heard)
+    ├─ UsageError                  the user's input is wrong; exit status 2
+    │  ├─ SettingsError            a setting: unknown name, wrong type, out of range
+    │  └─ FeedError                a feed that can't be opened or written
+    ├─ SpiderLoadError             the spider's file is not found, not readable or fails; exit status 1
+    │  └─ WrittenForScrapy         it imports Scrapy; also a UsageError, exit status 2
+    ├─ PartLoadError               the user's pipeline, middleware or the like can't be made; exit status 1
+    ├─ JobError                    a job's directory: in use, damaged, full, not writable; exit status 1
+    ├─ ItemLost                    an item that no feed could write
+    ├─ DownloadError               a request without a complete response
+    │  ├─ ConnectFailed            no connection: refused, unreachable, reset while connecting
+    │  │  ├─ NameNotResolved       the host's name has no address
+    │  │  └─ TLSFailed             the handshake failed or the certificate was refused
+    │  ├─ ConnectTimeout           no connection within the connect timeout
+    │  ├─ ProxyFailed              the proxy was not reached, or did not reach the host
+    │  ├─ ReadTimeout              nothing received for the read timeout
+    │  ├─ DownloadTimeout          the exchange took longer than DOWNLOAD_TIMEOUT
+    │  ├─ ResponseBroken           closed early, wrong length, not HTTP, endless headers
+    │  ├─ BodyTooLarge             more than DOWNLOAD_MAXSIZE, before or after decompression
+    │  ├─ BodyNotWritten           a body that could not be written to its file
+    │  ├─ UnsupportedScheme        a URL that this transport does not fetch
+    │  ├─ AddressRefused           a host at an address that the crawl may not connect to
+    │  ├─ TooManyRedirects         more in a row than REDIRECT_MAX_TIMES
+    │  ├─ RequestInvalid           a request that can't be written as HTTP
+    │  └─ SoftBlocked              a page that SOFT_BLOCK_DETECTOR takes for a refusal
+    ├─ HttpError                   a response whose status the spider does not handle
+    │
+    │  raised by users:
+    ├─ IgnoreRequest               drop this request (in middleware and errbacks)
+    ├─ DropItem                    drop this item (in pipelines)
+    ├─ CloseSpider                 end the crawl with this reason (in callbacks)
+    ├─ DontCloseSpider             do not end the crawl (in receivers of spider_idle)
+    └─ NotConfigured               leave this part out (in from_crawler)
 
-Expected ends (duplicate, offsite, refused by robots.txt) are not here: they are values, counted under their reason.
+Expected ends of a request (duplicate, offsite, forbidden by robots.txt) are not errors: they are counted by reason.
 """
 
 from __future__ import annotations
@@ -81,25 +83,25 @@ __all__ = [
 
 
 class TrawlError(Exception):
-    """Everything that trawl itself raises.
+    """The base class of trawl's exceptions.
 
     Attributes:
-        request: The request that an errback gets this error for; None elsewhere.
+        request: The request, if an errback gets the error; else None.
     """
 
     request: Any = None
 
     @property
     def value(self) -> TrawlError:
-        """The error itself: errbacks written for Scrapy get a Failure, whose ``value`` is the error."""
+        """The error itself, for errbacks written for Scrapy, which get a Failure."""
         return self
 
     def check(self, *kinds: type[BaseException]) -> type[BaseException] | None:
-        """The first of ``kinds`` that this error is, or None: as a Failure answers errbacks written for Scrapy."""
+        """Return the first of ``kinds`` that this error is an instance of, or None, as Scrapy's Failure does."""
         return next((kind for kind in kinds if isinstance(self, kind)), None)
 
     def trap(self, *kinds: type[BaseException]) -> type[BaseException]:
-        """As :meth:`check`, but an error that is none of ``kinds`` is raised."""
+        """Like :meth:`check`, but raise the error if it is an instance of none of ``kinds``."""
         kind = self.check(*kinds)
         if kind is None:
             raise self
@@ -107,20 +109,20 @@ class TrawlError(Exception):
 
     @property
     def type(self) -> Any:
-        """Its class."""
+        """The error's class."""
         return self.__class__
 
     def getErrorMessage(self) -> str:
-        """What it says."""
+        """Return the message."""
         return str(self)
 
     def getTraceback(self) -> str:
-        """Where it comes from, as Python prints it."""
+        """Return the traceback as Python prints it."""
         return "".join(traceback.format_exception(self))
 
 
 class UsageError(TrawlError):
-    """The user's input can't be used; its sentence names the entry and what to do."""
+    """The user's input is wrong; the message names the entry and says what to do."""
 
 
 class SettingsError(UsageError):
@@ -139,7 +141,7 @@ class FeedError(UsageError):
     """A feed can't be opened or written.
 
     Attributes:
-        uri: Where the feed was to go.
+        uri: The feed's URI.
     """
 
     def __init__(self, sentence: str, uri: str = "") -> None:
@@ -148,17 +150,16 @@ class FeedError(UsageError):
 
 
 class ItemLost(TrawlError):
-    """An item passed the pipelines, and no feed that wants it can write it; the sentence says why, feed by feed.
+    """An item passed the pipelines, but none of its feeds could write it; the message says why, feed by feed.
 
-    It is counted as ``item_lost_count`` and not among the items; :class:`trawl.events.ItemFailed` carries it.
+    It is counted as ``item_lost_count`` instead of ``item_scraped_count``; :class:`trawl.events.ItemFailed` carries it.
     """
 
 
 class JobError(TrawlError):
-    """A job can't be opened, read or written: in use by another process, damaged, of a newer version, the disk full.
+    """A job can't be opened, read or written: in use by another process, damaged, of a newer version, on a full disk.
 
-    Nothing that the job holds was overwritten. The crawl that meets it ends; the job can be resumed once its cause is
-    gone.
+    Nothing in the job was overwritten. The crawl ends; the job can be resumed once the cause is gone.
 
     Attributes:
         directory: The job's directory.
@@ -174,17 +175,17 @@ class SpiderLoadError(TrawlError):
 
 
 class PartLoadError(TrawlError):
-    """A pipeline, a middleware or another part of the user's can't be imported or made: its own code failed.
+    """A pipeline, a middleware or another part of the user's can't be imported or made because its own code failed.
 
-    The sentence names the setting, the part, the line and the error, which is the cause.
+    The message names the setting, the part, the line and the error, which is the cause.
     """
 
 
 class WrittenForScrapy(SpiderLoadError, UsageError):
-    """The spider's imports are Scrapy's; the sentence says what to write in place of each.
+    """The spider imports Scrapy; the message says what to write instead.
 
     Attributes:
-        places: The same in parts: the file, the line and what to write there.
+        places: The file, the line and the change for each import.
     """
 
     def __init__(self, sentence: str, places: tuple[tuple[str, int, str], ...] = ()) -> None:
@@ -193,12 +194,13 @@ class WrittenForScrapy(SpiderLoadError, UsageError):
 
 
 class DownloadError(TrawlError):
-    """A request got no whole response.
+    """A request got no complete response.
 
     Attributes:
-        url: What was asked for.
-        method: How it was asked for.
-        is_retryable: Whether another try may go better.
+        cause: The message without method and URL.
+        url: The request's URL.
+        method: The request's method.
+        is_retryable: A retry may succeed.
     """
 
     is_retryable: ClassVar[bool] = True
@@ -232,11 +234,11 @@ class ConnectTimeout(DownloadError):
 
 
 class ProxyFailed(DownloadError):
-    """No page through a proxy: it was not reached, refused us, is banned, or could not reach the host.
+    """No page through a proxy: it was not reached, refused the request, is banned, or did not reach the host.
 
     Attributes:
-        is_of_proxy: Whether the proxy itself is at fault; False: it works, but the host was not to be reached.
-        response: What came instead of the page, where the proxy is banned; else None.
+        is_of_proxy: The proxy itself is at fault. False: the proxy works, but did not reach the host.
+        response: The response that shows the ban of the proxy; else None.
     """
 
     def __init__(
@@ -248,58 +250,58 @@ class ProxyFailed(DownloadError):
 
 
 class ReadTimeout(DownloadError):
-    """Nothing came for as long as the read timeout."""
+    """Nothing was received for the read timeout."""
 
 
 class DownloadTimeout(DownloadError):
-    """The whole exchange took longer than ``DOWNLOAD_TIMEOUT``."""
+    """The exchange took longer than ``DOWNLOAD_TIMEOUT``."""
 
 
 class ResponseBroken(DownloadError):
-    """What came is not a whole HTTP response: closed early, wrong length, endless headers, another protocol."""
+    """The response is not complete or not HTTP: closed early, wrong length, endless headers."""
 
 
 class BodyTooLarge(DownloadError):
-    """The body passes ``DOWNLOAD_MAXSIZE``, as sent or once decompressed."""
+    """The body is larger than ``DOWNLOAD_MAXSIZE``, before or after decompression."""
 
     is_retryable = False
 
 
 class BodyNotWritten(DownloadError):
-    """The body goes to a file, and can't be written there: the disk is full, say."""
+    """The body can't be written to its file, for example because the disk is full."""
 
     is_retryable = False
 
 
 class UnsupportedScheme(DownloadError):
-    """The URL's scheme is not one that is fetched."""
+    """The URL's scheme is not supported."""
 
     is_retryable = False
 
 
 class AddressRefused(DownloadError):
-    """The host is at a private address, and nobody but a page sends us there: see ``ALLOW_PRIVATE_ADDRESSES``."""
+    """The host has a private address and only a page led there; see ``ALLOW_PRIVATE_ADDRESSES``."""
 
     is_retryable = False
 
 
 class TooManyRedirects(DownloadError):
-    """More redirects in a row than ``REDIRECT_MAX_TIMES``, those of pages that refresh included."""
+    """More redirects in a row than ``REDIRECT_MAX_TIMES``, meta refreshes included."""
 
     is_retryable = False
 
 
 class RequestInvalid(DownloadError):
-    """The request can't be written as HTTP: its ``Host`` is no host, say. Nothing was sent."""
+    """The request can't be written as HTTP, for example for an invalid ``Host``. Nothing was sent."""
 
     is_retryable = False
 
 
 class SoftBlocked(DownloadError):
-    """What came looks like a page and is a refusal, says ``SOFT_BLOCK_DETECTOR``; its scopes back off.
+    """``SOFT_BLOCK_DETECTOR`` takes the page for a refusal; its scopes back off.
 
     Attributes:
-        response: What came.
+        response: The response.
     """
 
     def __init__(self, response: Any, *, url: str = "", method: str = "GET") -> None:
@@ -308,7 +310,7 @@ class SoftBlocked(DownloadError):
 
 
 class HttpError(TrawlError):
-    """A whole response whose status the spider does not handle.
+    """A response whose status the spider does not handle.
 
     Attributes:
         response: The response, with its body.
@@ -331,7 +333,7 @@ class DropItem(TrawlError):
     """Drop this item.
 
     Attributes:
-        log_level: With which level that is logged, a name or a number of the logging module's; None: ``INFO``.
+        log_level: The level to log it with, a name or number of the logging module; None means ``INFO``.
     """
 
     def __init__(self, message: object = "", log_level: str | int | None = None) -> None:
@@ -340,10 +342,10 @@ class DropItem(TrawlError):
 
 
 class CloseSpider(TrawlError):
-    """End the crawl: what is in flight ends, nothing new is sent.
+    """End the crawl: requests in flight are finished, no new ones are sent.
 
     Attributes:
-        reason: What ``CrawlResult.reason`` and the statistic ``finish_reason`` will say.
+        reason: The value of ``CrawlResult.reason`` and of the statistic ``finish_reason``.
     """
 
     def __init__(self, reason: str = "closespider") -> None:
@@ -352,4 +354,4 @@ class CloseSpider(TrawlError):
 
 
 class DontCloseSpider(TrawlError):
-    """Do not end the crawl, though nothing is pending: what a receiver of the signal ``spider_idle`` raises."""
+    """Do not end the crawl although nothing is pending; raised by receivers of the signal ``spider_idle``."""

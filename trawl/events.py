@@ -1,9 +1,8 @@
-"""What happens in a crawl, as values that whoever wants to reads while it runs: in the place of Scrapy's signals.
+"""The events of a running crawl, to be read with ``crawl.events()``; trawl's counterpart of Scrapy's signals.
 
-Theory of operation. A part of the crawl asks whether anybody wants an event of a kind before it makes one, so that
-what nobody reads costs a look into an empty dict. A reader has a bounded buffer of its own: one that is slow loses the
-oldest events, which are counted, and never slows the crawl down. Events are told where they happen, in their order;
-they are read later, by another task.
+Theory of operation. The crawl makes an event only if its kind has a reader, so an unread kind costs one lookup in an
+empty dict. Each reader has a bounded buffer: a slow reader loses the oldest events, which are counted, and never slows
+the crawl down. Events are put into buffers where they happen, in order, and read later by another task.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ __all__ = [
 ]
 
 MAX_UNREAD = 1000
-"""Events that wait for their reader, where it does not say otherwise; of more, the oldest are dropped and counted."""
+"""The default size of a reader's buffer; beyond it, the oldest events are dropped and counted."""
 
 
 @attrs.frozen(kw_only=True)
 class Event:
-    """Something that happened.
+    """The base class of events.
 
     Attributes:
-        at: When, on Trio's clock, in seconds.
+        at: The time on Trio's clock, in seconds.
     """
 
     at: float = attrs.field(factory=trio.current_time)
@@ -54,7 +53,7 @@ class Event:
 
 @attrs.frozen
 class RequestScheduled(Event):
-    """A request was let in: it is new, and is to be sent when its turn comes.
+    """A new request was admitted and will be sent when its scopes allow it.
 
     Attributes:
         request: The request.
@@ -65,11 +64,11 @@ class RequestScheduled(Event):
 
 @attrs.frozen
 class RequestDropped(Event):
-    """A request is not sent, or not any further.
+    """A request was dropped without a response.
 
     Attributes:
         request: The request.
-        reason: Why, as the statistics name it: ``dupefilter_filtered``, ``offsite_filtered``, ``robots_forbidden``, ...
+        reason: The key of the statistics: ``dupefilter_filtered``, ``offsite_filtered``, ``robots_forbidden``, ...
     """
 
     request: Request
@@ -78,11 +77,11 @@ class RequestDropped(Event):
 
 @attrs.frozen
 class RequestSent(Event):
-    """A request went to the wire: pages, robots.txt, redirects, retries and direct fetches, each time.
+    """A request was sent: a page, robots.txt, a redirect, a retry or a direct fetch.
 
     Attributes:
         request: The request.
-        scopes: The throttling scopes that it counts for.
+        scopes: The ids of its throttling scopes.
     """
 
     request: Request
@@ -91,7 +90,7 @@ class RequestSent(Event):
 
 @attrs.frozen
 class ResponseReceived(Event):
-    """A response has come, of any status, from the wire or the cache; its callback was not called yet.
+    """A response of any status arrived, from the network or the cache; its callback is not called yet.
 
     Attributes:
         response: The response.
@@ -102,10 +101,10 @@ class ResponseReceived(Event):
 
 @attrs.frozen
 class ResponseParsed(Event):
-    """The callback of a response (or the errback, for its status) has ended; what it gave is about to be stored.
+    """The callback of a response (or the errback, for its status) has ended; its outputs are about to be stored.
 
     Attributes:
-        response: The response; its ``times`` are whole now.
+        response: The response; its ``times`` are complete.
     """
 
     response: Response
@@ -113,11 +112,11 @@ class ResponseParsed(Event):
 
 @attrs.frozen
 class RequestFailed(Event):
-    """A request has come to its end without a response, after all its retries.
+    """A request failed without a response, after all its retries.
 
     Attributes:
         request: The request.
-        error: What went wrong.
+        error: The error.
     """
 
     request: Request
@@ -126,12 +125,12 @@ class RequestFailed(Event):
 
 @attrs.frozen
 class SpiderError(Event):
-    """A callback failed.
+    """A callback raised an exception.
 
     Attributes:
-        request: The request that it was called for.
-        error: What it raised.
-        response: What it was given; None if it was an errback, and there was no response.
+        request: The request of the callback.
+        error: The exception.
+        response: The response; None for an errback without one.
     """
 
     request: Request
@@ -141,11 +140,11 @@ class SpiderError(Event):
 
 @attrs.frozen
 class ItemScraped(Event):
-    """An item has passed the pipelines.
+    """An item passed the pipelines.
 
     Attributes:
-        item: As it goes to the feeds.
-        response: The page whose callback gave it; None for those of ``start()``.
+        item: The item as it goes to the feeds.
+        response: The response whose callback gave it; None for an item of ``start()``.
     """
 
     item: Any
@@ -157,8 +156,8 @@ class ItemDropped(Event):
     """A pipeline dropped an item.
 
     Attributes:
-        item: As it came to the pipelines.
-        reason: What the pipeline said.
+        item: The item as given to the pipelines.
+        reason: The message of the pipeline's ``DropItem``.
     """
 
     item: Any
@@ -167,11 +166,11 @@ class ItemDropped(Event):
 
 @attrs.frozen
 class ItemFailed(Event):
-    """A pipeline failed on an item, or no feed can write it.
+    """A pipeline failed on an item, or no feed could write it.
 
     Attributes:
-        item: As it came to the pipelines, or as they gave it to the feeds.
-        error: What the pipeline raised; :class:`trawl.exceptions.ItemLost` of the feeds.
+        item: The item as given to the pipelines, or to the feeds.
+        error: The exception of the pipeline, or :class:`trawl.exceptions.ItemLost` from the feeds.
     """
 
     item: Any
@@ -180,14 +179,14 @@ class ItemFailed(Event):
 
 @attrs.frozen
 class ScopeBackedOff(Event):
-    """A server asked for less, and its scope took a step of backoff (or of rampup).
+    """A scope took a step of backoff (or rampup reduced it) because a server asked for less.
 
     Attributes:
         scope: The scope's id.
         step: The number of the step, from 1.
         delay: The delay in force from now on, in seconds.
         concurrency: The concurrency in force from now on, in requests.
-        reason: The answer that was the reason: ``429 of https://a.example/``.
+        reason: The response that caused it: ``429 of https://a.example/``.
     """
 
     scope: str
@@ -214,7 +213,7 @@ EventT = TypeVar("EventT", bound=Event)
 
 
 class EventStream(Generic[EventT]):
-    """The events of some kinds, from now to the end of the crawl: a context manager, and inside it an async iterator.
+    """The events of some kinds from now to the end of the crawl: a context manager with an async iterator inside.
 
     ::
 
@@ -222,11 +221,12 @@ class EventStream(Generic[EventT]):
             async for event in events:
                 ...
 
-    Several tasks may share one; each event goes to one of them. The loop ends when the crawl has. Who is still in the
-    block then has :data:`trawl.engine.run.EVENTS_GRACE` seconds to read what is left and to come to an end.
+    Several tasks may share a stream; each event goes to one of them. The loop ends after the crawl. Then the block has
+    :data:`trawl.engine.run.EVENTS_GRACE` seconds to read the remaining events and to end.
 
     Attributes:
-        dropped: Events that were dropped, because the reader was too slow.
+        dropped: Events that were dropped because the reader was too slow.
+        is_read: A task has read from the stream.
     """
 
     def __init__(self, events: Events, kinds: Sequence[type[EventT]], most: int) -> None:
@@ -247,14 +247,14 @@ class EventStream(Generic[EventT]):
         self._events.remove(self)
 
     def put(self, event: EventT) -> None:
-        """Keep an event for the reader; the oldest makes room if it must."""
+        """Put an event into the buffer; a full buffer drops its oldest."""
         if len(self._unread) == self._unread.maxlen:
             self.dropped += 1
         self._unread.append(event)
         self._news.set()
 
     def wake(self) -> None:
-        """Have the reader look whether the crawl is over."""
+        """Wake the reader, so that it notices the end of the crawl."""
         self._news.set()
 
     def __aiter__(self) -> EventStream[EventT]:
@@ -268,7 +268,7 @@ class EventStream(Generic[EventT]):
         while not self._unread:
             if self._events.is_over:
                 raise StopAsyncIteration
-            if self._news.is_set():  # else another task waits for it, and would for ever
+            if self._news.is_set():  # otherwise another task waits for this event, and must not wait forever
                 self._news = trio.Event()
             await self._news.wait()
         return self._unread.popleft()
@@ -276,10 +276,10 @@ class EventStream(Generic[EventT]):
 
 @attrs.frozen
 class _Listener:
-    """Hears events at once.
+    """A function called with each event at once.
 
     Attributes:
-        put: Called with each.
+        put: The function.
     """
 
     put: Callable[[Any], None]
@@ -289,8 +289,8 @@ class Events:
     """The readers of one crawl's events.
 
     Attributes:
-        wanted: The kinds that somebody reads, each with its readers; look here before an event is made.
-        is_over: No more events come.
+        wanted: Each kind that is read with its readers; look here before making an event.
+        is_over: The crawl has ended; no more events follow.
     """
 
     __slots__ = ("_left", "_streams", "is_over", "wanted")
@@ -302,32 +302,32 @@ class Events:
         self._left = trio.Event()
 
     def stream(self, kinds: Sequence[type[EventT]], most: int) -> EventStream[EventT]:
-        """A stream of events of ``kinds``, of all kinds if there are none, that keeps at most ``most`` unread.
+        """Return a stream of events of ``kinds`` (by default all) with a buffer of ``most`` events.
 
         Raises:
-            TypeError: One of them is no kind of event.
-            ValueError: ``most`` is less than one.
+            TypeError: One of ``kinds`` is not a class of events.
+            ValueError: ``most`` is less than 1 or infinite.
         """
         for kind in kinds:
             if kind not in KINDS:
                 known = ", ".join(each.__name__ for each in KINDS)
-                raise TypeError(f"{kind!r} is no kind of event: there are {known}")
+                raise TypeError(f"{kind!r} is not a kind of event; choose from {known}")
         if most < 1 or most == math.inf:
-            raise ValueError(f"at least one event is kept for the reader, and a bounded number, not {most}")
+            raise ValueError(f"most must be a finite number of events of at least 1, not {most}")
         return EventStream(self, kinds or KINDS, most)  # type: ignore[arg-type]
 
     def add(self, stream: EventStream[Any], kinds: Sequence[type[Event]]) -> None:
-        """Tell a stream events of these kinds from now on."""
+        """Put events of these kinds into a stream from now on."""
         self._streams.append(stream)
         for kind in kinds:
             self.wanted.setdefault(kind, []).append(stream)
 
     def listen(self, kind: type[Event], hear: Callable[[Any], None]) -> None:
-        """Have ``hear`` called with each event of ``kind``, at once and where it happens; it raises nothing."""
+        """Call ``hear`` with each event of ``kind`` at once, in the task where it happens; it must not raise."""
         self.wanted.setdefault(kind, []).append(_Listener(hear))
 
     def remove(self, stream: EventStream[Any]) -> None:
-        """Tell it none any more."""
+        """Put no more events into a stream."""
         self._streams.remove(stream)
         for kind, streams in list(self.wanted.items()):
             if stream in streams:
@@ -337,16 +337,16 @@ class Events:
         self._left.set()
 
     def is_open_for(self, stream: EventStream[Any]) -> bool:
-        """Whether its block is open."""
+        """Return True while the stream's block is open."""
         return stream in self._streams
 
     def tell(self, event: Event) -> None:
-        """Give an event to those who read its kind; waits for nobody."""
+        """Give an event to the readers of its kind, without waiting."""
         for stream in self.wanted.get(type(event), ()):
             stream.put(event)
 
     async def end(self) -> None:
-        """Say that no more events come, and wait until those who read them have left their blocks. A checkpoint."""
+        """Announce the end, and wait until the readers have left their blocks. A checkpoint."""
         self.is_over = True
         for stream in self._streams:
             stream.wake()

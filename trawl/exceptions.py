@@ -1,4 +1,4 @@
-"""The errors a user meets: the public face of :mod:`trawl.errors`.
+"""The exceptions to import, defined in :mod:`trawl.errors`; for users, so that only :mod:`trawl` imports it.
 
 Importing a name that only Scrapy's module has raises an error that says what to use instead.
 """
@@ -73,10 +73,10 @@ __all__ = [
     "WrittenForScrapy",
 ]
 
-if not TYPE_CHECKING:  # a checker is to know a misspelled name
+if not TYPE_CHECKING:  # a type checker should report a misspelled name
 
     def __getattr__(name: str) -> Any:
-        from trawl.compat import MOVED, name_advice  # noqa: PLC0415  # a name that is not there
+        from trawl.compat import MOVED, name_advice  # noqa: PLC0415  # only for unknown names
 
         moved = MOVED.get(f"exceptions.{name}")
         words = f"use {moved[1]}" if moved else "" if name.startswith("__") else name_advice(f"exceptions.{name}")

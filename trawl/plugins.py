@@ -1,17 +1,16 @@
-"""What other packages bring, found by the entry points that they declare, and loaded when it is named.
+"""Plugins: parts of other packages, found by their entry points and loaded when they are named.
 
 ========================  ==============================================================================
-group                     what an entry of it is, and where its name is written
+group                     an entry of it, and the place of its name
 ========================  ==============================================================================
 ``trawl.middleware``      a middleware, as ``DOWNLOADER_MIDDLEWARES`` takes it, written there by its name
 ``trawl.feeds``           a feed's format, by its name in ``FEEDS`` or as the ending of a file
-``trawl.frontiers``       a function of the crawl's settings that gives a frontier, named by ``FRONTIER``
+``trawl.frontiers``       a function of the crawl's settings that returns a frontier, named by ``FRONTIER``
 ``trawl.watchers``        an async function of the running crawl, written in ``WATCHERS`` by its name
-``trawl.commands``        a ``typer.Typer``: a word of the command
+``trawl.commands``        a ``typer.Typer``: a command of ``trawl``
 ========================  ==============================================================================
 
-Nothing is loaded that is not named: an installed package costs nothing (Python packaging user guide, "Entry points
-specification").
+An installed package that is not named costs nothing (Python packaging user guide, "Entry points specification").
 """
 
 from __future__ import annotations
@@ -25,16 +24,15 @@ __all__ = ["load_plugin", "plugin_names"]
 
 
 def plugin_names(group: str) -> list[str]:
-    """The names that installed packages declare in ``group``, in alphabetical order; nothing is loaded."""
+    """Return the names that installed packages declare in ``group``, sorted, without loading anything."""
     return sorted({entry.name for entry in entry_points(group=group)})
 
 
 def load_plugin(group: str, name: str) -> Any:
-    """What an installed package declares as ``name`` in ``group``.
+    """Load the entry ``name`` of ``group``.
 
     Raises:
-        SettingsError: There is none of that name, two packages declare it, or it can't be imported; the sentence names
-            the package.
+        SettingsError: There is none, two packages declare it, or it can't be imported; the message names the package.
     """
     found = {entry.value: entry for entry in entry_points(group=group, name=name)}
     if not found:
@@ -42,7 +40,7 @@ def load_plugin(group: str, name: str) -> Any:
         raise SettingsError(f"no installed package has a {group} named {name!r}: there is {known}", name)
     if len(found) > 1:
         packages = " and ".join(sorted(_package(entry) for entry in found.values()))
-        raise SettingsError(f"{packages} both have a {group} named {name!r}: give the import path in its place", name)
+        raise SettingsError(f"{packages} both have a {group} named {name!r}; give the import path instead", name)
     (entry,) = found.values()
     try:
         return entry.load()

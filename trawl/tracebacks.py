@@ -1,7 +1,7 @@
-"""Whose lines an error came through: the user's own code is told from trawl's, from libraries and from Python itself.
+"""Errors in the user's code: its lines in a traceback, apart from those of trawl, of libraries and of Python.
 
-What a user's class or module raises while it is made is the user's to mend: the one sentence that says so names the
-class, the innermost of the user's lines and the error; :func:`user_frames` has the rest of the way.
+An error that a user's class or module raises while it is made becomes one sentence with the class, the innermost of the
+user's lines and the error; :func:`user_frames` returns the other lines.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FOREIGN = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "pur
 
 
 def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """The user's own lines that ``error`` came through, the innermost last."""
+    """Return the user's lines in the traceback of ``error``, the innermost last."""
     return [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:
-    """The traceback of ``error`` with the user's own lines alone; all of it if there are none."""
+    """Return the traceback of ``error`` reduced to the user's lines, or all of it if it has none."""
     kept: TracebackType | None = None
     steps: list[TracebackType] = []
     step = error.__traceback__
@@ -54,27 +54,27 @@ def user_traceback(error: BaseException) -> TracebackType | None:
 
 
 def user_place(error: BaseException) -> str:
-    """``FILE, line N``: the innermost of the user's own lines; "" if it came through none."""
+    """Return ``FILE, line N`` of the innermost of the user's lines; "" if there is none."""
     frames = user_frames(error)
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
 
 def describe_error(error: BaseException) -> str:
-    """An error's class and the first line of what it says."""
+    """Return an error's class and the first line of its message."""
     words = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 @contextmanager
 def user_code(what: str) -> Iterator[None]:
-    """Say in one line what the user's code raises inside the block; all other errors pass as they are.
+    """Turn errors of the user's code inside the block into one sentence; others pass unchanged.
 
     Args:
-        what: What could not be done, "ITEM_PIPELINES: shop.Price can't be made".
+        what: The start of the sentence, "ITEM_PIPELINES: shop.Price can't be made".
 
     Raises:
         PartLoadError: The user's code raised; the error is the cause.
-        WrittenForScrapy: It imports Scrapy, which is not there.
+        WrittenForScrapy: It imports Scrapy, which is not installed.
     """
     try:
         yield
@@ -89,9 +89,9 @@ def user_code(what: str) -> Iterator[None]:
 
 
 def warn_of_scrapy(found: object, what: str) -> None:
-    """Log what to change in the file of a user's part that imports Scrapy, where that is installed beside trawl.
+    """Log what to change in a user's part that imports Scrapy, if that is installed beside trawl.
 
-    It can be made, but what it raises and gives of Scrapy's (``DropItem``, requests) means nothing here.
+    The part can be made, but Scrapy's own classes that it uses (``DropItem``, requests) mean nothing to trawl.
 
     Args:
         found: The part's class or function.
@@ -103,6 +103,6 @@ def warn_of_scrapy(found: object, what: str) -> None:
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether a file of Python is the user's own: not trawl's, not Python's, not installed."""
+    """Return True for a Python file of the user's: not trawl's, not Python's, not installed."""
     path = Path(filename)
     return path.suffix == ".py" and _OURS not in path.parents and not any(filename.startswith(f) for f in _FOREIGN)

@@ -68,7 +68,7 @@ def test_what_fits_is_converted(given_value: object, annotation: Any, value: obj
         ({"codes": ["x"]}, Strict, "NAME['codes'][0] must be a whole number, not 'x'"),
         ({"codes": ["x"]}, bool | Strict, "NAME['codes'][0] must be a whole number, not 'x'"),
         ({"a": {"codes": [1, 2, 3]}}, dict[str, Strict], "NAME['a']: too many codes"),
-        ([1], tuple[float, float], "NAME must be 2 values, not [1]"),
+        ([1], tuple[float, float], "NAME must have 2 values, not [1]"),
         ([1, 2, 3], Pair, "NAME must be a list of numbers, 2 of them, not [1.0, 2.0, 3.0]"),
         ([1, "x"], Positive | tuple[Positive, Positive], "NAME[1] must be a number, at least 0, not 'x'"),
         ({"delay": 1}, Whole, "NAME lacks the key 'name'"),

@@ -74,7 +74,7 @@ def test_what_is_not_declared_or_does_not_fit_is_refused(given: dict[str, object
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"DOWNLOAD_DELAY": 1}, "is a setting of trawl's: set it"),
+        ({"DOWNLOAD_DELAY": 1}, "is a setting of trawl's; set it"),
         ({"BOT_NAME": "x"}, "is a setting of Scrapy's"),
         ({"currency": "x"}, "write it in upper case"),
         ({"A B": "x"}, "can't be the name"),

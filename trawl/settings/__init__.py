@@ -1,4 +1,4 @@
-"""The settings of a crawl: composed from each package's own, loaded, validated, told where they came from."""
+"""The settings of a crawl: composed from those of all packages, loaded from layers, checked, each with its source."""
 
 from trawl.settings.load import Layer, ambient, assignments, file_of, load, of_environment, of_project, of_spider
 from trawl.settings.sections import SECTIONS, Definition, Section, definitions

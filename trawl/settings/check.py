@@ -1,18 +1,14 @@
-"""One value against one type: what it becomes, or the entry in it that is wrong.
+"""Conversion of one value to the type of its setting, and types and limits in words.
 
-msgspec converts and knows the limits, but says neither which key of a mapping was wrong nor what was given. So mappings
-and lists are walked here and msgspec sees single values only; a refusal names the innermost part that is wrong (I03).
-That also keeps a type away from msgspec that crashes it (0.22: a float with limits beside a tuple in one union).
+msgspec converts and checks limits, but its errors name neither the key of a mapping nor the value. So mappings and
+lists are walked here and msgspec sees single values only; an error names the innermost entry that is wrong. That also
+keeps a type from msgspec that crashes it (0.22: a float with limits beside a tuple in one union).
 
-Types and limits in words, for error messages and for the reference.
+Text, from the environment and ``-s``, is read as JSON if it is JSON. If that value does not fit the setting, the text
+itself may (``USER_AGENT=5``), ``1`` and ``0`` may stand for booleans as with Scrapy's ``-s``, and text with commas for
+a list (``RETRY_HTTP_CODES=500,502``).
 
-``Annotated[float, Meta(ge=0)]`` is "a number" whose range is "at least 0". Only the shapes that settings use are known.
-
-Values that were given as text: in the environment and with ``-s``.
-
-A text is read as JSON where it can be. Where the JSON value does not fit the setting, the text itself may
-(``USER_AGENT=5``), for truths ``1`` and ``0``, as with Scrapy's ``-s``, and for lists the parts between commas
-(``RETRY_HTTP_CODES=500,502``).
+In words, ``Annotated[float, Meta(ge=0)]`` is "a number" with the range "at least 0".
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ _SHOWN_CHARACTERS = 60
 
 
 def without_meta(annotation: Any) -> tuple[Any, tuple[msgspec.Meta, ...]]:
-    """The type inside ``Annotated``, and the constraints beside it."""
+    """Return the type inside ``Annotated`` and its constraints."""
     if get_origin(annotation) is Annotated:
         inner, *notes = get_args(annotation)
         return inner, tuple(note for note in notes if isinstance(note, msgspec.Meta))
@@ -66,7 +62,7 @@ def without_meta(annotation: Any) -> tuple[Any, tuple[msgspec.Meta, ...]]:
 
 
 def members_of(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union; a type that is none is its own only member."""
+    """Return the members of a union; any other type is its own only member."""
     inner, _ = without_meta(annotation)
     if get_origin(inner) in (Union, types.UnionType):
         return get_args(inner)
@@ -74,7 +70,7 @@ def members_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def type_words(annotation: Any) -> str:
-    """What may stand here, in words and without its limits: "a number", "a list of whole numbers or null"."""
+    """Return a type in words, without its limits: "a number", "a list of whole numbers or null"."""
     return " or ".join(_one_type(member) for member in members_of(annotation))
 
 
@@ -99,7 +95,7 @@ def _one_type(annotation: Any) -> str:
 
 
 def _plural(annotation: Any) -> str:
-    """The words for several of them: "whole numbers"."""
+    """Return a type in the plural: "whole numbers"."""
     words = []
     for member in members_of(annotation):
         one = _one_type(member)
@@ -116,7 +112,7 @@ def _many(article: str, rest: str, one: str) -> str:
 
 
 def range_words(annotation: Any) -> str:
-    """The limits on the value in words, "" without any: "at least 0", "above 0, at most 1", "each at least 100"."""
+    """Return the limits of a type in words: "at least 0", "above 0, at most 1", "each at least 100"; "" without any."""
     limits: dict[str, None] = {}
     for member in members_of(annotation):
         inner, metas = without_meta(member)
@@ -149,7 +145,7 @@ def _limits(meta: msgspec.Meta) -> Iterator[str]:
 
 
 def short(value: object) -> str:
-    """A value as it is named in an error message: one line, at most 60 characters."""
+    """Return a value for an error message: one line, at most 60 characters."""
     shown = value.__qualname__ if isinstance(value, type) else repr(value)
     return shown if len(shown) <= _SHOWN_CHARACTERS else shown[: _SHOWN_CHARACTERS - 1] + "…"
 
@@ -160,15 +156,18 @@ _CLOSE_ENOUGH = 0.6
 
 
 def checked(value: object, annotation: Any, path: str) -> Any:
-    """``value`` as a value of ``annotation``: a list for a tuple, 1.0 for 1, but never a number for a text.
+    """Convert ``value`` to ``annotation``: a list to a tuple, 1 to 1.0, but never text to a number.
 
     Args:
-        value: What was given.
+        value: The value as given.
         annotation: The setting's type with its limits.
-        path: The name of the entry, for the message: ``"DOWNLOAD_DELAY"``, ``"THROTTLING_SCOPES['api']"``.
+        path: The name of the entry for the message: ``"DOWNLOAD_DELAY"``, ``"THROTTLING_SCOPES['api']"``.
+
+    Returns:
+        The converted value.
 
     Raises:
-        SettingsError: It does not fit; the sentence names the innermost entry that is wrong.
+        SettingsError: It does not fit; the message names the innermost entry that is wrong.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise SettingsError(f"{path} must be a finite number, not {value}", path)
@@ -193,14 +192,14 @@ def checked(value: object, annotation: Any, path: str) -> Any:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The one of ``names`` that is spelled most like ``name``; "" if none is."""
+    """Return the one of ``names`` spelled most like ``name``; "" if none is similar."""
     by_case = {known.upper(): known for known in sorted(names)}
     close = get_close_matches(name.upper(), by_case, n=1, cutoff=_CLOSE_ENOUGH)
     return by_case[close[0]] if close else ""
 
 
 def _member_for(value: object, annotation: Any) -> Any:
-    """Those members of a union that have the shape of ``value``: a mapping, a list, or neither."""
+    """Return the members of a union that have the shape of ``value``: a mapping, a list, or neither."""
     members = members_of(annotation)
     if len(members) == 1:
         return annotation
@@ -214,7 +213,7 @@ def _shape_of(value: object) -> str:
 
 
 def _shape_for(annotation: Any) -> str:
-    """The shape of a type's values; "" where any will do."""
+    """Return the shape of a type's values; "" for any shape."""
     inner, _ = without_meta(annotation)
     if inner in (Any, object):
         return ""
@@ -228,7 +227,7 @@ def _is_mapping(origin: Any) -> bool:
 
 
 def _fields(kind: Any) -> Mapping[str, Any] | None:
-    """The keys of a typed mapping and their types; None for any other type."""
+    """Return the keys of a typed mapping with their types; None for any other type."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     if is_typeddict(kind):
@@ -263,7 +262,7 @@ def _checked_parts(value: Iterable[Any], origin: Any, args: tuple[Any, ...], met
     is_fixed = origin is tuple and Ellipsis not in args
     item_types = args if is_fixed else args[:1] * len(given)
     if len(item_types) != len(given):
-        raise SettingsError(f"{path} must be {len(item_types)} values, not {short(value)}", path)
+        raise SettingsError(f"{path} must have {len(item_types)} values, not {short(value)}", path)
     parts = [checked(part, kind, f"{path}[{i}]") for i, (part, kind) in enumerate(zip(given, item_types, strict=True))]
     for meta in metas:
         _converted(parts, Annotated[list[Any], meta], Annotated[origin[args], meta], path)
@@ -289,10 +288,10 @@ _TRUTHS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def from_text(text: str, annotation: Any, path: str) -> Any:
-    """The value of ``annotation`` that ``text`` means.
+    """Convert text to ``annotation``.
 
     Raises:
-        SettingsError: No reading of it fits; the sentence is that of the JSON reading.
+        SettingsError: No reading of the text fits; the message is about its reading as JSON.
     """
     readings = [from_json(text), text]
     inner = [without_meta(member)[0] for member in members_of(annotation)]
@@ -311,7 +310,7 @@ def from_text(text: str, annotation: Any, path: str) -> Any:
 
 
 def from_json(text: str) -> object:
-    """What ``text`` means as JSON (RFC 8259), or the text itself where it is none."""
+    """Return ``text`` decoded as JSON (RFC 8259), or the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
     except (msgspec.DecodeError, UnicodeError):

@@ -1,7 +1,6 @@
-"""Settings from their sources, weakest first: defaults, pyproject.toml, the environment, the spider, the command line.
+"""Loads settings from their sources, weakest first: defaults, pyproject.toml, environment, spider, command line.
 
-Everything that is given is checked before anything starts, also what a stronger source overrides: a typing error never
-turns into a default that nobody notices (I03).
+Every value is checked before anything starts, overridden ones too: a misspelled name never silently leaves a default.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ PREFIX = "TRAWL_"
 logger: logging.Logger = logging.getLogger("trawl.settings")
 
 _TYPING_ERROR = 0.85
-"""From this likeness on (difflib's ratio) a name is taken for another one misspelled, not for one of the user's own."""
+"""From this similarity on (difflib's ratio), an unknown name counts as misspelled and not as one of the user's own."""
 
 
 @attrs.frozen
 class Layer:
-    """What one source says.
+    """The settings from one source.
 
     Attributes:
-        source: Its name, as messages say it: ``"custom_settings"``, ``"-s"``, ``"/a/pyproject.toml"``.
-        values: Upper-case names to values.
-        is_text: Whether the values are texts that are to be read as JSON where they can be.
-        prefix: What the source writes before each name (``"TRAWL_"`` in the environment).
-        own: Settings of the user's own that it declares, with their defaults.
+        source: Its name in messages: ``"custom_settings"``, ``"-s"``, ``"/a/pyproject.toml"``.
+        values: Upper-case names with values.
+        is_text: The values are text, to be read as JSON if they are JSON.
+        prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).
+        own: The user's own settings that it declares, with their defaults.
     """
 
     source: str
@@ -54,22 +53,24 @@ class Layer:
     own: object = attrs.field(factory=dict)
 
     def place(self, name: str) -> str:
-        """Where this source gives ``name``, for messages."""
+        """Return the place of ``name`` in this source, for messages."""
         return f"{self.prefix}{name}" if self.prefix else self.source
 
 
 def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Settings:
-    """The settings that ``layers`` give, weakest first, over the defaults.
+    """Load settings from ``layers``, weakest first, over the defaults.
 
-    Scrapy's settings that trawl has under another name are renamed; those that have no effect here are ignored with a
-    warning.
+    Settings of Scrapy that trawl has under another name are renamed; those without effect are ignored with a warning.
 
     Args:
         layers: The sources.
-        tell: Is given each warning, a sentence; by default it is logged. Who loads them twice says it once.
+        tell: Called with each warning; by default it is logged. Pass another function to avoid repeating warnings.
+
+    Returns:
+        The settings.
 
     Raises:
-        SettingsError: A name is unknown, or a value does not fit; one line that names the entry and its source.
+        SettingsError: A name is unknown or a value does not fit; the message names the entry and its source.
     """
     own = declared((f"own_settings ({layer.source})", layer.own) for layer in layers)
     values: dict[str, Any] = {}
@@ -87,13 +88,13 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
 def ambient(
     directory: Path | None = None, environ: Mapping[str, str] | None = None, *, spider: type | None = None
 ) -> tuple[Layer, ...]:
-    """The sources around a program: the nearest pyproject.toml, then the environment.
+    """Return the layers around a program: the nearest pyproject.toml, then the environment.
 
     Args:
-        directory: Where the search for pyproject.toml begins; the working directory if None.
-        environ: The environment; the process's own if None.
-        spider: The spider's class. The search begins beside its file; what is found there counts if it has a
-            ``[tool.trawl]``, and the log says so where the working directory is not below it.
+        directory: The folder where the search for pyproject.toml starts; by default the working directory.
+        environ: The environment; by default that of the process.
+        spider: The spider's class. The pyproject.toml nearest to its file wins if it has ``[tool.trawl]``; this is
+            logged if the working directory's is another.
 
     Raises:
         SettingsError: pyproject.toml can't be read.
@@ -105,13 +106,13 @@ def ambient(
 
 
 def file_of(spider: type | None) -> Path | None:
-    """The user's own file that a spider's class is in; None where it is in none: in a notebook, or installed."""
+    """Return the user's file that defines a spider's class; None for one in a notebook or an installed package."""
     file = getattr(sys.modules.get(getattr(spider, "__module__", "")), "__file__", None)
     return Path(file).resolve() if file and is_user_file(file) else None
 
 
 def _nearer(beside: Layer, here: Layer) -> Layer:
-    """The project's settings out of those beside the spider and those of the working directory."""
+    """Choose between the project settings beside the spider and those of the working directory."""
     if beside.source == here.source or not (beside.values or beside.own):
         return here
     if here.values or here.own:
@@ -123,9 +124,9 @@ def _nearer(beside: Layer, here: Layer) -> Layer:
 
 
 def of_project(directory: Path) -> Layer:
-    """``[tool.trawl]`` of the nearest pyproject.toml in ``directory`` or above it; empty if there is none.
+    """Return ``[tool.trawl]`` of the nearest pyproject.toml in ``directory`` or above; an empty layer without one.
 
-    Its table ``own`` declares settings of the project's own.
+    Its table ``own`` declares the project's own settings.
     """
     for folder in (directory, *directory.parents):
         path = folder / "pyproject.toml"
@@ -142,18 +143,18 @@ def of_project(directory: Path) -> Layer:
 
 
 def of_environment(environ: Mapping[str, str]) -> Layer:
-    """The variables ``TRAWL_<NAME>`` of ``environ``."""
+    """Return the variables ``TRAWL_<NAME>`` of ``environ`` as a layer."""
     named = {name[len(PREFIX) :]: value for name, value in environ.items() if name.startswith(PREFIX)}
     return Layer("the environment", named, is_text=True, prefix=PREFIX)
 
 
 def of_spider(spider: object) -> Layer:
-    """What a spider class, or spider, sets: ``custom_settings``, or what its ``update_settings`` writes.
+    """Return the settings of a spider or its class: ``custom_settings``, or those that ``update_settings`` writes.
 
-    Its ``user_agent`` stands for ``USER_AGENT``, but is weaker.
+    The attribute ``user_agent`` stands for ``USER_AGENT`` if that is not set.
 
     Raises:
-        SettingsError: They are not a mapping.
+        SettingsError: ``custom_settings`` is not a mapping.
         PartLoadError: ``update_settings`` failed.
     """
     custom = getattr(spider, "custom_settings", None) or {}
@@ -170,7 +171,7 @@ def of_spider(spider: object) -> Layer:
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
-    """A layer of texts ``NAME=VALUE``, as ``-s`` takes them; the last of a name counts.
+    """Return a layer of ``-s NAME=VALUE``; the last value of a name wins.
 
     Raises:
         SettingsError: A text has no ``=``, or nothing before it.
@@ -187,7 +188,7 @@ def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
 def _definition(
     name: object, layer: Layer, own: Mapping[str, Definition], tell: Callable[[str], object]
 ) -> Definition | None:
-    """The definition of ``name``; None where it is passed over."""
+    """Return the definition of ``name``; None if it is ignored."""
     if isinstance(name, str) and name in own:
         return own[name]
     if isinstance(name, str) and name in known():
@@ -213,7 +214,7 @@ def _value(value: object, definition: Definition, layer: Layer) -> Any:
 
 
 def _composed(kind: type[msgspec.Struct], values: Mapping[str, Any]) -> msgspec.Struct:
-    """One section out of the values that are given; what its fields say together is checked by itself."""
+    """Make one section from the values given; its class checks combinations of fields."""
     own = {
         field.name: values[field.encode_name] for field in msgspec.structs.fields(kind) if field.encode_name in values
     }

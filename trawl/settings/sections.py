@@ -1,7 +1,7 @@
-"""All settings there are: each package's own frozen value, composed here and nowhere else.
+"""The list of all settings, from the sections that the packages define.
 
-A package defines its settings beside the code that obeys them, as a ``msgspec.Struct`` whose fields carry type, limits,
-unit (``title``) and description. A name belongs to exactly one section.
+A package defines its settings beside the code that uses them, as a frozen ``msgspec.Struct`` whose fields carry type,
+limits, unit (``title``) and description. A name belongs to exactly one section.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Section:
 
     Attributes:
         title: The heading in the reference.
-        value: The package's settings value; its defaults are the settings' defaults.
+        value: The package's class of settings, with their defaults.
     """
 
     title: str
@@ -62,19 +62,19 @@ SECTIONS: tuple[Section, ...] = (
 
 @attrs.frozen
 class Definition:
-    """One setting, as the reference tells it.
+    """One setting, as the reference shows it.
 
     Attributes:
         name: Its upper-case name.
-        default: Its value where nobody says otherwise.
-        unit: The unit of the value (``"s"``, ``"bytes"``), "" without one.
-        type: What may be given, in words.
-        range: The limits on it in words, "" without any.
+        default: Its default.
+        unit: The unit of the value (``"s"``, ``"bytes"``); "" without one.
+        type: The type in words.
+        range: The limits in words; "" without any.
         description: One or two sentences.
         section: The title of its section; "" for a key.
         annotation: The type itself, with its limits.
-        keys: For a mapping whose keys have types of their own (a scope's, a feed's): those keys, which have no default.
-        absent: For a key: what holds where it is not given, in words; often the name of a setting. "" where not told.
+        keys: The keys of a mapping that have types of their own (a scope's, a feed's), without defaults.
+        absent: The meaning of a missing key in words, often the name of a setting; "" if not documented.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Definition:
 
 
 def definitions() -> Iterator[Definition]:
-    """Every setting, section by section, in the order of its package."""
+    """Yield every setting, section by section."""
     for section in SECTIONS:
         for field in msgspec.structs.fields(section.value):
             yield _defined(field.encode_name, field.type, default=_default(field), section=section.title)
@@ -115,7 +115,7 @@ def _defined(name: str, annotation: Any, *, default: object = None, section: str
 
 
 def _keys(annotation: Any) -> Iterator[Definition]:
-    """The keys of the typed mappings inside a type: of a mapping of names to them, or of one member of a union."""
+    """Yield the keys of typed mappings inside a type: the type itself, a union's member or a mapping's values."""
     for member in members_of(annotation):
         inner, _ = without_meta(member)
         if is_typeddict(inner):
@@ -127,7 +127,7 @@ def _keys(annotation: Any) -> Iterator[Definition]:
 
 @cache
 def known() -> Mapping[str, Definition]:
-    """Every setting by name."""
+    """Return every setting by name."""
     return {definition.name: definition for definition in definitions()}
 
 

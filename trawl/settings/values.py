@@ -1,9 +1,6 @@
-"""The settings of one crawl: immutable, every name with its value and where that value came from.
+"""The settings of one crawl, immutable, and the user's own settings, which a project or spider declares.
 
-Settings that a project or a spider declares: names of its own, with the values that they have unless set.
-
-A name that nobody has declared is a typing error, here as everywhere. What a default says of the type holds for every
-value: a number is not taken for a text.
+A declared setting has the type of its default: a number does not become text. An undeclared name is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from trawl.settings.sections import Definition, known
 __all__ = ["DEFAULT", "HOW_TO_DECLARE", "SECTION", "Settings", "UnknownSetting", "declared"]
 
 SECTION = "Your own"
-"""Under what ``trawl settings`` lists them."""
+"""The heading of the user's own settings in ``trawl settings``."""
 
 HOW_TO_DECLARE = "one of your own is declared in own_settings of the spider, or in [tool.trawl.own]"
 
@@ -29,12 +26,13 @@ _SHAPES: Mapping[type, Any] = {list: list[Any], tuple: list[Any], dict: dict[str
 
 
 def declared(sources: Iterable[tuple[str, object]]) -> dict[str, Definition]:
-    """The definitions of all that ``sources`` declare, each a place for messages and a mapping of names to defaults.
+    """Return the definitions of the user's own settings.
 
-    The default of a later source counts.
+    Args:
+        sources: Pairs of a place, for messages, and a mapping of names to defaults; the later default wins.
 
     Raises:
-        SettingsError: What is declared is no mapping, no name of a setting, or a setting of trawl's or Scrapy's.
+        SettingsError: A declaration is not a mapping, or a name is not valid or is a setting of trawl's or Scrapy's.
     """
     found: dict[str, Definition] = {}
     for place, names in sources:
@@ -48,11 +46,11 @@ def declared(sources: Iterable[tuple[str, object]]) -> dict[str, Definition]:
 
 def _check(name: object, place: str) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name.upper() != name:
-        raise SettingsError(f"{place}: {name!r} can't be the name of a setting: write it in upper case", str(name))
+        raise SettingsError(f"{place}: {name!r} can't be the name of a setting; write it in upper case", str(name))
     if name in known():
-        raise SettingsError(f"{place}: {name} is a setting of trawl's: set it, it need not be declared", name)
+        raise SettingsError(f"{place}: {name} is a setting of trawl's; set it without declaring it", name)
     if migration_hints().is_foreign_setting(name):
-        raise SettingsError(f"{place}: {name} is a setting of Scrapy's: give yours another name", name)
+        raise SettingsError(f"{place}: {name} is a setting of Scrapy's; choose another name", name)
 
 
 def _definition(name: str, default: object) -> Definition:
@@ -72,7 +70,7 @@ def _definition(name: str, default: object) -> Definition:
 
 
 DEFAULT = "default"
-"""The source of a value that nobody set."""
+"""The source of a value that is not set."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -80,24 +78,23 @@ _ABSENT: Any = object()
 
 _NO = ("", "0", "false", "no", "off", "none")
 
-_FIXED = "they do not change in a crawl: write them in the spider's custom_settings, or in its update_settings()"
+_FIXED = "settings do not change during a crawl; set them in the spider's custom_settings or update_settings()"
 
 _SOURCES = "`trawl settings` shows where each value comes from"
 
 
 class UnknownSetting(SettingsError, KeyError):
-    """There is no setting of this name; the sentence has the nearest one, or says how to declare it."""
+    """There is no setting of this name; the message names the nearest one, or says how to declare it."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError shows the repr
 
 
 class Settings(Mapping[str, Any]):
-    """Names to typed values, all of them, defaults included.
+    """All settings by name with typed values, defaults included.
 
-    A part of trawl takes its own section (:meth:`of`); spiders read by name, also with Scrapy's accessors. Those
-    convert what is there. A name that is not a setting is an :class:`UnknownSetting`, which is a ``KeyError``: the
-    sentence has the nearest name. Only where a default is given does that count instead, as with ``get``.
+    trawl's own parts read their section (:meth:`of`); spiders read by name, also with Scrapy's accessors, which
+    convert. An unknown name raises :class:`UnknownSetting`, a ``KeyError``, unless a default is given as with ``get``.
     """
 
     __slots__ = ("_own", "_sections", "_sources", "_values")
@@ -142,10 +139,10 @@ class Settings(Mapping[str, Any]):
         return len(self._values)
 
     def of(self, kind: type[S]) -> S:
-        """One package's settings as its own frozen value.
+        """Return the section of this class.
 
         Raises:
-            KeyError: ``kind`` is not one of the composed sections.
+            KeyError: ``kind`` is not the class of a section.
         """
         section = self._sections[kind]
         assert isinstance(section, kind)
@@ -153,11 +150,11 @@ class Settings(Mapping[str, Any]):
 
     @property
     def own(self) -> Mapping[str, Any]:
-        """The settings that the project or the spider has declared."""
+        """The settings that the project or the spider declares, with values."""
         return self._own
 
     def source(self, name: str) -> str:
-        """Where the value of ``name`` came from: ``"default"``, ``"custom_settings"``, ``"-s"``, ...
+        """Return the source of a value: ``"default"``, ``"custom_settings"``, ``"-s"`` and so on.
 
         Raises:
             UnknownSetting: There is no such setting.
@@ -168,34 +165,34 @@ class Settings(Mapping[str, Any]):
     # Scrapy's accessors.
 
     def getbool(self, name: str, default: Any = _ABSENT) -> bool:
-        """The value as True or False; the texts "0", "false", "no", "off" and "" are False."""
+        """Return the value as a bool; the strings "0", "false", "no", "off", "none" and "" are False."""
         value = self._found(name, default, False)
         return value.strip().lower() not in _NO if isinstance(value, str) else bool(value)
 
     def getint(self, name: str, default: Any = _ABSENT) -> int:
-        """The value as a whole number. Raises ValueError or TypeError where it is none."""
+        """Return the value as an int. Raises ValueError or TypeError if it is not one."""
         return int(self._found(name, default, 0))
 
     def getfloat(self, name: str, default: Any = _ABSENT) -> float:
-        """The value as a number. Raises ValueError or TypeError where it is none."""
+        """Return the value as a float. Raises ValueError or TypeError if it is not one."""
         return float(self._found(name, default, 0.0))
 
     def getlist(self, name: str, default: Any = _ABSENT) -> list[Any]:
-        """A copy of the value as a list; a text is split at its commas, None is the empty list."""
+        """Return a copy of the value as a list; a string is split at commas, None is the empty list."""
         value = self._found(name, default, None)
         if isinstance(value, str):
             return value.split(",") if value else []
         return [] if value is None else list(value)
 
     def getdict(self, name: str, default: Any = _ABSENT) -> dict[str, Any]:
-        """A copy of the value as a dict; a text is read as JSON, None is the empty dict."""
+        """Return a copy of the value as a dict; a string is read as JSON, None is the empty dict."""
         value = self._found(name, default, None)
         if isinstance(value, str):
             value = from_json(value)
         return {} if value is None else dict(value)
 
     def _found(self, name: str, default: Any, empty: Any) -> Any:
-        """The value; of a name that is not a setting the default, and of one of Scrapy's settings ``empty``.
+        """Return the value; for an unknown name the default, for a setting of Scrapy's without a default ``empty``.
 
         Raises:
             UnknownSetting: There is neither a setting of this name nor a default.
@@ -212,7 +209,7 @@ class Settings(Mapping[str, Any]):
         return UnknownSetting(f"unknown setting {name}; {hint}", str(name))
 
     def copy_to_dict(self) -> dict[str, Any]:
-        """All names and values, in a dict of the caller's own."""
+        """Return a dict of all names and values."""
         return dict(self._values)
 
     def __repr__(self) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_habits, check_outputs
 from trawl.cli.checks.source import CheckMessage, SpiderSource
+from trawl.compat import changes
 from trawl.errors import PartLoadError, SettingsError
-from trawl.compat.imports import changes
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
 
