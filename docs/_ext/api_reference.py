@@ -1,6 +1,6 @@
 """Directives that make the reference from the package's own docstrings.
 
-``public-names``: what a module exports, each with its first sentence. ``api``: a package, module by module.
+``public-names``: what a module exports, each with its first sentence. ``api``: all that a package exports, in full.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import inspect
 import pkgutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import TypeGuard
@@ -24,21 +25,14 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 from sphinx.util.typing import ExtensionMetadata
 
+import trawl
+
 TYPES = ("class", "exception", "data", "type", "attribute")
 
 
 def first_sentence(thing: object) -> str:
     """The first line of a docstring."""
     return (inspect.getdoc(thing) or "").partition("\n")[0]
-
-
-def public_modules(package: str) -> Iterator[ModuleType]:
-    """A module, and all those below it."""
-    face = importlib.import_module(package)
-    yield face
-    for found in pkgutil.walk_packages(getattr(face, "__path__", ()), f"{package}."):
-        if not found.name.rpartition(".")[2].startswith("__"):
-            yield importlib.import_module(found.name)
 
 
 def is_ours(thing: object) -> TypeGuard[type | FunctionType]:
@@ -51,19 +45,33 @@ def exports(module: ModuleType) -> Iterator[str]:
     for name in sorted(module.__all__, key=str.lower):
         thing = getattr(module, name)
         if is_ours(thing):
-            home = f"{thing.__module__}.{thing.__qualname__}"
+            home = home_of(thing)
             yield from (f":py:obj:`{name} <{home}>`", f"   {first_sentence(thing)}", "")
         elif not isinstance(thing, ModuleType):
             kind = type(thing).__name__ if type(thing).__module__ not in ("typing", "types") else "A type."
             yield from (f"``{name}``", f"   {kind}", "")
 
 
-def defined_in(module: ModuleType) -> Iterator[str]:
-    """The exports of a module that are defined in it, not in a module below."""
-    for name in getattr(module, "__all__", ()):
+def is_defined_in(module: ModuleType, thing: object) -> TypeGuard[type | FunctionType]:
+    """Whether a module, or a package with a module below it, defines a class or function."""
+    return is_ours(thing) and f"{thing.__module__}.".startswith(f"{module.__name__}.")
+
+
+def documented(module: ModuleType) -> Iterator[str]:
+    """Lines of reStructuredText: the public names that a module or package defines, each with its docstring."""
+    yield from (f".. py:currentmodule:: {module.__name__}", "")
+    for name in module.__all__:
         thing = getattr(module, name)
-        if is_ours(thing) and thing.__module__ == module.__name__:
-            yield name
+        if is_defined_in(module, thing):
+            kind = "function" if isinstance(thing, FunctionType) else "class"
+            yield from (f".. auto{kind}:: {module.__name__}.{name}", "")
+
+
+def values(module: ModuleType) -> Iterator[str]:
+    """Lines of reStructuredText: the public names of a module that it does not define as a class or a function."""
+    names = [name for name in module.__all__ if not is_defined_in(module, getattr(module, name))]
+    if names:
+        yield "Also here: " + ", ".join(f"``{name}``" for name in sorted(names, key=str.lower)) + "."
 
 
 class FromDocstrings(SphinxDirective):
@@ -88,38 +96,36 @@ class PublicNames(FromDocstrings):
 
 
 class Api(FromDocstrings):
-    """The documented names of a package, a section for each module that has some."""
+    """What a package or a module exports by its ``__all__``, with nothing below that."""
 
     def run(self) -> list[nodes.Node]:
-        """The sections."""
-        sections: list[nodes.Node] = []
-        for module in public_modules(self.arguments[0]):
-            section = nodes.section(ids=[nodes.make_id(f"module-{module.__name__}")])
-            section += nodes.title("", "", nodes.literal(text=module.__name__))
-            if hasattr(module, "__path__"):  # the face of a package: most of its names are defined below
-                names = exports(module) if hasattr(module, "__all__") else ()
-                own = ", ".join(defined_in(module))
-                members = f"   :members: {own}" if own else "   :no-members:"
-                self.parse([f".. automodule:: {module.__name__}", members, "", *names], section)
-            else:
-                self.parse([f".. automodule:: {module.__name__}"], section)
-            sections.append(section)
-        return sections
+        """The section."""
+        module = importlib.import_module(self.arguments[0])
+        section = nodes.section(ids=[nodes.make_id(f"module-{module.__name__}")])
+        section += nodes.title("", "", nodes.literal(text=module.__name__))
+        self.parse([f".. automodule:: {module.__name__}", "   :no-members:", ""], section)
+        self.parse([*documented(module), *values(module)], section)
+        return [section]
 
 
-def home_of(name: str) -> str:
-    """Where something known as ``trawl.Request`` is defined (``trawl.http.request.Request``); "" if it is nowhere."""
+def thing_of(name: str) -> object:
+    """What is known as ``trawl.http.request.Request.url``; None if there is no such thing, or it has the value None."""
     module, _, rest = name.rpartition(".")
     while module:
         try:
-            thing = attrgetter(rest)(importlib.import_module(module))
-            return f"{thing.__module__}.{thing.__qualname__}"
+            return attrgetter(rest)(importlib.import_module(module))
         except ImportError:
             module, _, part = module.rpartition(".")
             rest = f"{part}.{rest}"
         except AttributeError:
-            return ""
-    return ""
+            return None
+    return importlib.import_module(name) if name == "trawl" else None
+
+
+def home_of(thing: object) -> str:
+    """Where a thing of trawl is defined (``trawl.http.request.Request``); "" where that can't be told."""
+    module = getattr(thing, "__module__", None) or ""
+    return f"{module}.{getattr(thing, '__qualname__', '')}" if module.partition(".")[0] == "trawl" else ""
 
 
 _by_last_part: WeakKeyDictionary[BuildEnvironment, Mapping[str, list[str]]] = WeakKeyDictionary()
@@ -136,24 +142,47 @@ def of_last_part(env: BuildEnvironment) -> Mapping[str, list[str]]:
     return names
 
 
+_by_home: WeakKeyDictionary[BuildEnvironment, Mapping[str, str]] = WeakKeyDictionary()
+
+
+def by_home(env: BuildEnvironment) -> Mapping[str, str]:
+    """The public names by where they are defined: ``trawl.http.Request`` by ``trawl.http.request.Request``."""
+    names = _by_home.get(env)
+    if names is None:
+        found = {home_of(thing_of(name)): name for name in env.domains.python_domain.objects}
+        names = _by_home[env] = found
+    return names
+
+
+@cache
+def all_names() -> frozenset[str]:
+    """The names of all that the modules of trawl define: what is not public may be named, but is not linked."""
+    modules = [info.name for info in pkgutil.walk_packages(trawl.__path__, "trawl.") if "__" not in info.name]
+    return frozenset(name for module in modules for name in vars(importlib.import_module(module)))
+
+
 def known_elsewhere(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element
 ) -> nodes.Element | None:
     """Resolve a name that is not documented where it is named.
 
-    A package exports it; or a module imports it under TYPE_CHECKING only, and Sphinx looks for it in that module.
+    A package exports it; or a module imports it under TYPE_CHECKING only, and Sphinx looks for it in that module. What
+    trawl has and does not make public is named without a link; what it does not have stays a warning.
     """
     if node.get("refdomain") != "py":
         return None
     objects = env.domains.python_domain.objects
     target = str(node["reftarget"])
-    homes = [home_of(target)] if target.startswith("trawl.") else []
-    if not homes or homes[0] not in objects:
-        homes = of_last_part(env)[target.rpartition(".")[2]]
-    if len(homes) != 1:
-        return None
-    home = objects[homes[0]]
-    return make_refnode(app.builder, node["refdoc"], home.docname, home.node_id, text, homes[0])
+    last = target.rpartition(".")[2]
+    thing = thing_of(target) if target.startswith("trawl.") else None
+    home = by_home(env).get(home_of(thing), "")
+    if not home:
+        same = of_last_part(env)[last]
+        home = same[0] if len(same) == 1 else ""
+    if home:
+        entry = objects[home]
+        return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, text, home)
+    return text if thing is not None or last in all_names() else None
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
