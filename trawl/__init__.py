@@ -99,6 +99,7 @@ _PARTS = frozenset(
         "links",
         "loader",
         "middleware",
+        "migration",
         "pipelines",
         "selector",
         "selectors",

@@ -1,63 +1,34 @@
 """Hints for code that was written for Scrapy, for the packages that meet its names.
 
-The hints themselves are in :mod:`trawl.compat`, which uses these packages and so stands above them.
-:func:`migration_hints` loads it by its name when a hint is first asked for, as plugins are loaded.
+The hints are functions of :mod:`trawl.compat`, which uses these packages and so stands above them. They are found here
+under the same names: the package is loaded by its own name when a hint is first asked for, as plugins are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
-__all__ = ["FileHint", "MigrationHints", "Unsupported", "migration_hints"]
+if TYPE_CHECKING:
+    from trawl.compat import class_advice, hint, hint_of_file, is_foreign_setting, key_advice, renamed, setting_advice
+else:
 
-
-class FileHint(Protocol):
-    """Advice on the imports of one file; its text is one sentence."""
-
-    @property
-    def places(self) -> tuple[tuple[str, int, str], ...]:
-        """The file, the line and the advice of each change."""
-        ...
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("trawl.compat"), name)
 
 
-class MigrationHints(Protocol):
-    """Advice on Scrapy's names; "" or None for any other name. The functions of :mod:`trawl.compat`."""
-
-    def hint(self, error: BaseException, /) -> FileHint | None:
-        """Return advice on the file whose import failed with ``error``."""
-        ...
-
-    def hint_of_file(self, path: str, /) -> FileHint | None:
-        """Return advice on the imports of a file."""
-        ...
-
-    def class_advice(self, path: str, /) -> str:
-        """Return advice on a class that a setting names by its import path."""
-        ...
-
-    def setting_advice(self, name: str, /) -> str:
-        """Return advice on a setting that has no effect here."""
-        ...
-
-    def key_advice(self, path: str, key: object, /) -> str:
-        """Return advice on a key inside the mapping that messages call ``path``."""
-        ...
-
-    def is_foreign_setting(self, name: str, /) -> bool:
-        """Return whether the name is one of Scrapy's settings that trawl ignores or renames."""
-        ...
-
-    def renamed(self, values: Mapping[str, object], /) -> Mapping[str, object]:
-        """Return the values of one source under trawl's names."""
-        ...
-
-
-def migration_hints() -> MigrationHints:
-    """Return the advice of :mod:`trawl.compat`."""
-    module: Any = import_module("trawl.compat")
-    return module  # type: ignore[no-any-return]  # its functions are those of the protocol
+__all__ = [
+    "Unsupported",
+    "class_advice",
+    "hint",
+    "hint_of_file",
+    "is_foreign_setting",
+    "key_advice",
+    "renamed",
+    "setting_advice",
+]
 
 
 class Unsupported:

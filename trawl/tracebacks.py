@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from trawl import migration
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
-from trawl.migration import migration_hints
 
 __all__ = [
     "describe_error",
@@ -81,7 +81,7 @@ def user_code(what: str) -> Iterator[None]:
     except TrawlError:
         raise
     except Exception as error:
-        if said := migration_hints().hint(error):
+        if said := migration.hint(error):
             raise WrittenForScrapy(f"{what}: {said}", said.places) from error
         if where := user_place(error):
             raise PartLoadError(f"{what}: {where}: {describe_error(error)}") from error
@@ -98,7 +98,7 @@ def warn_of_scrapy(found: object, what: str) -> None:
         what: The setting and the part, "ITEM_PIPELINES: shop.Price".
     """
     module = sys.modules.get(getattr(found, "__module__", ""))
-    if "scrapy" in sys.modules and (said := migration_hints().hint_of_file(getattr(module, "__file__", None) or "")):
+    if "scrapy" in sys.modules and (said := migration.hint_of_file(getattr(module, "__file__", None) or "")):
         logger.warning("%s: %s", what, said)
 
 

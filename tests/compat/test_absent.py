@@ -8,10 +8,11 @@ import pytest
 
 import trawl
 import trawl.compat
+from trawl import migration
 from trawl.compat.crawler import CrawlerEngine
 from trawl.compat.signals import CrawlerSignals
 from trawl.http import Headers, Request, Response
-from trawl.migration import MigrationHints, Unsupported, migration_hints
+from trawl.migration import Unsupported
 from trawl.settings import Settings
 from trawl.spiders import Crawler
 
@@ -76,7 +77,7 @@ def test_the_name_is_that_under_which_it_stands() -> None:
         Thing().old  # noqa: B018 - asking is what is tested
 
 
-def test_lower_packages_get_their_hints_from_the_package_that_has_them() -> None:
-    hints: MigrationHints = trawl.compat
-    assert migration_hints() is hints
-    assert hints.setting_advice("TELNETCONSOLE_ENABLED")
+def test_lower_packages_find_the_hints_of_the_package_above_them() -> None:
+    names = [name for name in migration.__all__ if name != "Unsupported"]
+    assert [getattr(migration, name) for name in names] == [getattr(trawl.compat, name) for name in names]
+    assert not hasattr(migration, "no_such_hint")

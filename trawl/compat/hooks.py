@@ -8,8 +8,10 @@ pending                              next
 ===================================  =======================================================================
 something                            the next round, when nothing is pending any more
 nothing, and ``DontCloseSpider``     the next round, after :data:`PAUSE` seconds, as in Scrapy
-nothing                              the crawl ends: as it likes, or with the reason of ``CloseSpider``
+nothing                              the crawl ends, for the reason of ``CloseSpider`` if one is raised
 ===================================  =======================================================================
+
+Only :mod:`trawl._run` imports these hooks: it gives them to the engine.
 """
 
 from __future__ import annotations
@@ -109,16 +111,16 @@ class CompatHooks(Hooks):
         crawler = self._spider.crawler
         with crawler.engine.taking() as given:
             try:
-                answer = await crawler.signals.ask_idle(self._spider)
+                errors = await crawler.signals.send(IDLE, spider=self._spider)
             finally:
                 await store(given)  # noqa: ASYNC102 - shielded, until the crawl is cancelled
         if not self._crawl.is_idle:
             return True
-        if isinstance(answer, DontCloseSpider):
+        if any(isinstance(error, DontCloseSpider) for error in errors):  # it overrides CloseSpider, as in Scrapy
             await trio.sleep(PAUSE)
             return True
-        if isinstance(answer, CloseSpider):
-            self._crawl.shutdown(answer.reason)
+        if (closing := next((error for error in errors if isinstance(error, CloseSpider)), None)) is not None:
+            self._crawl.shutdown(closing.reason)
         return False
 
     async def closing(self, reason: str) -> None:

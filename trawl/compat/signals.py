@@ -51,6 +51,8 @@ IDLE = "spider_idle"
 
 logger: logging.Logger = logging.getLogger("trawl.spiders")
 
+_FAILED = "a receiver of %s failed: %r"
+
 
 @attrs.frozen
 class Failure:
@@ -180,8 +182,13 @@ class CrawlerSignals:
             if signal in EVENT_SIGNALS:
                 self._listen(events, signal, receiver)
 
-    async def send(self, signal: str, **given: object) -> None:
-        """Call the receivers of a signal in order. A checkpoint only where one of them awaits."""
+    async def send(self, signal: str, **given: object) -> list[Exception]:
+        """Call the receivers of a signal in order, and wait for them. A checkpoint only where one of them awaits.
+
+        Returns:
+            The errors that they raised. All are logged, but ``CloseSpider`` and ``DontCloseSpider`` of :data:`IDLE`.
+        """
+        errors: list[Exception] = []
         for wanted, receiver in list(self._receivers):
             if wanted != signal:
                 continue
@@ -189,34 +196,15 @@ class CrawlerSignals:
                 result = receiver(**_accepted(receiver, {"signal": signal, "sender": self, **given}))
                 if inspect.isawaitable(result):
                     await result
-            except Exception:
-                logger.exception("a receiver of %s failed: %r", signal, receiver)
+            except Exception as error:
+                errors.append(error)
+                if signal != IDLE or not isinstance(error, CloseSpider | DontCloseSpider):
+                    logger.exception(_FAILED, signal, receiver)
+        return errors
 
     def is_heard(self, signal: str) -> bool:
         """Return whether a signal has a receiver."""
         return any(wanted == signal for wanted, _ in self._receivers)
-
-    async def ask_idle(self, spider: object) -> Exception | None:
-        """Call the receivers of :data:`IDLE` in order, and wait for them. A checkpoint only where one of them awaits.
-
-        Returns:
-            The ``DontCloseSpider`` that one of them raised, or else a ``CloseSpider``, or else None.
-        """
-        answer: Exception | None = None
-        for wanted, receiver in list(self._receivers):
-            if wanted != IDLE:
-                continue
-            try:
-                result = receiver(**_accepted(receiver, {"signal": IDLE, "sender": self, "spider": spider}))
-                if inspect.isawaitable(result):
-                    await result
-            except DontCloseSpider as error:
-                answer = error
-            except CloseSpider as error:
-                answer = answer or error
-            except Exception:
-                logger.exception("a receiver of %s failed: %r", IDLE, receiver)
-        return answer
 
     def _listen(self, events: Events, signal: str, receiver: Callable[..., Any]) -> None:
         kind, arguments = EVENT_SIGNALS[signal]
@@ -228,7 +216,7 @@ class CrawlerSignals:
             try:
                 receiver(**_accepted(receiver, given))
             except Exception:
-                logger.exception("a receiver of %s failed: %r", signal, receiver)
+                logger.exception(_FAILED, signal, receiver)
 
         events.listen(kind, hear)
 

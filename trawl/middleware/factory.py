@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from trawl import migration
 from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, SettingsError
 from trawl.http import Middleware, Request, Response
-from trawl.migration import migration_hints
 from trawl.observe import Stats
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
@@ -118,7 +118,7 @@ def split_setting(
 
 def _check_elsewhere(entry: str, known: Mapping[str, str]) -> None:
     module = entry.rpartition(".")[0]
-    why = "" if any(path.rpartition(".")[0] == module for path in known) else migration_hints().class_advice(entry)
+    why = "" if any(path.rpartition(".")[0] == module for path in known) else migration.class_advice(entry)
     if not why:
         names = [*sorted(set(known.values())), *plugin_names(PLUGINS)]
         raise SettingsError(f"{SETTING}: {entry!r} is not built in; use one of {', '.join(names)}", SETTING)

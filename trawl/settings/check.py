@@ -22,8 +22,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 import msgspec.structs
 
+from trawl import migration
 from trawl.errors import SettingsError
-from trawl.migration import migration_hints
 
 __all__ = [
     "checked",
@@ -237,7 +237,7 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
 
 def _of_key(path: str, key: object, fields: Iterable[str]) -> str:
     """What to write instead of an unknown key."""
-    if words := migration_hints().key_advice(path, key):
+    if words := migration.key_advice(path, key):
         return f", which is Scrapy's: {words}"
     close = nearest(str(key), fields)
     return f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"

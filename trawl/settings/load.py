@@ -17,8 +17,8 @@ from typing import Any
 import attrs
 import msgspec
 
+from trawl import migration
 from trawl.errors import SettingsError
-from trawl.migration import migration_hints
 from trawl.settings.check import checked, from_text, nearest
 from trawl.settings.sections import SECTIONS, Definition, known
 from trawl.settings.values import HOW_TO_DECLARE, Settings, declared
@@ -76,7 +76,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for layer in layers:
-        for name, value in migration_hints().renamed(layer.values).items():
+        for name, value in migration.renamed(layer.values).items():
             definition = _definition(name, layer, own, tell)
             if definition is not None:
                 values[name] = _value(value, definition, layer)
@@ -193,7 +193,7 @@ def _definition(
         return own[name]
     if isinstance(name, str) and name in known():
         return known()[name]
-    if isinstance(name, str) and (reason := migration_hints().setting_advice(name)):
+    if isinstance(name, str) and (reason := migration.setting_advice(name)):
         tell(f"{name} (in {layer.place(name)}) is Scrapy's and has no effect: {reason}")
         return None
     written = f"{layer.prefix}{name}"

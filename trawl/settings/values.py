@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from trawl import migration
 from trawl.errors import SettingsError
-from trawl.migration import Unsupported, migration_hints
+from trawl.migration import Unsupported
 from trawl.settings.check import from_json, nearest, type_words
 from trawl.settings.sections import Definition, known
 
@@ -49,7 +50,7 @@ def _check(name: object, place: str) -> None:
         raise SettingsError(f"{place}: {name!r} can't be the name of a setting; write it in upper case", str(name))
     if name in known():
         raise SettingsError(f"{place}: {name} is a setting of trawl's; set it without declaring it", name)
-    if migration_hints().is_foreign_setting(name):
+    if migration.is_foreign_setting(name):
         raise SettingsError(f"{place}: {name} is a setting of Scrapy's; choose another name", name)
 
 
@@ -198,7 +199,7 @@ class Settings(Mapping[str, Any]):
             UnknownSetting: There is neither a setting of this name nor a default.
         """
         if default is _ABSENT and name not in self._values:
-            if migration_hints().setting_advice(name):
+            if migration.setting_advice(name):
                 return empty
             raise self._unknown(name)
         return self._values.get(name, empty if default is _ABSENT else default)
