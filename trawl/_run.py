@@ -24,7 +24,7 @@ from trawl.clock import WallClock
 from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
 from trawl.compat.middleware import adapted
-from trawl.engine import Crawl, Ended, EngineSettings, ItemSink, Plan, Recorder, Watcher, run_plan
+from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import culprits
 from trawl.engine.job import OpenJob, open_job
 from trawl.engine.stalls import report_stalls
@@ -299,7 +299,7 @@ async def crawl_with(
     stored, archiving = _stored(settings, instance, blocking, wall, stats), _archiving(settings, blocking, wall)
     async with stored as (feeds, durable), dressing as middleware_stack, archiving as archived:
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
-        plan = Plan(
+        context = CrawlContext(
             spider=instance,
             settings=settings,
             stats=stats,
@@ -327,10 +327,10 @@ async def crawl_with(
             seed=seed,
             address_of=whereabouts.address_of,
             guard=guard,
-            durable=durable,
+            job=durable,
         )
-        ended = await _alone(run_plan(plan))
-    return CrawlResult(ended.reason, ended.stats, ended.elapsed, plan.collected, ended.feed_error)
+        ended = await _alone(run_crawl(context))
+    return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
 
 
 async def _frontier(settings: Settings) -> Frontier:

@@ -116,7 +116,7 @@ async def test_memory_is_measured_again_and_again_and_warned_about_once(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = EngineSettings(memusage_limit_mb=10, memusage_warning_mb=3, memusage_check_interval_seconds=5)
-    limits = CrawlLimits(settings, state=State(1), scheduler=Scheduler(_no_scope, places=1), moved=_nothing)
+    limits = CrawlLimits(settings, state=State(1), scheduler=Scheduler(_no_scope, places=1), changed=_nothing)
     crawl: Any = FakeCrawl()
     with caplog.at_level(logging.WARNING):
         for watcher in limit_watchers(settings, limits, Growing()):

@@ -1,10 +1,10 @@
 """The engine: runs one crawl from its plan to its end."""
 
+from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Waiting, Watcher
 from trawl.engine.fetcher import Recorder
 from trawl.engine.items import ItemSink, Processor
-from trawl.engine.parts import Plan
-from trawl.engine.run import Ended, run_plan
+from trawl.engine.run import Ended, run_crawl
 from trawl.engine.settings import EngineSettings
 
 __all__ = [
@@ -12,10 +12,10 @@ __all__ = [
     "Ended",
     "EngineSettings",
     "ItemSink",
-    "Plan",
+    "CrawlContext",
     "Processor",
     "Recorder",
     "Waiting",
     "Watcher",
-    "run_plan",
+    "run_crawl",
 ]

@@ -24,38 +24,35 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import trio
 
 from trawl.engine.cache_lookup import CacheLookup
+from trawl.engine.context import CrawlContext
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.state import State, Waiter
-from trawl.errors import IgnoreRequest
-from trawl.events import Events, RequestDropped, RequestScheduled
-from trawl.frontier import Frontier, MemoryFrontier, Record, Scopes
+from trawl.engine.state import Waiter
+from trawl.errors import DownloadError, IgnoreRequest, UsageError
+from trawl.events import RequestDropped, RequestScheduled
+from trawl.frontier import MemoryFrontier, Record, Scopes
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
-from trawl.observe import Stats
 from trawl.scheduler import AdmissionRules, Grant, Scheduler
 from trawl.scheduler.grant import amounts_of
 from trawl.throttling import Throttle
 
-__all__ = ["Admission", "Needs", "Prepare", "not_before"]
+__all__ = ["Admission", "Requirements", "not_before"]
 
 logger: logging.Logger = logging.getLogger("trawl.admission")
 
 FOUND_TO = 0.001
 """Seconds: requests that are found within so many share one instant, and its memory."""
 
-MOST_NEEDED = 32
+MAX_SCOPES = 32
 """Scopes that a request is charged to that its middleware sends elsewhere at each turn; with more of them it ends."""
 
-Prepare = Callable[[Request, Response | None], None]
-"""What is done to a request when it is let in, given the page that it was found on, if there is one."""
 
-
-class Needs(NamedTuple):
+class Requirements(NamedTuple):
     """What has to allow a request before it may be sent.
 
     Attributes:
@@ -73,48 +70,40 @@ class Admission:
     """Takes the requests of one crawl in.
 
     Args:
-        rules: Says what is dropped: offsite, too deep, too long.
-        frontier: Where fingerprints are claimed.
-        throttle: Says scopes.
-        gates: Says origins, and closes the gate of one whose robots.txt is not read.
-        scheduler: The core.
-        stats: Counts what is dropped.
-        state: Its wakeup wakes the dispatcher.
-        is_durable: There is a job, which can't store everything.
-        prepare: Done to each request that is let in.
-        events: Told of what is let in and what is dropped.
-
-    Attributes:
+        context: The frontier, where fingerprints are claimed; the rules; statistics, events, state.
+        throttle: Names scopes.
+        gates: Names origins, and closes the gate of one whose robots.txt is not read.
+        scheduler: Has what waits for its turn.
         cache_lookup: Takes what need not be sent; None: everything is.
+
+    Raises:
+        UsageError: An allowed domain of the spider is not a domain.
     """
 
     def __init__(
         self,
-        *,
-        rules: AdmissionRules,
-        frontier: Frontier,
+        context: CrawlContext,
         throttle: Throttle,
         gates: RobotsGates,
         scheduler: Scheduler,
-        stats: Stats,
-        state: State,
-        is_durable: bool = False,
-        prepare: Prepare | None = None,
-        events: Events | None = None,
+        cache_lookup: CacheLookup | None,
     ) -> None:
-        self._rules = rules
-        self._frontier = frontier
+        try:
+            self._rules = AdmissionRules(context.scheduler, context.spider.allowed_domains, context.guard)
+        except ValueError as error:
+            raise UsageError(f"{context.spider.name}: {error}") from error
+        self._frontier = context.frontier
+        self._stats = context.stats
+        self._state = context.state
+        self._events = context.events
+        self._prepare = context.middleware_stack.prepare
+        self._is_durable = context.job is not None
         self._throttle = throttle
         self._gates = gates
         self._scheduler = scheduler
-        self._stats = stats
-        self._state = state
-        self._is_durable = is_durable
-        self._prepare = prepare
-        self._events = Events() if events is None else events
+        self._cache_lookup = cache_lookup
         self._found_at = -math.inf
         self._restored_at = -math.inf
-        self.cache_lookup: CacheLookup | None = None
 
     @property
     def never_waits(self) -> bool:
@@ -123,14 +112,14 @@ class Admission:
 
     # -- what a request needs
 
-    def _needs_nowait(self, request: Request) -> Needs | None:
+    def _requirements_nowait(self, request: Request) -> Requirements | None:
         """What ``request`` needs; None: a user's manager, or the address of its host, has to be asked for it."""
         scopes = self._throttle.scopes_of_nowait(request)
         if scopes is None:
             return None
-        return Needs(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
+        return Requirements(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
 
-    async def _needs(self, request: Request, before: Scopes | None = None) -> Needs:
+    async def _requirements_of(self, request: Request, before: Scopes | None = None) -> Requirements:
         """What ``request`` needs, which is taken in. A checkpoint only where somebody has to be asked who waits.
 
         Args:
@@ -143,14 +132,14 @@ class Admission:
             TypeError: Meta ``throttling_scopes``, or the manager's answer, is no set of scopes.
             ValueError: An id is empty, or an amount negative.
         """
-        needs = self._needs_nowait(request) or await self._asked(request)
+        needs = self._requirements_nowait(request) or await self._asked(request)
         if needs.scopes != before:
             self._throttle.admitted(request, needs.scopes)
         return needs
 
-    async def _asked(self, request: Request) -> Needs:
+    async def _asked(self, request: Request) -> Requirements:
         scopes = await self._throttle.scopes_of(request)
-        return Needs(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
+        return Requirements(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
 
     # -- pages
 
@@ -237,7 +226,7 @@ class Admission:
             if self._prepare is not None:
                 self._prepare(request, None)
             until = not_before(request) if then.is_new_target else 0.0
-            needs = diverted or await self._needs(request, lease.scopes)
+            needs = diverted or await self._requirements_of(request, lease.scopes)
         except Exception:
             logger.exception("%r is dropped: its meta, or the manager, names no right scopes or delay", request)
             reason = "scope_errors"
@@ -272,7 +261,7 @@ class Admission:
             self._prepare(request, None)
         is_same = replaces is not None and request is replaces.request
         diverted = replaces.diverted if replaces is not None and is_same else None
-        needs = diverted or await self._needs(request, None if replaces is None else replaces.scopes)
+        needs = diverted or await self._requirements_of(request, None if replaces is None else replaces.scopes)
         return Grant(
             request,
             needs.scopes,
@@ -285,9 +274,22 @@ class Admission:
             waiter=waiter,
         )
 
+    async def ask_robots(self, origin: str, pause: float) -> None:
+        """Line up the request for an origin's robots.txt, not before ``pause`` seconds from now."""
+        until = trio.current_time() + pause if pause else 0.0
+        request, waiter = self._gates.robots_request(origin)
+        try:
+            grant = await self.direct_grant(request, waiter, passes_gate=True)
+        except Exception:  # a user's manager
+            logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
+            waiter.deliver(Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
+            return
+        waiter.grant = grant
+        await self.line_up(grant, until)
+
     async def line_up(self, grant: Grant, not_before: float = 0.0) -> None:
         """Have a grant wait for its turn, at its origin's gate if that is closed; or for its answer from a cache."""
-        if self.cache_lookup is not None and await self.cache_lookup.took(grant):
+        if self._cache_lookup is not None and await self._cache_lookup.took(grant):
             return
         self._gates.ensure(grant)
         self._scheduler.push(grant, trio.current_time(), not_before)
@@ -317,7 +319,7 @@ class Admission:
         if grant.responder is not None:
             return None if before.looks_like(request) else self._unanswered(grant, request)
         try:
-            needs = self._needs_nowait(request)
+            needs = self._requirements_nowait(request)
             if needs is None and (is_changed or grant.is_diverted or not self._throttle.resolver.asks_manager):
                 # A copy: what a manager has said of this very object (scope_cache) may be of what it was before.
                 needs = await self._asked(request.replace() if request is grant.request else request)
@@ -325,14 +327,14 @@ class Admission:
             logger.exception("%r is dropped: its meta, or the manager, names no right scopes", request)
             return Outcome(request, then=Drop("scope_errors"))
         if needs is None:  # it is as an earlier run has stored it, and the user's manager was asked then
-            needs = Needs(grant.scopes, self._gates.origin_of(request), grant.is_exempt)
+            needs = Requirements(grant.scopes, self._gates.origin_of(request), grant.is_exempt)
         if not self._is_covered(needs, grant):
             grant.is_stopped = True
             if is_changed or grant.is_diverted:
                 scopes = _united(grant.scopes, needs.scopes) if grant.is_diverted else needs.scopes
-                if len(scopes) > max(MOST_NEEDED, len(needs.scopes)):
+                if len(scopes) > max(MAX_SCOPES, len(needs.scopes)):
                     return Outcome(request, error=_never_the_same(grant.request))
-                grant.diverted = Needs(scopes, needs.origin, is_exempt=False)
+                grant.diverted = Requirements(scopes, needs.origin, is_exempt=False)
                 self._throttle.admitted(grant.request, needs.scopes)
             return Outcome(request, then=Replace(grant.request, reason="diverted"))
         is_judged = request.url == before.url and needs.origin == grant.origin and not grant.is_diverted
@@ -340,7 +342,7 @@ class Admission:
             return Outcome(request, then=Drop("robots_forbidden"))
         return None
 
-    def _is_covered(self, needs: Needs, grant: Grant) -> bool:
+    def _is_covered(self, needs: Requirements, grant: Grant) -> bool:
         """Whether what was granted to ``grant`` is enough for a request that needs ``needs``."""
         is_known = needs.origin in {"", grant.origin} or grant.passes_gate or self._gates.is_open(needs.origin)
         if not is_known:
@@ -371,7 +373,7 @@ class Admission:
             if self._prepare is not None:
                 self._prepare(request, source)
             until = not_before(request)
-            needs = await self._needs(request)
+            needs = await self._requirements_of(request)
         except Exception:
             logger.exception("%r is dropped: its meta, or the manager, names no right scopes or delay", request)
             self._stats.inc("scope_errors")
@@ -385,7 +387,7 @@ class Admission:
         return None
 
     def _record(
-        self, request: Request, needs: Needs, mark: bytes | None, until: float, *, is_diverted: bool = False
+        self, request: Request, needs: Requirements, mark: bytes | None, until: float, *, is_diverted: bool = False
     ) -> Record:
         scopes, origin, _ = needs
         amounts = amounts_of(scopes)

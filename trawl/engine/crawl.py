@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, overload
 
@@ -11,17 +11,14 @@ import attrs
 import trio
 
 from trawl.blocking import Blocking
-from trawl.clock import WallClock
+from trawl.engine.context import CrawlContext
 from trawl.engine.direct import DirectFetches
-from trawl.engine.state import State, current_grant
-from trawl.events import MAX_UNREAD, Event, Events, EventStream, EventT
-from trawl.frontier import Frontier
+from trawl.engine.state import current_grant
+from trawl.events import MAX_UNREAD, Event, EventStream, EventT
 from trawl.http import Request, Response
-from trawl.middleware import Session, Sessions
-from trawl.observe import Stats
+from trawl.middleware import Session
 from trawl.scheduler import Scheduler
-from trawl.spiders import Spider
-from trawl.throttling import AddressOf, Reason, ScopeReport, Throttle
+from trawl.throttling import Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import normal_id
 
 __all__ = ["Crawl", "Waiting", "Watcher"]
@@ -80,39 +77,19 @@ class Crawl:
         blocking: How work that blocks is done: ``await crawl.blocking.run(function, argument)``.
     """
 
-    def __init__(
-        self,
-        *,
-        spider: Spider,
-        settings: Mapping[str, Any],
-        stats: Stats,
-        state: State,
-        address_of: AddressOf,
-        wall: WallClock,
-        seed: int,
-        blocking: Blocking,
-        sessions: Sessions,
-        events: Events,
-        scheduler: Scheduler,
-        frontier: Frontier,
-        throttle: Throttle,
-        direct: DirectFetches,
-    ) -> None:
-        self._events = events
-        self.spider = spider
-        self.settings = settings
-        self.stats = stats
+    def __init__(self, context: CrawlContext, scheduler: Scheduler, throttle: Throttle, direct: DirectFetches) -> None:
+        self.spider = context.spider
+        self.settings = context.settings
+        self.stats = context.stats
+        self.blocking: Blocking = context.blocking
         self.started_at: float = trio.current_time()
         self.cancel_scope: trio.CancelScope = trio.CancelScope()
-        self._state = state
-        self._address_of = address_of
-        self.blocking: Blocking = blocking
-        self._wall = wall
-        self._seed = seed
-        self._sessions = sessions
+        self._context = context
+        self._state = context.state
+        self._frontier = context.frontier
+        self._sessions = context.middleware_stack.sessions
         self._when_cancelled: list[Callable[[], None]] = []
         self._scheduler = scheduler
-        self._frontier = frontier
         self._throttle = throttle
         self._direct = direct
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
@@ -212,7 +189,7 @@ class Crawl:
             TypeError: One of ``kinds`` is no kind of event.
             ValueError: ``most`` is less than one.
         """
-        return self._events.stream(kinds, most)
+        return self._context.events.stream(kinds, most)
 
     async def fetch(self, request: Request) -> Response:
         """Send a request through the throttle and wait for its response, of any status. A checkpoint.
@@ -232,7 +209,7 @@ class Crawl:
         Args:
             host: A name or address, with or without a port.
         """
-        return await self._address_of(host)
+        return await self._context.address_of(host)
 
     def session(self, name: str, **options: Any) -> Session:
         """The session of this name, made if it is not there; see :meth:`trawl.middleware.session.Sessions.get`.
@@ -245,11 +222,11 @@ class Crawl:
 
     def now_utc(self) -> datetime:
         """Wall time now, as the crawl sees it."""
-        return self._wall.to_utc(trio.current_time())
+        return self._context.wall.to_utc(trio.current_time())
 
     def random(self, name: str) -> random.Random:
         """A source of chance that the crawl's seed and ``name`` decide."""
-        return random.Random(f"{self._seed}:{name}")
+        return random.Random(f"{self._context.seed}:{name}")
 
     def shutdown(self, reason: str = "shutdown") -> None:
         """Send nothing new and let what is in flight end, at the longest ``SHUTDOWN_TIMEOUT`` seconds."""

@@ -18,7 +18,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import trio
 
 from trawl.engine.admission import Admission, not_before
-from trawl.engine.state import State, current_grant, in_pipelines
+from trawl.engine.context import CrawlContext
+from trawl.engine.state import current_grant, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
 from trawl.scheduler import Grant, Scheduler
@@ -64,26 +65,18 @@ class DirectFetches:
     """The direct fetches of one crawl.
 
     Args:
+        context: Says how many may wait or be on their way at once, and if the crawl is ending.
         admission: Makes their grants, and has them wait for their turn.
-        scheduler: Where they wait for their turn.
-        state: Whether the crawl is ending.
-        most: So many wait or are on their way at once.
+        scheduler: Has them wait for their turn.
     """
 
     __slots__ = ("_admission", "_room", "_scheduler", "_state", "_waiting")
 
-    def __init__(
-        self,
-        *,
-        admission: Admission,
-        scheduler: Scheduler,
-        state: State,
-        most: int,
-    ) -> None:
+    def __init__(self, context: CrawlContext, admission: Admission, scheduler: Scheduler) -> None:
         self._admission = admission
         self._scheduler = scheduler
-        self._state = state
-        self._room = trio.CapacityLimiter(most)
+        self._state = context.state
+        self._room = trio.CapacityLimiter(context.engine.direct_fetches_limit)
         self._waiting: dict[FetchWaiter, None] = {}
 
     async def fetch(self, request: Request) -> Response:

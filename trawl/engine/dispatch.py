@@ -20,6 +20,7 @@ from functools import partial
 
 import trio
 
+from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.fetcher import ScopeLimiters
 from trawl.engine.robots_gate import RobotsGates
@@ -48,7 +49,8 @@ class Dispatcher:
         prefetcher: Prefetcher,
         throttle: Throttle,
         gates: RobotsGates,
-        places: ScopeLimiters,
+        admission: Admission,
+        limiters: ScopeLimiters,
         worker: Worker,
         start_requests: StartRequests,
         state: State,
@@ -58,7 +60,8 @@ class Dispatcher:
         self._prefetcher = prefetcher
         self._throttle = throttle
         self._gates = gates
-        self._places = places
+        self._admission = admission
+        self._limiters = limiters
         self._worker = worker
         self._start_requests = start_requests
         self._state = state
@@ -112,7 +115,7 @@ class Dispatcher:
             if self._cache_lookup is not None:
                 self._cache_lookup.start(nursery, self._worker.run)
             for origin, pause in self._gates.unasked():
-                start_soon(self._gates.ask, origin, pause)
+                start_soon(self._admission.ask_robots, origin, pause)
             verdict = scheduler.grant(now, pages=state.may_page)
             if verdict is None:
                 return
@@ -129,7 +132,7 @@ class Dispatcher:
             grant = verdict
             begin(grant)
             state.task_began(is_page=grant.waiter is None)
-            self._places.take(grant)
+            self._limiters.take(grant)
             start_soon(self._worker.run, grant)
             self._gone(grant)
 

@@ -28,16 +28,15 @@ from collections.abc import Callable
 import trio
 
 from trawl.engine.admission import Admission
+from trawl.engine.context import CrawlContext
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.state import State, current_grant
+from trawl.engine.state import current_grant
 from trawl.errors import AddressRefused
-from trawl.events import Events, RequestSent, ResponseParsed, ResponseReceived
+from trawl.events import RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
-from trawl.observe import Stats
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.report import add_parsing, add_times, add_wasted_send
-from trawl.transport import Transport
 from trawl.transport.base import NEW_CONNECTION
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
@@ -135,8 +134,8 @@ class Fetcher:
     __slots__ = (
         "_admission",
         "_events",
+        "_limiters",
         "_limits",
-        "_places",
         "_recorder",
         "_scheduler",
         "_state",
@@ -147,28 +146,23 @@ class Fetcher:
 
     def __init__(
         self,
-        *,
-        transport: Transport,
+        context: CrawlContext,
         admission: Admission,
         scheduler: Scheduler,
         throttle: Throttle,
-        places: ScopeLimiters,
-        stats: Stats,
-        state: State,
+        limiters: ScopeLimiters,
         limits: CrawlLimits,
-        events: Events,
-        recorder: Recorder | None = None,
     ) -> None:
-        self._transport = transport
+        self._transport = context.transport
+        self._recorder = context.recorder
+        self._events = context.events
+        self._stats = context.stats
+        self._state = context.state
         self._admission = admission
         self._scheduler = scheduler
         self._throttle = throttle
-        self._places = places
-        self._stats = stats
-        self._state = state
+        self._limiters = limiters
         self._limits = limits
-        self._recorder = recorder
-        self._events = events
 
     async def send(self, request: Request) -> Outcome:
         """Send the request of the current turn, once. A checkpoint.
@@ -222,7 +216,7 @@ class Fetcher:
         now = trio.current_time()
         if self._recorder is not None and grant.sent_at is not None:
             self._recorder(grant, outcome, now)
-        self._places.give_back(grant)
+        self._limiters.give_back(grant)
         self._scheduler.give_back(grant, now)
         if self._state.is_reading:
             self._state.wakeup.set()

@@ -33,15 +33,15 @@ import trio
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.cookies import Cookie, Jars
+from trawl.engine.context import CrawlContext
 from trawl.engine.items import Writer
 from trawl.engine.job_items import ItemStore
-from trawl.engine.robots_gate import RobotsGates
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
 from trawl.frontier import Frontier, JobStore, Section, damage_error
 from trawl.frontier.sections import JOB_INFO, START_ITEMS, STATISTICS, JobInfo
 from trawl.observe import Stats
-from trawl.robots import CachedRobots, RobotsCache, RobotsSettings
+from trawl.robots import CachedRobots, RobotsCache
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
@@ -143,36 +143,24 @@ class JobState:
     """Keeps what one crawl has learned in its job.
 
     Args:
-        job: Where it is kept.
-        note: What the job says of itself.
-        stats: Continued: counts go on, times add up.
+        context: The job itself; statistics, which go on, and cookies; the clock.
         throttle: Goes on where it was.
-        gates: Told of answers that still hold.
-        robots: How long an answer holds at the most.
-        jars: The cookies; None where the crawl has none.
-        wall: For instants.
+
+    Attributes:
+        note: What the job says of itself.
+        robots: Answers for robots.txt that still hold.
     """
 
-    def __init__(
-        self,
-        job: JobStore,
-        note: JobFacts,
-        *,
-        stats: Stats,
-        throttle: Throttle,
-        gates: RobotsGates,
-        robots: RobotsSettings,
-        jars: Jars | None,
-        wall: WallClock,
-    ) -> None:
-        self.note: JobFacts = note
-        self._job = job
-        self._stats = stats
+    def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
+        assert context.job is not None
+        self.note: JobFacts = context.job.note
+        self.robots: RobotsCache = RobotsCache()
+        self._job = context.job.job
+        self._stats = context.stats
+        self._jars = context.middleware_stack.jars
+        self._wall = context.wall
+        self._longest = context.robots.robotstxt_max_age
         self._throttle = throttle
-        self._answers = RobotsCache()
-        self._longest = robots.robotstxt_max_age
-        self._jars = jars
-        self._wall = wall
         self._due_at = 0.0
         self._quiet = 0.0  # seconds from the last writing to the next one, if nothing else is written meanwhile
         self._next_at = math.inf
@@ -185,7 +173,6 @@ class JobState:
         self._asked = trio.Event()
         self._is_raising = False
         self._allowances = Allowances(self._ask)
-        gates.keep_in(self._answers)
 
     def restore(self) -> None:
         """Go on from what the last run kept; what can't be read is left out with a warning."""
@@ -205,7 +192,7 @@ class JobState:
             self._throttle.restore(state or ThrottleSnapshot(at=self._wall.to_epoch(now)), now, ahead)
         self._throttle.spend_by(self._allowances)
         self._throttle.pages.restore(PAGES.read(job) or {})
-        self._answers.restore(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
+        self.robots.restore(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
         for name, cookies in COOKIES.read(job) or ():
             for cookie in cookies:
                 if self._jars is not None:
@@ -315,7 +302,7 @@ class JobState:
         else:
             self._allowances.state_stored()
             self._keep_ahead()
-        robots, cookies = self._answers.to_state(now, self._ahead), _cookies(self._jars)
+        robots, cookies = self.robots.to_state(now, self._ahead), _cookies(self._jars)
         for name, blob in ((ROBOTS.name, ROBOTS.encode(robots)), (COOKIES.name, COOKIES.encode(cookies))):
             if blob != self._job.kept.get(name):
                 self._job.keep(name, blob)

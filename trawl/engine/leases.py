@@ -22,11 +22,10 @@ from typing import Any
 import trio
 
 from trawl.engine.admission import Admission
-from trawl.engine.state import State
+from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError
-from trawl.frontier import Frontier, Record
+from trawl.frontier import Record
 from trawl.http import Outcome, Replace, Request, Response
-from trawl.observe import Stats
 from trawl.scheduler import Grant, Prefetcher
 
 __all__ = ["CRAWLS_OWN", "Leases", "forget_the_last"]
@@ -68,14 +67,12 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 class Leases:
     """Puts what is admitted into the frontier, and takes out what has ended."""
 
-    def __init__(
-        self, *, admission: Admission, frontier: Frontier, prefetcher: Prefetcher, stats: Stats, state: State
-    ) -> None:
+    def __init__(self, context: CrawlContext, admission: Admission, prefetcher: Prefetcher) -> None:
         self._admission = admission
-        self._frontier = frontier
         self._prefetcher = prefetcher
-        self._stats = stats
-        self._state = state
+        self._frontier = context.frontier
+        self._stats = context.stats
+        self._state = context.state
         self._abandoned: list[Record] = []
 
     @property

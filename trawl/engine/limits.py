@@ -126,20 +126,20 @@ class CrawlLimits:
         settings: The limits; 0 is none.
         state: Told when one is reached.
         scheduler: Never has more places than pages are missing.
-        moved: Told of a scope whose page budget has moved: who waits for it is looked at again.
+        changed: Told of a scope whose page budget has changed: who waits for it is looked at again.
 
     Attributes:
         items: Lets items through; None where nothing is to be known of them.
     """
 
-    __slots__ = ("_errors", "_moved", "_pages", "_places", "_scheduler", "_state", "items")
+    __slots__ = ("_changed", "_errors", "_pages", "_places", "_scheduler", "_state", "items")
 
     def __init__(
-        self, settings: EngineSettings, *, state: State, scheduler: Scheduler, moved: Callable[[Scope, float], None]
+        self, settings: EngineSettings, *, state: State, scheduler: Scheduler, changed: Callable[[Scope, float], None]
     ) -> None:
         self._state = state
         self._scheduler = scheduler
-        self._moved = moved
+        self._changed = changed
         self._places = scheduler.places
         self._pages: float = settings.closespider_pagecount or math.inf
         self._errors: float = settings.closespider_errorcount or math.inf
@@ -192,7 +192,7 @@ class CrawlLimits:
         now = trio.current_time()
         if pages.is_spent:
             reconsider(self._scheduler, scope, now)
-        self._moved(scope, now)
+        self._changed(scope, now)
 
     def failed(self) -> None:
         """Count a callback that failed."""

@@ -22,22 +22,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.engine.state import State
+from trawl.engine.context import CrawlContext
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, SoftBlocked
 from trawl.http import Outcome, Request, host_scope, origin_of
-from trawl.observe import Stats
-from trawl.robots import MAX_PARSED_BYTES, RobotsCache, RobotsFile, RobotsSettings
+from trawl.robots import MAX_PARSED_BYTES, RobotsCache, RobotsFile
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Throttle
 
-if TYPE_CHECKING:
-    from trawl.engine.admission import Admission
-
-__all__ = ["RobotsGates"]
+__all__ = ["RobotsGates", "RobotsWaiter"]
 
 logger: logging.Logger = logging.getLogger("trawl.robots")
 
@@ -82,7 +77,7 @@ class _Origin:
         self.has_answered = False
 
 
-class _Answer:
+class RobotsWaiter:
     """Waits for one robots.txt."""
 
     __slots__ = ("_heard", "grant")
@@ -100,43 +95,26 @@ class RobotsGates:
     """The gates of one crawl's origins.
 
     Args:
-        settings: Whether to obey, and how long rules are believed.
-        user_agent: Whose group in robots.txt is ours.
-        give_up_after: Seconds of failing answers after which an origin is given up.
+        context: The settings of robots.txt; statistics, state.
         throttle: Told of each Crawl-delay.
-        stats: Counts what was forbidden.
-        state: Its wakeup is beaten when a gate moves.
+        scheduler: Has the gates.
+        answers: Keeps answers, and has those that an earlier run of the job has heard; None: there is no job.
     """
 
     def __init__(
-        self,
-        settings: RobotsSettings,
-        *,
-        user_agent: str,
-        give_up_after: float,
-        throttle: Throttle,
-        stats: Stats,
-        state: State,
+        self, context: CrawlContext, throttle: Throttle, scheduler: Scheduler, answers: RobotsCache | None
     ) -> None:
-        self._settings = settings
-        self._user_agent = user_agent
-        self._give_up_after = give_up_after
+        self._settings = context.robots
+        self._user_agent = context.user_agent
+        self._give_up_after = context.throttling.backoff_give_up_after
+        self._stats = context.stats
+        self._state = context.state
         self._throttle = throttle
-        self._stats = stats
-        self._state = state
+        self._scheduler = scheduler
+        self._answers = answers
         self._origins: dict[str, _Origin] = {}
         self._most = MAX_ORIGINS
-        self._answers: RobotsCache | None = None
         self._unasked: dict[str, float] = {}
-
-    def bind(self, scheduler: Scheduler, admission: Admission) -> None:
-        """Name the core whose gates these are, and what makes its grants."""
-        self._scheduler = scheduler
-        self._admission = admission
-
-    def keep_in(self, answers: RobotsCache) -> None:
-        """Keep answers there, and take from there what an earlier run has heard: for a job."""
-        self._answers = answers
 
     def origin_of(self, request: Request) -> str:
         """The origin whose gate a request waits for; empty where robots.txt is not obeyed, and none is asked."""
@@ -185,9 +163,8 @@ class RobotsGates:
         self._unasked.clear()
         return origins
 
-    async def ask(self, origin: str, delay: float = 0.0) -> None:
-        """Line up the request for an origin's robots.txt, not before ``delay`` seconds from now."""
-        now = trio.current_time()
+    def robots_request(self, origin: str) -> tuple[Request, RobotsWaiter]:
+        """Make the request for an origin's robots.txt, and what waits for its outcome; the gate is closed meanwhile."""
         self._scheduler.close_gate(origin)
         request = Request(
             f"{origin}/robots.txt",
@@ -200,15 +177,7 @@ class RobotsGates:
                 "download_truncate": True,
             },
         )
-        answer = _Answer(partial(self._heard, origin))
-        try:
-            grant = await self._admission.direct_grant(request, answer, passes_gate=True)
-        except Exception:  # a user's manager
-            logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
-            self._heard(origin, Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
-            return
-        answer.grant = grant
-        await self._admission.line_up(grant, now + delay if delay else 0.0)
+        return request, RobotsWaiter(partial(self._heard, origin))
 
     def forbids(self, grant: Grant) -> str | None:
         """Why a grant whose gate is open may not be sent; None when it may."""

@@ -34,11 +34,12 @@ from typing import Any
 import attrs
 import trio
 
+from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Watcher
+from trawl.engine.engine import Engine
 from trawl.engine.hooks import Hooks
 from trawl.engine.items import Writer
 from trawl.engine.limits import CrawlLimits, ItemLimit
-from trawl.engine.parts import Parts, Plan, assemble
 from trawl.engine.settings import EngineSettings
 from trawl.errors import FeedError, SettingsError
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
@@ -46,7 +47,7 @@ from trawl.plugins import load_plugin
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
 
-__all__ = ["MEBIBYTE", "Ended", "held_bytes", "limit_watchers", "own_watchers", "run_plan"]
+__all__ = ["MEBIBYTE", "Ended", "held_bytes", "limit_watchers", "own_watchers", "run_crawl"]
 
 MEBIBYTE = 1024 * 1024
 
@@ -199,101 +200,101 @@ class Ended:
     feed_error: FeedError | None
 
 
-async def run_plan(plan: Plan) -> Ended:
+async def run_crawl(context: CrawlContext) -> Ended:
     """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
     try:
-        parts, watchers = _begun(plan)
+        engine, watchers = _begun(context)
     except BaseException:
-        await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102 - shielded and limited
-        await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
+        await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102 - shielded and limited
+        await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
         raise
-    writing = _Writing(parts)
-    parts.crawl.when_cancelled(writing.hurry)
+    writing = _Writing(engine)
+    engine.crawl.when_cancelled(writing.hurry)
     try:
         async with trio.open_nursery() as watching:
             for watcher in watchers:
-                watching.start_soon(watcher, parts.crawl)
-            if parts.job_state is not None:
-                watching.start_soon(parts.job_state.run)
-            await _written(plan, parts, writing)
+                watching.start_soon(watcher, engine.crawl)
+            if engine.job_state is not None:
+                watching.start_soon(engine.job_state.run)
+            await _written(context, engine, writing)
             with trio.move_on_after(EVENTS_GRACE):
-                await plan.events.end()
+                await context.events.end()
             watching.cancel_scope.cancel()
     finally:
-        reason = "feed_error" if writing.error is not None else parts.state.reason or "cancelled"
-        whole = partial(parts.leases.give_back, [*pending_pages(parts.scheduler), *parts.unsent()])
+        reason = "feed_error" if writing.error is not None else context.state.reason or "cancelled"
+        whole = partial(engine.leases.give_back, [*pending_pages(engine.scheduler), *engine.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
-        await _closing("the spider", partial(_closed, plan.spider, parts.hooks, reason), parts.crawl)  # noqa: ASYNC102
-        _keep_last_word(parts, reason)
-        await _closing("the transport", plan.transport.aclose)  # noqa: ASYNC102
-        await _closing("the frontier", plan.frontier.aclose)  # noqa: ASYNC102
-        stats = parts.crawl.stats
+        await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
+        _keep_last_word(engine, reason)
+        await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102
+        await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
+        stats = engine.crawl.stats
         stats.set("finish_reason", reason)
-        stats.set("elapsed_seconds", parts.crawl.elapsed if parts.job_state is None else parts.job_state.elapsed)
-    return Ended(reason, stats.as_dict(), parts.crawl.elapsed, writing.error)
+        stats.set("elapsed_seconds", engine.crawl.elapsed if engine.job_state is None else engine.job_state.elapsed)
+    return Ended(reason, stats.as_dict(), engine.crawl.elapsed, writing.error)
 
 
-def _begun(plan: Plan) -> tuple[Parts, list[Watcher]]:
+def _begun(context: CrawlContext) -> tuple[Engine, list[Watcher]]:
     """The parts of a crawl, and what watches it."""
-    parts = assemble(plan)
-    own = own_watchers(plan.engine.watchers, parts.crawl)
-    parts.hooks.begin(plan.events)
-    watchers = [*plan.watchers, *limit_watchers(plan.engine, parts.limits), *own]
-    return parts, watchers
+    engine = Engine(context)
+    own = own_watchers(context.engine.watchers, engine.crawl)
+    engine.hooks.begin(context.events)
+    watchers = [*context.watchers, *limit_watchers(context.engine, engine.limits), *own]
+    return engine, watchers
 
 
-async def _written(plan: Plan, parts: Parts, writing: _Writing) -> None:
+async def _written(context: CrawlContext, engine: Engine, writing: _Writing) -> None:
     """The crawl, with its items written; returns when the last of them is."""
     async with trio.open_nursery() as writers:
-        for writer in plan.writers:  # not start(): who is cancelled in it waits for the task, which is shielded
+        for writer in context.writers:  # not start(): who is cancelled in it waits for the task, which is shielded
             writers.start_soon(writing.write, writer)
         try:
-            async with parts.processor.opened(plan.spider):
-                with parts.crawl.cancel_scope:
-                    await parts.hooks.opened()
-                    await _crawl(plan, parts)
-                    parts.state.end("start_error" if parts.start_requests.has_failed else "finished")
+            async with engine.processor.opened(context.spider):
+                with engine.crawl.cancel_scope:
+                    await engine.hooks.opened()
+                    await _crawl(context, engine)
+                    context.state.end("start_error" if engine.start_requests.has_failed else "finished")
         finally:
-            for writer in plan.writers:
+            for writer in context.writers:
                 writer.close()
-            if parts.state.reason is None or parts.crawl.cancel_scope.cancel_called:
+            if context.state.reason is None or engine.crawl.cancel_scope.cancel_called:
                 writing.hurry()
 
 
-async def _crawl(plan: Plan, parts: Parts) -> None:
+async def _crawl(context: CrawlContext, engine: Engine) -> None:
     """Everything between the first request and the last output."""
-    state = parts.state
+    state = context.state
     async with trio.open_nursery() as inner:
         try:
-            if parts.job_state is not None:
-                parts.job_state.restore()
-            if parts.holder is not None:
-                parts.holder.begin()
+            if engine.job_state is not None:
+                engine.job_state.restore()
+            if engine.job_items is not None:
+                engine.job_items.begin()
             for _ in range(2):  # Trio begins tasks in any order: after two turns every watcher has begun
                 await trio.lowlevel.checkpoint()
-            await parts.throttle.begin(trio.current_time())
-            parts.leases.restore()
+            await engine.throttle.begin(trio.current_time())
+            engine.leases.restore()
             state.opened(1)  # start() itself
-            inner.start_soon(parts.start_requests.run)
-            await parts.dispatcher.run(inner)
-            while parts.idle_rounds.is_wanted:
-                parts.idle_rounds.begin()
-                inner.start_soon(parts.idle_rounds.run)
-                await parts.dispatcher.run(inner)
+            inner.start_soon(engine.start_requests.run)
+            await engine.dispatcher.run(inner)
+            while engine.idle_rounds.is_wanted:
+                engine.idle_rounds.begin()
+                inner.start_soon(engine.idle_rounds.run)
+                await engine.dispatcher.run(inner)
             if state.is_ending:
-                logger.info("%r is ending: %s; %d in flight", plan.spider, state.reason, parts.scheduler.in_flight)
-                parts.start_requests.stop()
-                parts.idle_rounds.stop()
-                inner.cancel_scope.deadline = trio.current_time() + plan.engine.shutdown_timeout
-            parts.direct.give_up()
+                logger.info("%r is ending: %s; %d in flight", context.spider, state.reason, engine.scheduler.in_flight)
+                engine.start_requests.stop()
+                engine.idle_rounds.stop()
+                inner.cancel_scope.deadline = trio.current_time() + context.engine.shutdown_timeout
+            engine.direct.give_up()
             while state.tasks or state.is_reading:
                 with trio.CancelScope() as alarm:  # one for each wait: who gives a place back may still set it off
                     await state.wakeup.wait(math.inf, alarm)
-                parts.direct.give_up()  # one that was on the wire may have been redirected meanwhile
+                engine.direct.give_up()  # one that was on the wire may have been redirected meanwhile
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
-            parts.shields.cancel()
-            parts.start_requests.stop()
+            context.shields.cancel()
+            engine.start_requests.stop()
 
 
 class _Writing:
@@ -302,8 +303,8 @@ class _Writing:
     A crawl that ended by itself waits for its writers as long as they take: a pipe whose reader pauses loses nothing.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._scopes: list[trio.CancelScope] = []
         self._until = math.inf
         self.error: FeedError | None = None
@@ -328,13 +329,13 @@ class _Writing:
     def _failed(self, error: FeedError) -> None:
         self.error = self.error or error
         logger.error("%s", error)
-        self._parts.crawl.cancel("feed_error")
+        self._engine.crawl.cancel("feed_error")
 
 
-def _keep_last_word(parts: Parts, reason: str) -> None:
-    if parts.job_state is not None:
+def _keep_last_word(engine: Engine, reason: str) -> None:
+    if engine.job_state is not None:
         try:
-            parts.job_state.last_word(reason)
+            engine.job_state.last_word(reason)
         except Exception:
             logger.exception("what was learned since it was last kept is lost")
 

@@ -10,40 +10,26 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
 from trawl.engine.callbacks import Shields, WrongOutput, advice, culprits
+from trawl.engine.context import CrawlContext
 from trawl.engine.hooks import StartHook, started_by
 from trawl.engine.items import ItemWriter
+from trawl.engine.job import JobState
 from trawl.engine.job_items import BATCH, CallbackOutputs, JobItemWriter
 from trawl.engine.leases import Leases
-from trawl.engine.state import State
 from trawl.errors import CloseSpider
-from trawl.events import Events
 from trawl.http import Request
-from trawl.spiders import Spider
 
-__all__ = ["MOST_PENDING", "Beginning", "StartRequests"]
+__all__ = ["MOST_PENDING", "StartRequests"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 MOST_PENDING = 10_000
 """``start()`` is not read further while so many requests are pending."""
-
-
-class Beginning(Protocol):
-    """What a job knows of ``start()``."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it came to its end in an earlier run: it is not read again."""
-        ...
-
-    async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
-        """Note that it has come to its end, and store the items that ``items`` gives, in one step."""
-        ...
 
 
 class StartRequests:
@@ -59,23 +45,19 @@ class StartRequests:
 
     def __init__(
         self,
-        *,
-        spider: Spider,
+        context: CrawlContext,
         leases: Leases,
-        outlet: ItemWriter | JobItemWriter,
-        shields: Shields,
-        state: State,
-        beginning: Beginning | None = None,
-        hooks: Sequence[StartHook] = (),
-        events: Events | None = None,
+        items: ItemWriter | JobItemWriter,
+        job_state: JobState | None,
+        hooks: Sequence[StartHook],
     ) -> None:
-        self._events = events
-        self._spider = spider
+        self._events = context.events
+        self._spider = context.spider
+        self._shields = context.shields
+        self._state = context.state
         self._leases = leases
-        self._outlet = outlet
-        self._shields = shields
-        self._state = state
-        self._beginning = beginning
+        self._items = items
+        self._job_state = job_state
         self._hooks = hooks
         self._may_read = trio.Event()
         self._permits = 0
@@ -100,7 +82,7 @@ class StartRequests:
         """Read to the end. It counts as one open request, so that the crawl is not idle before it is done."""
         try:
             with self._scope:
-                if self._beginning is None or not self._beginning.is_over:
+                if self._job_state is None or not self._job_state.is_over:
                     await self._read()
         except Exception as failure:
             self._failed(failure)
@@ -114,7 +96,7 @@ class StartRequests:
             self._state.wakeup.set()
 
     async def _read(self) -> None:
-        outlet = self._outlet.of(None)
+        outlet = self._items.of(None)
         outputs = CallbackOutputs(outlet, self._leases, 0, events=self._events)
         self._repeated = outlet.position
         async with started_by(self._hooks, _asynchronous(self._spider.start())) as started:
@@ -142,9 +124,9 @@ class StartRequests:
                     await self._take(output, outputs)
                 except WrongOutput as error:
                     raise error.told(started) from None
-        if self._beginning is not None:
+        if self._job_state is not None:
             with self._shields.shielded():
-                await self._beginning.end(outlet.given)
+                await self._job_state.end(outlet.given)
         if self._repeated:
             words = "%r: start() gave %d items fewer than in an earlier run: with a job it is to give them in one order"
             logger.warning(words, self._spider, self._repeated)

@@ -18,7 +18,8 @@ from collections.abc import Container, Mapping, Sequence
 
 import trio
 
-from trawl.engine.callbacks import Callback, Shields, advice, call, consume, culprits, named
+from trawl.engine.callbacks import Callback, advice, call, consume, culprits, named
+from trawl.engine.context import CrawlContext
 from trawl.engine.fetcher import Fetcher
 from trawl.engine.hooks import Hook, hooked
 from trawl.engine.items import ItemWriter
@@ -26,11 +27,10 @@ from trawl.engine.job_items import CallbackOutputs, JobItemWriter
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import State, begin, current_grant
+from trawl.engine.state import begin, current_grant
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
-from trawl.events import Events, RequestDropped, RequestFailed, SpiderError
+from trawl.events import RequestDropped, RequestFailed, SpiderError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
-from trawl.observe import Stats
 from trawl.scheduler import Grant
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
@@ -63,18 +63,13 @@ class Worker:
     """Carries granted requests to their end.
 
     Args:
+        context: The spider, whose callbacks are called; statistics, events, state.
         fetch: The middleware chain around ``fetcher.send``.
         fetcher: Gives places back.
         leases: Stores what callbacks find, and puts a redirect's target, or a retry, in the place of a request.
-        outlet: Takes items.
-        spider: Whose callbacks are called.
-        statuses: Which statuses its callbacks want.
-        shields: Scopes that protect the engine from a user's.
+        items: Takes items.
         throttle: Told how many items a response gave.
-        stats: Counts errors.
-        state: Counts what is open.
         limits: Counts pages and failed callbacks.
-        events: Told of what ends otherwise than it should.
         hooks: Put around every callback, the first next to it.
     """
 
@@ -83,9 +78,9 @@ class Worker:
         "_fetch",
         "_fetcher",
         "_hooks",
+        "_items",
         "_leases",
         "_limits",
-        "_outlet",
         "_shields",
         "_spider",
         "_state",
@@ -96,34 +91,28 @@ class Worker:
 
     def __init__(
         self,
-        *,
+        context: CrawlContext,
         fetch: Fetch,
         fetcher: Fetcher,
         leases: Leases,
-        outlet: ItemWriter | JobItemWriter,
-        spider: Spider,
-        statuses: StatusRule,
-        shields: Shields,
+        items: ItemWriter | JobItemWriter,
         throttle: Throttle,
-        stats: Stats,
-        state: State,
         limits: CrawlLimits,
-        events: Events,
-        hooks: Sequence[Hook] = (),
+        hooks: Sequence[Hook],
     ) -> None:
+        self._spider = context.spider
+        self._statuses = StatusRule(context.engine, context.spider)
+        self._shields = context.shields
+        self._stats = context.stats
+        self._state = context.state
+        self._events = context.events
         self._fetch = fetch
         self._fetcher = fetcher
         self._leases = leases
-        self._outlet = outlet
-        self._spider = spider
+        self._items = items
         self._throttle = throttle
-        self._statuses = statuses
-        self._shields = shields
-        self._stats = stats
-        self._state = state
         self._limits = limits
         self._hooks = hooks
-        self._events = events
 
     async def run(self, grant: Grant) -> None:
         """Carry one turn to its end. If it is cancelled, its lease is given back at the end of the crawl."""
@@ -218,7 +207,7 @@ class Worker:
         response = outcome.response
         error: TrawlError | None = outcome.error
         depth = request.depth
-        outlet = self._outlet.of(grant.lease)
+        outlet = self._items.of(grant.lease)
         outputs = CallbackOutputs(outlet, self._leases, depth + 1, response, self._events)
         if response is not None:
             meta = request.meta

@@ -47,20 +47,24 @@ class Prefetcher:
     Args:
         frontier: Where the records are.
         scheduler: The core that they go to.
-        grant_of: Makes the core's grant for a record.
-
-    Attributes:
+        grant_of: Makes the grant for a record.
         aside: Takes what need not be sent; None: everything is.
     """
 
-    __slots__ = ("_frontier", "_grant_of", "_hungry", "_scheduler", "aside")
+    __slots__ = ("_aside", "_frontier", "_grant_of", "_hungry", "_scheduler")
 
-    def __init__(self, frontier: Frontier, scheduler: Scheduler, grant_of: Callable[[Record], Grant]) -> None:
+    def __init__(
+        self,
+        frontier: Frontier,
+        scheduler: Scheduler,
+        grant_of: Callable[[Record], Grant],
+        aside: Aside | None = None,
+    ) -> None:
         self._frontier = frontier
         self._scheduler = scheduler
         self._grant_of = grant_of
         self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
-        self.aside: Aside | None = None
+        self._aside = aside
 
     @property
     def are_wanted(self) -> bool:
@@ -96,21 +100,21 @@ class Prefetcher:
             self._hungry[lane] = None
 
     async def refill(self, now: float) -> None:
-        """Lease what the noted lanes need. With a frontier in memory and no :attr:`aside` it waits for nothing."""
+        """Lease what the noted lanes need. With a frontier in memory and no ``aside`` it waits for nothing."""
         hungry = self._hungry
         if self._frontier.next_due() <= now:
             for lane in await self._frontier.wake(now):
                 hungry[lane] = None
         while hungry:
-            if self.aside is not None and self.aside.is_full:
+            if self._aside is not None and self._aside.is_full:
                 return
             lane = next(iter(hungry))
             del hungry[lane]
             most = self._wanted(lane)
             if most:
                 records = await self._frontier.lease_many(lane, most)
-                if self.aside is not None:
-                    records = await self.aside.aside(records)
+                if self._aside is not None:
+                    records = await self._aside.aside(records)
                 early = [record for record in records if record.not_before > now]
                 if early:  # of a process that was killed before it had given them back
                     await self._frontier.release(early)

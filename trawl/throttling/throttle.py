@@ -75,6 +75,7 @@ class Throttle:
         seed: The run's seed; every scope derives its own stream of draws from it.
         manager: A manager, or the class of one, in place of ``THROTTLING_MANAGER``.
         changed: Called with a scope whose limits moved, and ``now``: waiters are looked at again.
+        why_next: Says what the next request waits for that has the scopes of a grant; None: nothing.
         wall: For dates in headers.
         concurrent_requests: The cap on requests in flight in all, for the warnings; ``inf`` for none.
         resolve: Says the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
@@ -91,6 +92,7 @@ class Throttle:
         seed: int | str,
         wall: WallClock,
         changed: Callable[[Scope, float], None],
+        why_next: WhyNext = lambda grant, now: None,
         manager: object | None = None,
         concurrent_requests: float | None = None,
         resolve: AddressOf | None = None,
@@ -100,7 +102,7 @@ class Throttle:
         self._seed = seed
         self._wall = wall
         self._changed = changed
-        self._why_next: WhyNext = lambda grant, now: None
+        self._why_next = why_next
         self._now = wall.anchor_at
         self._table = ScopeTable(ScopePolicies(settings, failed), seed=seed)
         self._manager_class = settings.throttling_manager if manager is None else manager
@@ -137,16 +139,6 @@ class Throttle:
         self._manager = manager
         self.resolver = ScopeResolver(manager, self._table.policies, self._by_address)
         self._manager_calls = ManagerCalls(manager, self._default, self)
-
-    def bind(self, changed: Callable[[Scope, float], None], why_next: WhyNext) -> None:
-        """Name another receiver of changes: the chooser, where it is made after the throttle.
-
-        Args:
-            changed: Called with a scope whose limits moved, and ``now``.
-            why_next: Says what the next request waits for that has the scopes of this one; None: nothing.
-        """
-        self._changed = changed
-        self._why_next = why_next
 
     def scope(self, id: str, now: float) -> Scope:
         """The scope of this id, made on demand (E17, E19, E20)."""

@@ -1,0 +1,106 @@
+"""The context of one crawl: its settings, its statistics, its clocks, and the parts that it is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from trawl.engine.callbacks import Shields
+from trawl.engine.state import State
+from trawl.events import Events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trawl.addresses import AddressGuard
+    from trawl.blocking import Blocking
+    from trawl.clock import WallClock
+    from trawl.engine.crawl import Crawl, Watcher
+    from trawl.engine.fetcher import Recorder
+    from trawl.engine.hooks import Hooks
+    from trawl.engine.items import ItemSink, Processor, Writer
+    from trawl.engine.job import OpenJob
+    from trawl.engine.settings import EngineSettings
+    from trawl.frontier import Frontier
+    from trawl.middleware import MiddlewareStack
+    from trawl.observe import Stats
+    from trawl.robots import RobotsSettings
+    from trawl.scheduler import SchedulerSettings
+    from trawl.spiders import Spider
+    from trawl.throttling import AddressOf, ThrottlingSettings
+    from trawl.transport import Transport
+
+__all__ = ["CrawlContext"]
+
+
+@attrs.frozen(kw_only=True)
+class CrawlContext:
+    """Everything a crawl is made of, and what its objects share: values and parts, no settings to look into.
+
+    Attributes:
+        spider: Where it starts and what becomes of pages.
+        settings: What ``spider.settings`` shows.
+        stats: Where everything is counted.
+        engine: The engine's own settings.
+        scheduler: Admission and order.
+        throttling: The throttle's settings.
+        robots: Whether and how robots.txt is obeyed.
+        user_agent: Whose group in robots.txt is ours, where the settings name none.
+        transport: The wire.
+        middleware_stack: The middleware, cookies, sessions and cache.
+        frontier: Where pending requests are kept.
+        pipelines: Makes the item pipelines for the crawl.
+        hooks: Makes the hooks of the crawl.
+        crawl_class: The class of the running crawl.
+        sinks: Where finished items go.
+        collected: Keeps finished items too, if given.
+        watchers: Tasks that look at the running crawl.
+        recorder: Told of each send and its end.
+        wall: Wall time read off the run clock.
+        seed: All randomness of the run comes from it.
+        address_of: Says the address of a host, for limits by address and for managers.
+        guard: Says which addresses may be connected to; None: all.
+        job: The job, with its frontier; None where the crawl ends with its process.
+        blocking: How work that blocks is done.
+        events: Told of what happens.
+        state: How much is open, and if the crawl is ending.
+        shields: Protect what the engine awaits inside a callback from the callback's own cancel scopes.
+    """
+
+    spider: Spider
+    settings: Mapping[str, Any]
+    stats: Stats
+    engine: EngineSettings
+    scheduler: SchedulerSettings
+    throttling: ThrottlingSettings
+    robots: RobotsSettings
+    user_agent: str
+    transport: Transport
+    middleware_stack: MiddlewareStack
+    frontier: Frontier
+    pipelines: Callable[[Crawl], Processor]
+    hooks: Callable[[Crawl], Hooks]
+    crawl_class: type[Crawl]
+    sinks: Sequence[ItemSink]
+    collected: list[object] | None
+    watchers: Sequence[Watcher]
+    recorder: Recorder | None
+    wall: WallClock
+    seed: int
+    address_of: AddressOf
+    blocking: Blocking
+    guard: AddressGuard | None = None
+    job: OpenJob | None = None
+    events: Events = attrs.field(factory=Events)
+    state: State = attrs.field(init=False)
+    shields: Shields = attrs.field(init=False, factory=Shields)
+
+    @state.default
+    def _new_state(self) -> State:
+        return State(self.engine.concurrent_callbacks)
+
+    @property
+    def writers(self) -> Sequence[Writer]:
+        """The tasks that move items on."""
+        return self.sinks if self.job is None else [*self.sinks, self.job.outbox]

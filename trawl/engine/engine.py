@@ -1,0 +1,187 @@
+"""The engine: how one request flows, and the objects of a crawl that it flows through.
+
+========  ==============================================================  ============================================
+step      event                                                           place
+========  ==============================================================  ============================================
+admit     A page, ``start()``, a redirect, ``fetch()`` asks for a         :mod:`trawl.engine.admission`: the only way in
+          request: may it be sent at all, was it seen, which scopes,
+          which robots.txt?
+store     It is put into the frontier, or takes the place of the one      :mod:`trawl.engine.leases`
+          that it follows from
+lease     The first few of each lane are leased from the frontier; what   :mod:`trawl.scheduler.prefetch`,
+          the cache can answer leaves the queue here                      :mod:`trawl.engine.cache_lookup`
+decide    The scheduler grants what may be sent now, or says not before   :mod:`trawl.engine.dispatch` asks
+          when; the dispatcher starts one task for each grant             :mod:`trawl.scheduler.scheduler`
+send      The task takes the request through the middleware to the        :mod:`trawl.engine.worker`,
+          transport, once                                                 :mod:`trawl.engine.fetcher`
+hear      The throttle hears of the answer, then the places are free      :meth:`Fetcher.send
+          again                                                           <trawl.engine.fetcher.Fetcher.send>`
+call      The callback, or the errback, is called with the answer         :meth:`Worker.run
+                                                                          <trawl.engine.worker.Worker.run>`
+output    Its requests are admitted, its items are written                :mod:`trawl.engine.job_items`,
+                                                                          :mod:`trawl.engine.items`
+========  ==============================================================  ============================================
+
+Three questions that are asked first, and the one place that answers each:
+
+* A redirect, as every other request, gets its scopes in :meth:`Admission._requirements_of
+  <trawl.engine.admission.Admission>`; :meth:`Admission.successor <trawl.engine.admission.Admission.successor>` asks for
+  it in the redirect's name.
+* A delay is decided in :meth:`Scope.gate <trawl.throttling.scope.Scope.gate>`: the instant before which a scope lets
+  nothing through. The scheduler asks each scope of a request, and takes the latest.
+* An item is written in :meth:`ItemWriter.put <trawl.engine.items.ItemWriter.put>`, or where nothing has to wait in its
+  twin ``put_nowait``: pipelines first, then the feeds.
+
+One object stands for a request under way: a :class:`~trawl.scheduler.grant.Grant`. It waits in a lane, is granted, and
+is carried to its end by one task. :class:`Engine` makes the objects above in the order in which they need each other,
+and users' classes last, when the crawl is whole. :mod:`trawl.engine.run` has the nurseries, and the order of closing.
+
+Length: ``Engine.__init__`` is one list of what a crawl is made of; its order is what there is to see.
+"""
+
+from __future__ import annotations
+
+import math
+
+from trawl.engine.admission import Admission
+from trawl.engine.cache_lookup import CacheLookup
+from trawl.engine.context import CrawlContext
+from trawl.engine.crawl import Crawl
+from trawl.engine.direct import DirectFetches
+from trawl.engine.dispatch import Dispatcher
+from trawl.engine.fetcher import Fetcher, ScopeLimiters
+from trawl.engine.hooks import Hooks, IdleRounds
+from trawl.engine.items import ItemWriter, Processor
+from trawl.engine.job import JobState
+from trawl.engine.job_items import JobItemWriter
+from trawl.engine.leases import Leases
+from trawl.engine.limits import CrawlLimits
+from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.start_requests import StartRequests
+from trawl.engine.worker import Worker
+from trawl.events import ScopeBackedOff
+from trawl.middleware import compose
+from trawl.scheduler import Grant, Prefetcher, Scheduler
+from trawl.scheduler.scheduler import reconsider
+from trawl.spiders import item_check
+from trawl.throttling import Reason, Scope, Throttle
+from trawl.throttling.quota import spent
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """The objects of one crawl. Making it starts nothing.
+
+    Args:
+        context: What the crawl is made of.
+
+    Raises:
+        SettingsError: A class of the user's can't be made.
+        UsageError: An allowed domain of the spider is not a domain.
+    """
+
+    def __init__(self, context: CrawlContext) -> None:
+        stats, state, settings = context.stats, context.state, context.throttling
+        self.context: CrawlContext = context
+        self._backoff_steps: dict[str, int] = {}
+        # What decides: the throttle and the scheduler call the three methods below, once all of this is there.
+        self._limiters = ScopeLimiters()
+        self.throttle: Throttle = Throttle(
+            settings,
+            seed=context.seed,
+            wall=context.wall,
+            changed=self._scope_changed,
+            why_next=self._why_next,
+            resolve=context.address_of,
+            failed=lambda: stats.inc("throttling_errors"),
+        )
+        places, depth_first = settings.concurrent_requests or math.inf, context.scheduler.depth_first
+        self.scheduler: Scheduler = Scheduler(
+            self.throttle.scope, places=places, depth_first=depth_first, vet=self._refusal
+        )
+        self.limits: CrawlLimits = CrawlLimits(
+            context.engine, state=state, scheduler=self.scheduler, changed=self._scope_changed
+        )
+        self.job_state: JobState | None = None if context.job is None else JobState(context, self.throttle)
+        known_robots = None if self.job_state is None else self.job_state.robots
+        self._gates = RobotsGates(context, self.throttle, self.scheduler, known_robots)
+        # The way in.
+        cache = context.middleware_stack.cache
+        self.cache_lookup: CacheLookup | None = None
+        if cache is not None:
+            self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
+        admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup)
+        prefetcher = Prefetcher(context.frontier, self.scheduler, admission.leased, self.cache_lookup)
+        self.leases: Leases = Leases(context, admission, prefetcher)
+        self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)
+        # The crawl as users see it, and then their own classes: a manager may ask everything of it when it is made.
+        self.crawl: Crawl = context.crawl_class(context, self.scheduler, self.throttle, self.direct)
+        context.spider.bind(self.crawl)
+        self.throttle.make_managers(self.crawl)
+        self.hooks: Hooks = context.hooks(self.crawl)
+        self.hooks.add_last(item_check(context.spider, context.settings, stats))
+        self.processor: Processor = context.pipelines(self.crawl)
+        # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.
+        items = self._item_writer()
+        self.job_items: JobItemWriter | None = items if isinstance(items, JobItemWriter) else None
+        fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
+        fetch = compose(context.middleware_stack.middleware(self.crawl), fetcher.send)
+        worker = Worker(context, fetch, fetcher, self.leases, items, self.throttle, self.limits, self.hooks.outputs)
+        self.start_requests: StartRequests = StartRequests(
+            context, self.leases, items, self.job_state, self.hooks.start
+        )
+        self.idle_rounds: IdleRounds = IdleRounds(self.hooks, self.leases, context.shields, state)
+        self.dispatcher: Dispatcher = Dispatcher(
+            scheduler=self.scheduler,
+            prefetcher=prefetcher,
+            throttle=self.throttle,
+            gates=self._gates,
+            admission=admission,
+            limiters=self._limiters,
+            worker=worker,
+            start_requests=self.start_requests,
+            state=state,
+            cache_lookup=self.cache_lookup,
+        )
+
+    def _item_writer(self) -> ItemWriter | JobItemWriter:
+        context, limit, processor = self.context, self.limits.items, self.processor
+        spider, sinks, stats, events = context.spider, context.sinks, context.stats, context.events
+        if context.job is None:
+            return ItemWriter(processor, spider, sinks, context.collected, stats, limit, events=events)
+        # What goes to another sink than the job is gone before its page has ended: there each item is checked.
+        at_once, at_end = (limit, None) if sinks else (None, limit)
+        writer = ItemWriter(processor, spider, sinks, None, stats, at_once, is_held=True, events=events)
+        job = context.job
+        return JobItemWriter(writer, job.outbox, context.frontier, job.job, stats, context.collected, at_end)
+
+    def _refusal(self, grant: Grant, now: float) -> str | None:
+        """Say why a pending grant may not go at all: a scope is given up, or has had its pages; robots.txt forbids it.
+
+        The scheduler asks it of a grant that is first in its lane.
+        """
+        lane = grant.lane
+        over = None if lane is None else spent(lane.scopes)
+        return over or self.throttle.refused(grant, now) or self._gates.forbids(grant)
+
+    def _why_next(self, grant: Grant, now: float) -> Reason | None:
+        return self.scheduler.why_next(grant, now)
+
+    def _scope_changed(self, scope: Scope, now: float) -> None:
+        """Follow a scope's changed limits: its lock is resized, and what waits for it is looked at again."""
+        context = self.context
+        if scope.step and self._backoff_steps.get(scope.id) != scope.step:
+            self._backoff_steps[scope.id] = scope.step
+            if ScopeBackedOff in context.events.wanted:
+                source = getattr(scope.state, "trigger_source", "")
+                context.events.tell(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))
+        self._limiters.resize(scope)
+        if scope.id in self.throttle.given_up:
+            reconsider(self.scheduler, scope, now)  # what pends is refused now, though the server asked for quiet
+        self.scheduler.changed(scope, now)
+        context.state.wakeup.set()
+
+    def unsent(self) -> list[Grant]:
+        """Take out the pages that were to be answered by the cache, and were not yet."""
+        return [] if self.cache_lookup is None else self.cache_lookup.pending()
