@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from tests.cache.crawls import HOST, Reader, crawl, settings, web_of
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.engine.cache_lookup import MOST_AT_ONCE
+from trawl.engine.cache_lookup import MAX_AT_ONCE
 from trawl.errors import SettingsError, UsageError
 from trawl.frontier import MemoryFrontier
 from trawl.http import Request, Response
@@ -226,5 +226,5 @@ async def test_what_was_not_answered_goes_back_to_the_frontier(tmp_path: Path, a
     result = await run(transport=web_of().transport(), frontier=frontier)
     left = frontier.statistics()
     assert left.leased == 0
-    assert result.stats["httpcache/hit"] <= MOST_AT_ONCE
+    assert result.stats["httpcache/hit"] <= MAX_AT_ONCE
     assert left.pending == 50 - result.stats["httpcache/hit"]

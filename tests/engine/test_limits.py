@@ -297,7 +297,7 @@ def test_with_a_job_items_of_start_are_counted_too(tmp_path: Path, runs: Runs) -
 def test_with_a_job_a_page_without_an_end_is_cut_off_and_waits_c4(
     tmp_path: Path, runs: Runs, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trawl.engine.limits.MOST_BEYOND", 5)
+    monkeypatch.setattr("trawl.engine.limits.MAX_BEYOND", 5)
     asked: list[int] = []
 
     class Long(trawl.Spider):

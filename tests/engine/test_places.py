@@ -11,7 +11,7 @@ import trio
 
 import trawl
 from tests.promises.pacing import SPACED, pages, web_of
-from trawl.engine.fetcher import MOST_KEPT, ScopeLimiters
+from trawl.engine.fetcher import MAX_KEPT, ScopeLimiters
 from trawl.scheduler import Grant
 from trawl.scheduler.lanes import Lane
 from trawl.testing import RateLimit, simulate
@@ -55,13 +55,13 @@ async def test_its_size_is_what_policy_moves_and_what_is_in_flight_stays() -> No
 
 async def test_few_idle_scopes_keep_theirs_and_no_more() -> None:
     places = ScopeLimiters()
-    alone = [grants(1, Scope(f"host-{number}", Limits(concurrency=1)))[0] for number in range(MOST_KEPT + 50)]
+    alone = [grants(1, Scope(f"host-{number}", Limits(concurrency=1)))[0] for number in range(MAX_KEPT + 50)]
     for grant in alone:
         places.take(grant)
     for grant in alone:
         places.give_back(grant)
     assert places.borrowed("host-0") == 0
-    assert len(places._limiters) == MOST_KEPT
+    assert len(places._limiters) == MAX_KEPT
 
 
 class Several(trawl.Spider):

@@ -63,7 +63,7 @@ async def test_an_endless_start_is_read_no_further_than_needed(autojump_clock: M
 async def test_a_start_of_throttled_hosts_is_read_up_to_the_bound(  # C3
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trawl.engine.start_requests.MOST_PENDING", 50)
+    monkeypatch.setattr("trawl.engine.start_requests.MAX_PENDING", 50)
     web = SimulatedWeb()
     web.add_host("a.example", latency=0.1)
 

@@ -16,7 +16,7 @@ import trawl
 from tests.jobs.killing import killed_after
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.blocking import InlineBlocking
-from trawl.engine.job_items import MOST_ITEMS
+from trawl.engine.job_items import MAX_ITEMS
 from trawl.errors import JobError, UsageError
 from trawl.feeds import FileTarget
 from trawl.frontier.job import open_job
@@ -301,8 +301,8 @@ class Generous(trawl.Spider):
     fails = False
 
     async def parse(self, response: Response, **kwargs: Any) -> Any:
-        for number in range(3 * MOST_ITEMS + 5):
-            if self.fails and number == 2 * MOST_ITEMS + 1:
+        for number in range(3 * MAX_ITEMS + 5):
+            if self.fails and number == 2 * MAX_ITEMS + 1:
                 await trio.sleep_forever()
             yield {"number": number}
 
@@ -318,8 +318,8 @@ async def test_c4_items_above_the_bound_are_spilled_and_come_with_their_page_or_
     assert "item_scraped_count" not in result.stats
     monkeypatch.setattr(Generous, "fails", False)
     result = await runs.run()
-    assert [item["number"] for item in runs.items] == list(range(3 * MOST_ITEMS + 5))
-    assert result.stats["item_scraped_count"] == 3 * MOST_ITEMS + 5
+    assert [item["number"] for item in runs.items] == list(range(3 * MAX_ITEMS + 5))
+    assert result.stats["item_scraped_count"] == 3 * MAX_ITEMS + 5
 
 
 @pytest.mark.parametrize("feed", ["items.jsonl", "items.json", "items.csv", "items.xml"])

@@ -53,7 +53,7 @@ MAX_SCOPES = 32
 
 
 class Requirements(NamedTuple):
-    """What has to allow a request before it may be sent.
+    """The scopes and the origin that have to allow a request before it may be sent.
 
     Attributes:
         scopes: Its scopes, each with the amount it expects to use.
@@ -107,20 +107,22 @@ class Admission:
 
     @property
     def never_waits(self) -> bool:
-        """Whether :meth:`admit` waits for nothing, so that it can't be cancelled half-way."""
+        """True if :meth:`admit` never waits, so that it can't be cancelled half-way."""
         return type(self._frontier) is MemoryFrontier and self._throttle.resolver.never_waits
 
     # -- what a request needs
 
     def _requirements_nowait(self, request: Request) -> Requirements | None:
-        """What ``request`` needs; None: a user's manager, or the address of its host, has to be asked for it."""
+        """Name what ``request`` needs; None where a user's manager, or the resolver, has to be asked and may wait."""
         scopes = self._throttle.scopes_of_nowait(request)
         if scopes is None:
             return None
         return Requirements(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
 
     async def _requirements_of(self, request: Request, before: Scopes | None = None) -> Requirements:
-        """What ``request`` needs, which is taken in. A checkpoint only where somebody has to be asked who waits.
+        """Name what ``request``, which is admitted, needs. A checkpoint only where what has to be asked waits.
+
+        Every request gets its scopes here: a page, a redirect, a retry, a direct fetch, robots.txt.
 
         Args:
             request: It.
@@ -205,7 +207,7 @@ class Admission:
     # -- what takes the place of another
 
     async def successor(self, grant: Grant, then: Replace) -> Record | str:
-        """The record that takes the place of a turn's page, or the reason why it ends here.
+        """Make the record that takes the place of a page, or give the reason why the page ends here.
 
         A new target (a redirect's) passes the rules, and ends as a duplicate if it was seen already, unless it is in
         its own chain: a page that sets a cookie and redirects to itself is no loop yet.
@@ -252,7 +254,7 @@ class Admission:
             request: What somebody waits for.
             waiter: Who.
             passes_gate: It is robots.txt, which waits for no gate.
-            replaces: The turn whose place it takes: of the request that was redirected, or is to be sent again.
+            replaces: The grant whose place it takes: of a request that was redirected, or is to be sent again.
 
         Raises:
             Exception: Whatever a user's manager raises when it is asked for the scopes.
@@ -298,7 +300,7 @@ class Admission:
     # -- at the send
 
     def is_in_doubt(self, grant: Grant, request: Request) -> bool:
-        """Whether ``request``, which is to be sent in a turn, may need something else than was granted.
+        """Tell if ``request``, which is about to be sent, may need something else than was granted.
 
         It is another one than before the middleware; or it was diverted before, so that robots.txt has not judged it
         yet; or an earlier run has taken it in, under other settings maybe.
@@ -310,7 +312,7 @@ class Admission:
         return grant.lease.found_at is None or grant.lease.found_at <= self._restored_at
 
     async def objection(self, grant: Grant, request: Request) -> Outcome | None:
-        """What becomes of a turn whose grant is not for ``request``, which is about to be sent; None: it is.
+        """Say what becomes of a grant that is not for ``request``, which is about to be sent; None: it is.
 
         A checkpoint only where a user's manager has to be asked and waits. Its places are held meanwhile.
         """
@@ -343,7 +345,7 @@ class Admission:
         return None
 
     def _is_covered(self, needs: Requirements, grant: Grant) -> bool:
-        """Whether what was granted to ``grant`` is enough for a request that needs ``needs``."""
+        """Tell if ``grant`` is enough for a request that needs ``needs``."""
         is_known = needs.origin in {"", grant.origin} or grant.passes_gate or self._gates.is_open(needs.origin)
         if not is_known:
             return False
@@ -359,7 +361,7 @@ class Admission:
         )
 
     def _unanswered(self, grant: Grant, request: Request) -> Outcome:
-        """The end of a turn that was to be answered from the cache, but by what is stored for another request."""
+        """End a grant that was to be answered from the cache, by what is stored for another request."""
         pending = grant.request
         if grant.original.looks_like(pending):  # it will be looked up again, and found again
             pending.meta["dont_cache"] = True
@@ -403,7 +405,7 @@ class Admission:
         return record
 
     def _can_be_stored(self, record: Record) -> bool:
-        """Whether the job can store a request; if not, that is said. Without a job everything can."""
+        """Tell if the job can store a request; log it where not. Without a job every request can be stored."""
         reason = self._frontier.refusal(record) if self._is_durable else None
         if reason is not None:
             logger.error("%r is dropped, because the job can't store it: %s", record.request, reason)
@@ -431,7 +433,7 @@ def not_before(request: Request) -> float:
 
 
 def _in_chain(mark: bytes, request: Request) -> bool:
-    """Whether ``mark`` is the fingerprint of a URL that redirected, step by step, to ``request``."""
+    """Tell if ``mark`` is the fingerprint of a URL that redirected, step by step, to ``request``."""
     return any(fingerprint(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))
 
 

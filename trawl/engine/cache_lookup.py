@@ -2,10 +2,10 @@
 
 A cache's answer costs the server nothing, so it takes no place, waits for no scope and asks no robots.txt. That has to
 be known before a request stands in a lane, behind others that do wait; and looking up takes time, so it has to be done
-while the request holds nothing. Whoever would push a grant to the core (:class:`~trawl.scheduler.Prefetcher`, for what
-it leases; a redirect or a retry; a direct fetch) asks :class:`CacheLookup` first. What is answered stands here until
-the dispatcher starts it, a bounded number at once; its task passes the middleware like any other, down to where the
-wire would be.
+while the request holds nothing. Before a grant is pushed to the scheduler (by :class:`~trawl.scheduler.Prefetcher`; as
+a redirect or a retry; as a direct fetch), :class:`CacheLookup` is asked. What is answered stands here until the
+dispatcher starts it, a bounded number at once; its task passes the middleware like any other, down to where the wire
+would be.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from trawl.frontier import Record
 from trawl.http import Request
 from trawl.scheduler import Grant, Lane
 
-__all__ = ["MOST_AT_ONCE", "MOST_READY", "CacheLookup", "Lookup"]
+__all__ = ["MAX_AT_ONCE", "MAX_READY", "CacheLookup", "Lookup"]
 
-MOST_AT_ONCE = 16
+MAX_AT_ONCE = 16
 """Pages that are answered without the wire at once, their callbacks included."""
 
-MOST_READY = 64
+MAX_READY = 64
 """Pages that wait for that; while it are so many, no more are leased from the frontier."""
 
 
 class Lookup(Protocol):
-    """What may answer requests in place of the wire."""
+    """Answers requests instead of the wire: the cache."""
 
     async def find(self, requests: Sequence[Request]) -> Sequence[Responder | None]:
         """For each request how it is answered, or None where it has to be sent."""
@@ -61,8 +61,8 @@ class CacheLookup:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more pages are to be looked up for now."""
-        return len(self._pages) >= MOST_READY
+        """True if no more pages are to be looked up for now."""
+        return len(self._pages) >= MAX_READY
 
     async def aside(self, records: Sequence[Record]) -> list[Record]:
         """Those of ``records`` that have to be sent. Cancelling loses the leases of all of them, as leasing does."""
@@ -76,7 +76,7 @@ class CacheLookup:
         return missed
 
     async def took(self, grant: Grant) -> bool:
-        """Whether one grant is answered here; if not, it has to be pushed to the core."""
+        """Take a grant that is answered here. Returns False where it has to be pushed to the scheduler."""
         if grant.passes_gate or self._state.is_ending:
             return False
         answer = (await self._lookup.find([grant.request]))[0]
@@ -90,7 +90,7 @@ class CacheLookup:
         """Start the tasks of as many as may be answered now; direct fetches are waited for, and always may."""
         while self._direct:
             self._start(*self._direct.popleft(), nursery, run)
-        while self._pages and self._running < MOST_AT_ONCE and self._state.may_page and self._limits.may_page:
+        while self._pages and self._running < MAX_AT_ONCE and self._state.may_page and self._limits.may_page:
             self._start(*self._pages.popleft(), nursery, run)
 
     def pending(self) -> list[Grant]:

@@ -9,10 +9,8 @@ A callback is a function, a generator, an async function or an async generator. 
 * *Its exception groups.* A nursery that is open across a ``yield`` wraps what it raises, together with
   ``GeneratorExit``. :func:`culprits` unwraps that.
 
-What to do about the errors that a spider's callbacks get from Python and do not explain.
-
-A callback that lacks its argument, a forgotten ``await``, a generator that is yielded instead of what it gives, a
-library of asyncio: Python's own words for these name neither the line to change nor the change.
+Some errors of callbacks name neither the line to change nor the change: an argument that is missing, a forgotten
+``await``, a generator that is yielded instead of what it gives, a library of asyncio. :func:`advice` adds both.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ def frame_of(result: Any) -> FrameType | None:
 
 
 def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
-    """What to do about an error of a callback, with the file and the line; "" where its own words and place suffice.
+    """Advise on an error of a callback, with the file and the line; "" where its own words and place suffice.
 
     Args:
         error: What it raised.
@@ -90,7 +88,7 @@ def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
 
 
 def _uncallable(callback: Callable[..., object]) -> str:
-    """Where a callback is written that takes no response; "" for one that does."""
+    """Give the place of a callback that takes no response; "" for one that does."""
     try:
         inspect.signature(callback).bind_partial(None)
     except TypeError:
@@ -109,7 +107,7 @@ def _place_of(callback: Callable[..., object]) -> str:
 
 
 def _absent(callback: Callable[..., object], error: BaseException) -> str:
-    """Where the spider is written that has no ``parse()``; "" for any other error."""
+    """Give the place of a spider that has no ``parse()``; "" for any other error."""
     kind = type(getattr(callback, "__self__", None))
     if not isinstance(error, NotImplementedError) or not is_user_file(file := inspect.getsourcefile(kind) or ""):
         return ""
@@ -127,7 +125,7 @@ def _remedy(output: object) -> str:
 
 
 class Taker(Protocol):
-    """Where a callback's outputs go."""
+    """Takes a callback's outputs."""
 
     def take_nowait(self, output: object) -> bool:
         """Take one output if that needs no waiting; False when it does. Raises ``WrongOutput`` for what is none."""
@@ -275,5 +273,5 @@ def named(spider: object, callback: Callback | str | None, default: str) -> Call
 
 
 def call(callback: Callback, argument: object, cb_kwargs: Mapping[str, object] | None) -> object:
-    """What the callback returns for this response or error."""
+    """Call the callback with this response or error."""
     return callback(argument, **cb_kwargs) if cb_kwargs else callback(argument)

@@ -110,7 +110,7 @@ class Crawl:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is pending, on the wire or in its callback: only ``start()`` may go on."""
+        """True if no request is pending, on the wire or in its callback: only ``start()`` may go on."""
         return self._state.is_idle
 
     async def until_idle(self) -> None:
@@ -131,11 +131,11 @@ class Crawl:
 
     @property
     def reason(self) -> str | None:
-        """Why the crawl is ending; None while it is not."""
+        """The reason for which the crawl is ending; None while it is not."""
         return self._state.reason
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
-        """What pending requests wait on, the largest groups first, at most ``most`` groups."""
+        """The limits that pending requests wait on, the largest groups first, at most ``most`` groups."""
         groups = self._scheduler.waiting(trio.current_time(), most, self._frontier.pending_in)
         held = self._frontier.statistics().held
         if held:
@@ -144,7 +144,7 @@ class Crawl:
         return [Waiting(count, reason) for count, reason in groups]
 
     def why(self, subject: Request | str) -> Reason | None:
-        """Why a pending request, a scope (by its id) or a host waits: which scope, limit, until when, whose wish it is.
+        """Explain the wait of a pending request, a scope (by its id) or a host: scope, limit, until when, its source.
 
         None when nothing holds it up: it may go, is on its way, or is not pending. ``until`` is an instant of Trio's
         clock, in seconds. A request far behind waits for what the first of its lane waits for.
@@ -169,7 +169,7 @@ class Crawl:
         return self._scheduler.why_host(subject, now)
 
     def report(self) -> Sequence[ScopeReport]:
-        """What each scope did and what limited it, the busiest first."""
+        """Report for each scope its requests and what limited them, the busiest first."""
         return self._throttle.report(trio.current_time())
 
     @overload
@@ -179,7 +179,7 @@ class Crawl:
     def events(self, *kinds: type[EventT], most: int = ...) -> EventStream[EventT]: ...
 
     def events(self, *kinds: type[Event], most: int = MAX_UNREAD) -> EventStream[Any]:
-        """What happens from now on: ``with crawl.events(ItemScraped) as events: async for event in events: ...``.
+        """Listen to events from now on: ``with crawl.events(ItemScraped) as events: async for event in events: ...``.
 
         Args:
             kinds: The kinds of events, of :mod:`trawl.events`; none: all.

@@ -5,8 +5,8 @@ frontier, because a kill repeats the page whose callback asked. It ranks before 
 memory), and the bound on running callbacks does not stop it, or callbacks that wait for direct fetches would wait for
 ever.
 
-At most ``DIRECT_FETCHES_LIMIT`` of them wait for their turn or are on their way. Whoever asks for more waits to be let
-in, first come first served, rather than being refused: a task that fetches waits anyway, and an error would make the
+At most ``DIRECT_FETCHES_LIMIT`` of them wait for their turn or are on their way. Further fetches wait until one ends,
+first come first served, instead of being refused: a task that fetches waits anyway, and an error would make the
 spider fail when it is busiest. One that is asked for on the way of another (by a middleware or a manager, for a token)
 is let in at once: the other one could not end before it.
 """
@@ -46,7 +46,7 @@ class FetchWaiter:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has not been granted, nor come to an end."""
+        """True until it is granted or has come to an end."""
         return self.outcome is None and (self.grant is None or self.grant.cancel_scope is None)
 
     def deliver(self, outcome: Outcome) -> None:
@@ -120,7 +120,7 @@ class DirectFetches:
         return outcome.response
 
     def _let_in(self, parent: Grant | None) -> AbstractAsyncContextManager[object]:
-        """What a fetch goes through that ``parent`` asks for: nothing, if that is a direct fetch itself."""
+        """The limiter of a fetch that ``parent`` asks for: none, if that is a direct fetch itself."""
         return nullcontext() if parent is not None and parent.is_direct else self._room
 
     def give_up(self) -> None:

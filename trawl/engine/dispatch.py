@@ -32,7 +32,7 @@ from trawl.throttling import Throttle
 
 __all__ = ["Dispatcher"]
 
-MOST_REFUSED = 100
+MAX_REFUSED = 100
 """Refused requests whose tasks are started before they are let run: an origin may forbid all of a million links."""
 
 Start = Callable[..., None]
@@ -125,7 +125,7 @@ class Dispatcher:
                 start_soon(self._worker.refuse, grant, verdict.reason, self._gates.failure_of(grant))
                 self._gone(grant)
                 refused += 1
-                if refused == MOST_REFUSED:  # no place limits them: the dispatcher goes on behind them
+                if refused == MAX_REFUSED:  # no place limits them: the dispatcher goes on behind them
                     state.wakeup.set()
                     return
                 continue

@@ -1,4 +1,4 @@
-"""The innermost fetch: one turn, one send, and what the throttle learns of it.
+"""The fetcher: the innermost fetch. One grant, one send, one answer that the throttle hears.
 
 What the middleware hands on is compared with what was granted; where it needs something else it is not sent
 (:meth:`~trawl.engine.admission.Admission.objection`).
@@ -11,12 +11,11 @@ throttle hears the outcome first and the places are given back second, in one st
 request which takes the place already obeys the backoff; both come before any callback, so that a callback may wait for
 a direct fetch at concurrency 1.
 
-The places of scopes as Trio's own locks, beside the core's counters.
-
-The core decides who goes; a scope's :class:`trio.CapacityLimiter` is the lock that would raise if the core were wrong,
-and what Trio's introspection shows. It is taken on behalf of the grant, never waited on, made at a scope's first send
-and dropped when nothing of the scope is in flight (838 bytes a scope; a crawl may know 100,000 of them), but for a few:
-to make one for each page of a delayed host costs more than all else that is done with it.
+Beside the scheduler's counters, the places of a scope are a lock of Trio's. The scheduler decides; a scope's
+:class:`trio.CapacityLimiter` would raise if the scheduler were wrong, and is what Trio's introspection shows. It is
+taken on behalf of the grant, never waited on, made at a scope's first send and dropped when nothing of the scope is in
+flight (838 bytes a scope; a crawl may know 100,000 of them), but for a few: to make one for each page of a delayed host
+costs more than all else that is done with it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from trawl.transport.base import NEW_CONNECTION
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
 
-MOST_KEPT = 256
+MAX_KEPT = 256
 """Limiters up to which one is kept that has nothing in flight."""
 
 
@@ -72,7 +71,7 @@ class ScopeLimiters:
         for scope in _scopes(grant):
             limiter = self._limiters[scope.id]
             limiter.release_on_behalf_of(grant)
-            if len(self._limiters) > MOST_KEPT and not limiter.borrowed_tokens:
+            if len(self._limiters) > MAX_KEPT and not limiter.borrowed_tokens:
                 del self._limiters[scope.id]
 
     def resize(self, scope: Scope) -> None:
@@ -82,7 +81,7 @@ class ScopeLimiters:
             limiter.total_tokens = _tokens(scope)
 
     def borrowed(self, scope_id: str) -> int:
-        """How many places of a scope are taken."""
+        """Count the places of a scope that are taken."""
         limiter = self._limiters.get(scope_id)
         return 0 if limiter is None else limiter.borrowed_tokens
 
@@ -105,7 +104,7 @@ Recorder = Callable[[Grant, "Outcome | None", float], None]
 
 
 class _Write:
-    """What the transport calls at both ends of a write; the times that scopes count from are those of the later end."""
+    """Called by the transport at both ends of a write; scopes count from the later end."""
 
     __slots__ = ("_began", "_began_at", "_grant")
 
@@ -244,7 +243,7 @@ class Fetcher:
             self._state.wakeup.set_by(self._scheduler.next_event(now))
 
     def _sent_again(self, grant: Grant, now: float) -> bool:
-        """Note that it goes again, in place of a send that met a dead connection; True: it must wait for another turn.
+        """Note that it goes again, instead of a send that met a dead connection; True: it must wait for another turn.
 
         A send counts for spacing and for quotas, whoever hears it; so a turn is good for one. Only where nothing is
         counted by sends may it go at once.

@@ -78,7 +78,7 @@ class Hooks:
 
     @property
     def wants_idle(self) -> bool:
-        """Whether :meth:`idle` is to be called when nothing is pending."""
+        """True if :meth:`idle` is to be called when nothing is pending."""
         return False
 
     async def idle(self, store: Store) -> bool:
@@ -120,7 +120,7 @@ class IdleRounds:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the crawl goes on with another round."""
+        """True if the crawl goes on with another round."""
         return not self._is_over and not self._state.is_ending and self._hooks.wants_idle
 
     def begin(self) -> None:

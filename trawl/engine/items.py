@@ -1,4 +1,8 @@
-"""Where items go: through the pipelines, into the feeds, and to who collects them."""
+"""Items: through the pipelines, into the feeds, and into the list of collected items.
+
+Every item of a crawl is written here: in :meth:`ItemWriter.put`, or in :meth:`ItemWriter.put_nowait` where there is
+nothing to wait for.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ class ItemSink(Writer, Protocol):
 
 
 class Counts(Protocol):
-    """Where it is counted what became of items."""
+    """Counts items by what became of them."""
 
     def inc(self, key: str, n: float = 1) -> None:
         """Add ``n`` under ``key``."""
@@ -66,7 +70,7 @@ class Processor(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether items pass unchanged, so that nobody need wait."""
+        """True if items pass unchanged and at once."""
         ...
 
     async def process(self, item: object, spider: object) -> object:
@@ -136,16 +140,16 @@ class ItemWriter:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether what a callback gives outlives a kill, with its acknowledgement only: not here."""
+        """False: what a callback gives does not outlive a kill. With a job it does, from its acknowledgement on."""
         return False
 
     @property
     def position(self) -> int:
-        """How many items of ``start()`` an earlier run has stored: none, without a job."""
+        """The number of items of ``start()`` that an earlier run has stored: none, without a job."""
         return 0
 
     def of(self, lease: object) -> ItemWriter:
-        """Where the items of one request go: here."""
+        """The writer for the items of one request: this one."""
         return self
 
     def given(self) -> Sequence[bytes]:

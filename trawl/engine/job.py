@@ -58,22 +58,22 @@ class JobFacts:
 
     @property
     def begun_utc(self) -> datetime:
-        """When the job began."""
+        """The instant at which the job began."""
         return datetime.fromtimestamp(self._facts.begun_at, UTC)
 
     @property
     def runs(self) -> int:
-        """How often it was run, this time included."""
+        """The number of its runs, this one included."""
         return self._facts.runs
 
     @property
     def last_reason(self) -> str:
-        """Why the last run ended; "" while one runs, and after a kill."""
+        """The reason for which the last run ended; "" while one runs, and after a kill."""
         return self._facts.reason
 
     @property
     def is_started(self) -> bool:
-        """Whether ``start()`` came to its end, in this run or an earlier one: it is not run again."""
+        """True if ``start()`` came to its end, in this run or an earlier one: it is not run again."""
         return self._facts.is_started
 
     def began(self, job: JobStore) -> None:
@@ -260,7 +260,7 @@ class JobState:
 
     @property
     def is_over(self) -> bool:
-        """Whether ``start()`` came to its end in an earlier run."""
+        """True if ``start()`` came to its end in an earlier run."""
         return self.note.is_started
 
     async def end(self, items: Callable[[], Sequence[bytes]]) -> None:

@@ -1,7 +1,7 @@
 """Items with a job: held until their request is acknowledged, so that a kill leaves neither half of them nor two each.
 
 A callback's items pass the pipelines as it gives them, are encoded, and come into the job's outbox in the transaction
-that acknowledges the request. Memory holds at most :data:`MOST_ITEMS` of one callback, or :data:`MOST_BYTES`; what is
+that acknowledges the request. Memory holds at most :data:`MAX_ITEMS` of one callback, or :data:`MAX_BYTES`; what is
 more is spilled to the job's disk, where it waits for the same transaction, and is forgotten if that never comes (C4).
 
 Where a limit is in force (``CLOSESPIDER_ITEMCOUNT``), the items beyond it come into the outbox like all others, and
@@ -11,7 +11,7 @@ Items of ``start()`` belong to no request. They wait in memory until it has ende
 transaction that notes that. When they are too many to wait they come there earlier, in a transaction that also stores
 how many ``start()`` has given so far: a later run, which reads it from its beginning, leaves out as many.
 
-Takes what one callback gives: requests in batches to the leases, items to the outlet.
+:class:`CallbackOutputs` takes what one callback gives: requests in batches to the leases, items to their writer.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from trawl.observe import Stats
 
 __all__ = [
     "BATCH",
-    "MOST_BYTES",
-    "MOST_ITEMS",
-    "MOST_UNFILTERED",
+    "MAX_BYTES",
+    "MAX_ITEMS",
+    "MAX_UNFILTERED",
     "CallbackItems",
     "CallbackOutputs",
     "ItemStore",
@@ -46,24 +46,24 @@ __all__ = [
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-MOST_ITEMS = 1000
+MAX_ITEMS = 1000
 """Items of one callback that are held in memory."""
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Bytes of them."""
 
 
 class ItemStore(Protocol):
-    """What encodes items for the outbox, and copies them from there to the feeds."""
+    """Encodes items for the outbox, and copies them from there to the feeds."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no feed, so that nothing need be stored."""
+        """True if there is no feed, so that nothing need be stored."""
         ...
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits for the feeds that :meth:`room` would wait."""
+        """True if so much waits for the feeds that :meth:`room` would wait."""
         ...
 
     def encode(self, item: object, page: str, counts: Counts) -> bytes:
@@ -133,7 +133,7 @@ class JobItemWriter:
             self.store.release(count, self.collected)
 
     def of(self, lease: Record | None) -> CallbackItems:
-        """What holds the items of a request's callback; of ``start()`` where there is no request."""
+        """Make what holds the items of a request's callback; of ``start()`` where there is no request."""
         return CallbackItems(self, lease)
 
 
@@ -159,7 +159,7 @@ class CallbackItems:
 
     @property
     def is_lasting(self) -> bool:
-        """What the callback gives outlives a kill, with its acknowledgement only."""
+        """True: what the callback gives outlives a kill, from its acknowledgement on."""
         return True
 
     def put_nowait(self, item: object, page: str = "") -> bool:
@@ -229,7 +229,7 @@ class CallbackItems:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._items) >= MOST_ITEMS or self._bytes >= MOST_BYTES
+        return len(self._items) >= MAX_ITEMS or self._bytes >= MAX_BYTES
 
     def _hold(self, item: object, page: str) -> None:
         holder = self._holder
@@ -263,7 +263,7 @@ BATCH = 100
 """Requests of one callback that are held before they are stored (C4), and items that it gives before others may run:
 a callback may yield a million, or never end."""
 
-MOST_UNFILTERED = 10_000
+MAX_UNFILTERED = 10_000
 """Requests with ``dont_filter`` that one callback holds to its end, with a job: stored before, they would be stored
 again when a kill has the callback run anew, for nothing tells that they were. Beyond it they are."""
 
@@ -390,7 +390,7 @@ class CallbackOutputs:
 
         With a job those with ``dont_filter`` stay. They are not looked at again: a callback may give thousands.
         """
-        if not self._outlet.is_lasting or len(self.requests) >= MOST_UNFILTERED:
+        if not self._outlet.is_lasting or len(self.requests) >= MAX_UNFILTERED:
             full, self.requests, self._kept = self.requests, [], 0
             return full
         full = self.requests[self._kept :]

@@ -5,10 +5,9 @@ of its request. It is a value, not a nested fetch: it waits for its own turn in 
 and is never absent from the count of what is open. What a request needs is found by
 :class:`~trawl.engine.admission.Admission`.
 
-What a crawl keeps in the meta of one request, and is not handed on with it.
-
-Scrapy's users write ``meta=response.meta``. Beside what is theirs, that has what the crawl counts for the one request
-that was answered: how often it was tried, where it was redirected, since when a server refuses it, that it was a start.
+``meta=response.meta`` is a habit of Scrapy's users. Beside their own keys, that has what the crawl counts for the one
+request that was answered: how often it was tried, where it was redirected, since when a server refuses
+it, that it was a start.
 The next request begins anew. What a request was given that differs from the answered one's is left: a request that is
 tried again by a callback counts its tries there.
 """
@@ -77,7 +76,7 @@ class Leases:
 
     @property
     def never_waits(self) -> bool:
-        """Whether :meth:`push` waits for nothing, so that it can't be cancelled half-way."""
+        """True if :meth:`push` never waits, so that it can't be cancelled half-way."""
         return self._admission.never_waits
 
     async def push(
@@ -85,7 +84,7 @@ class Leases:
     ) -> bool:
         """Take in the requests found at ``depth`` links from the start, on ``source``, and store those that are new.
 
-        Whether one of them may go before what could go until now.
+        Returns True if one of them may be sent before any request pending so far.
         """
         if source is not None:
             forget_the_last(requests, source.request)
@@ -127,7 +126,10 @@ class Leases:
         self._state.ended()
 
     async def replace(self, grant: Grant, then: Replace) -> str | None:
-        """Queue ``then.request`` in the place of the turn's, or say why it ends here: the statistic that counts it."""
+        """Queue ``then.request`` in the place of the granted one.
+
+        Returns the statistic that counts its end where it may not go on; None: it is queued.
+        """
         if grant.waiter is not None:
             await self._replace_direct(grant, then)
             return None

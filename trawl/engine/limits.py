@@ -1,4 +1,4 @@
-"""What ends a crawl before it has seen everything: counts of pages, items and errors, and clocks.
+"""The limits that end a crawl early: counts of pages, items and errors.
 
 Theory of operation. A count that is looked at after the fact overshoots by what is on its way. So pages are counted
 before they are sent: no more requests are in flight than pages are missing, and a response takes its page before it
@@ -9,7 +9,7 @@ too many is cut off, and its page goes back to the frontier, so that a crawl tha
 With a job, where items wait for the end of their page, they are counted then. All of them are stored with the page, and
 no more than are missing are delivered: the rest wait in the outbox, and are the first that the next run delivers, and
 counts. So no page need be given back; but one that has no end would not come to it, and is cut off after
-:data:`MOST_BEYOND` items more than are missing.
+:data:`MAX_BEYOND` items more than are missing.
 
 Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's name.
 """
@@ -35,7 +35,7 @@ __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-MOST_BEYOND = 10_000
+MAX_BEYOND = 10_000
 """Items that one page of a job may give beyond those that are missing; they are kept for the next run."""
 
 
@@ -44,7 +44,7 @@ class Full(CloseSpider):
 
 
 class ItemLimit:
-    """How many items may still be delivered.
+    """Counts the items that may still be delivered.
 
     Args:
         most: Items of the whole crawl.
@@ -94,13 +94,13 @@ class ItemLimit:
         Raises:
             Full: It has. A callback without an end would not come to one otherwise.
         """
-        if count <= self._left + MOST_BEYOND:
+        if count <= self._left + MAX_BEYOND:
             return
         logger.warning(
             "%s gives more than %d items beyond the %d of CLOSESPIDER_ITEMCOUNT, and a job stores pages whole: "
             "it waits for a run with a higher limit",
             url,
-            MOST_BEYOND,
+            MAX_BEYOND,
             self._most,
         )
         raise Full("closespider_itemcount")
@@ -120,7 +120,7 @@ class ItemLimit:
 
 
 class CrawlLimits:
-    """What one crawl has used of the pages, items and errors that it may use.
+    """Counts the pages, items and errors that one crawl may still have.
 
     Args:
         settings: The limits; 0 is none.
@@ -150,7 +150,7 @@ class CrawlLimits:
 
     @property
     def may_page(self) -> bool:
-        """Whether another page may be had without a place: more are missing than are in flight."""
+        """True if another page may be had without a place: more are missing than are in flight."""
         return self._pages > self._scheduler.in_flight
 
     def answered(self, grant: Grant) -> None:
@@ -163,7 +163,7 @@ class CrawlLimits:
         """Say what became of a grant: a page, or none after all. Safe to call twice.
 
         A page is a whole response, of any status, that is neither a redirect nor to be tried again. What a cache, or a
-        middleware in place of the wire, answers is one too, though not in the budgets of scopes; robots.txt is not.
+        middleware instead of the wire, answers is one too, though not in the budgets of scopes; robots.txt is not.
 
         Args:
             grant: What was granted.

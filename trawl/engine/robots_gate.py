@@ -53,7 +53,7 @@ VERDICT_AGE = 60.0
 
 
 class _Origin:
-    """What is known of one origin's robots.txt.
+    """The state of one origin's robots.txt.
 
     Attributes:
         rules: The rules; None while they are asked for.
@@ -180,7 +180,7 @@ class RobotsGates:
         return request, RobotsWaiter(partial(self._heard, origin))
 
     def forbids(self, grant: Grant) -> str | None:
-        """Why a grant whose gate is open may not be sent; None when it may."""
+        """Say why a grant whose gate is open may not be sent; None: it may."""
         if not grant.origin or grant.passes_gate:
             return None
         known = self._origins.get(grant.origin)
@@ -197,12 +197,12 @@ class RobotsGates:
         return None
 
     def is_open(self, origin: str) -> bool:
-        """Whether the rules of an origin are read, and its pages may be asked for by them."""
+        """Tell if the rules of an origin are read, and its gate is open."""
         known = self._origins.get(origin)
         return known is not None and known.rules is not None and self._scheduler.gate_of(origin) is None
 
     def has_forbidden(self, origin: str, url: str) -> bool:
-        """Whether the rules of an origin, as far as they are known, forbid ``url``."""
+        """Tell if the rules of an origin, as far as they are known, forbid ``url``."""
         known = self._origins.get(origin)
         return known is not None and known.rules is not None and not known.rules.allows(url)
 
@@ -212,7 +212,7 @@ class RobotsGates:
         return None if known is None else known.failure
 
     def _recalled(self, origin: str, answers: RobotsCache) -> bool:
-        """Whether the answer that an earlier run has heard still holds; then its rules do."""
+        """Obey the answer that an earlier run has heard. Returns False where none still holds."""
         answer = answers.get(origin, trio.current_time())
         if answer is None:
             return False

@@ -1,8 +1,8 @@
-"""One crawl from its plan to its end: the nurseries, and the order of closing.
+"""One crawl from its context to its end: the nurseries, what watches it, and the order of closing.
 
 ::
 
-    watching: signals, the live panel, whoever looks on
+    watching: signals, the live panel, limits of time and memory, WATCHERS
       writers: the feeds (shielded, so that a cancelled crawl still ends on whole records)
         inner: start(), the dispatcher, one task a request
 
@@ -10,10 +10,6 @@ The dispatcher returns when the crawl is idle or ending; it goes on with the req
 inner nursery ends when its last request has. Then pipelines and feeds are closed, what was leased and not finished goes
 back to the frontier, and spider, transport and frontier are closed, shielded and under a time limit each. The first
 shutdown sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
-
-How much memory this process holds, on the systems that tell it without further libraries.
-
-What runs beside a crawl: the limits that no event reaches, and what users put there (``WATCHERS``).
 
 A limit of time that passes, of items that do not come, of memory that grows is one task beside the crawl that sleeps
 until it could be reached, ends the crawl as the first Ctrl-C does, and is cancelled with the others that watch.
@@ -55,7 +51,7 @@ _STATM = Path("/proc/self/statm")  # proc(5): the second figure is the resident 
 
 
 def held_bytes() -> int | None:
-    """The process's resident set, in bytes: now on Linux, the largest so far on other Unixes; None where none tells."""
+    """Measure the process's resident set, in bytes: now on Linux, the largest so far on other Unixes, or None."""
     try:
         return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -185,7 +181,7 @@ CLOSE_GRACE = 10.0
 
 @attrs.frozen
 class Ended:
-    """How a crawl ended.
+    """The end of a crawl.
 
     Attributes:
         reason: ``finished``, ``shutdown``, ``cancelled``, ``start_error``, ``feed_error`` or a CloseSpider reason.

@@ -1,4 +1,4 @@
-"""What a user may set about the engine itself."""
+"""Settings of the engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="s",
-            description="How long the first Ctrl-C, or CloseSpider, waits for what is in flight before cancelling it.",
+            description="After the first Ctrl-C, or CloseSpider, wait at most this long for requests in flight, "
+            "then cancel them.",
         ),
     ] = 30.0
     concurrent_callbacks: Annotated[
@@ -26,7 +27,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=1,
             title="callbacks",
-            description="Callbacks that run at once; at this many no further page is sent, direct fetches are.",
+            description="Maximum number of callbacks that run at once. At this number no further page is sent, but "
+            "direct fetches are.",
         ),
     ] = 100
     direct_fetches_limit: Annotated[
@@ -34,7 +36,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=1,
             title="fetches",
-            description="Direct fetches that wait or are on their way at once; who asks for more waits to be let in.",
+            description="Maximum number of direct fetches that wait or are on their way at once. Further fetches wait "
+            "until one ends.",
         ),
     ] = 1000
     closespider_itemcount: Annotated[
@@ -42,8 +45,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="items",
-            description="The crawl ends when so many items have come out of the pipelines; not one more is delivered. "
-            "With a job the rest of its pages' items wait for the next run. 0: no limit.",
+            description="Stop the crawl when this many items have come out of the pipelines; none is delivered beyond. "
+            "With a job the remaining items of the same pages wait for the next run. 0 disables the limit.",
         ),
     ] = 0
     closespider_pagecount: Annotated[
@@ -51,36 +54,52 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="pages",
-            description="The crawl ends when so many pages have come; none is sent beyond. A page is a whole response "
-            "of any status, direct fetches included; redirects, tries that are repeated and robots.txt are none. "
-            "0: no limit.",
+            description="Stop the crawl after this many pages; none is sent beyond. A page is a whole response of any "
+            "status, direct fetches included; redirects, responses that are retried and robots.txt do not count. "
+            "0 disables the limit.",
         ),
     ] = 0
     closespider_errorcount: Annotated[
-        int, Meta(ge=0, title="errors", description="The crawl ends when so many callbacks have failed. 0: no limit.")
+        int,
+        Meta(
+            ge=0,
+            title="errors",
+            description="Stop the crawl when this many callbacks have failed. 0 disables the limit.",
+        ),
     ] = 0
     closespider_timeout: Annotated[
-        float, Meta(ge=0, title="s", description="The crawl ends so long after it began. 0: no limit.")
+        float, Meta(ge=0, title="s", description="Stop the crawl after this many seconds. 0 disables the limit.")
     ] = 0.0
     closespider_timeout_no_item: Annotated[
         float,
-        Meta(ge=0, title="s", description="The crawl ends when no item was delivered for so long. 0: no limit."),
+        Meta(
+            ge=0,
+            title="s",
+            description="Stop the crawl when no item was delivered for this many seconds. 0 disables the limit.",
+        ),
     ] = 0.0
     memusage_limit_mb: Annotated[
         float,
         Meta(
             ge=0,
             title="MiB",
-            description="The crawl ends with `memusage_exceeded` when its process holds more memory than this. "
-            "0: no limit.",
+            description="Stop the crawl with `memusage_exceeded` when its process holds more memory than this. "
+            "0 disables the limit.",
         ),
     ] = 0.0
     memusage_warning_mb: Annotated[
         float,
-        Meta(ge=0, title="MiB", description="A warning is logged once when its process holds more. 0: none."),
+        Meta(
+            ge=0,
+            title="MiB",
+            description="Log one warning when the process holds more memory than this. 0 disables it.",
+        ),
     ] = 0.0
     memusage_check_interval_seconds: Annotated[
-        float, Meta(gt=0, title="s", description="How often the memory is measured, where one of its limits is set.")
+        float,
+        Meta(
+            gt=0, title="s", description="Seconds between two measurements of the memory, if one of its limits is set."
+        ),
     ] = 60.0
     extensions: Annotated[
         dict[Any, float | None],
@@ -98,8 +117,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         ),
     ] = msgspec.field(default_factory=dict)
     httperror_allow_all: Annotated[
-        bool, Meta(description="Every response goes to the callback, whatever its status.")
+        bool, Meta(description="Give every response to the callback, whatever its status.")
     ] = False
     httperror_allowed_codes: Annotated[
-        tuple[int, ...], Meta(description="Statuses outside 2xx that go to the callback in place of the errback.")
+        tuple[int, ...], Meta(description="Statuses outside 2xx that go to the callback instead of the errback.")
     ] = ()

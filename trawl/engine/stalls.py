@@ -30,7 +30,7 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 STALL = 2.0
 """Seconds for which Trio's loop may stand still before that is told."""
 
-MOST_TOLD = 10
+MAX_TOLD = 10
 """Lines that are told of in one crawl."""
 
 
@@ -71,7 +71,7 @@ class _Watch:
     def run(self) -> None:
         """Look four times in the time that is told, until the crawl has ended."""
         while not self.is_over.wait(self._stall / 4):
-            if time.monotonic() - self.beat >= self._stall and len(self._told) < MOST_TOLD:
+            if time.monotonic() - self.beat >= self._stall and len(self._told) < MAX_TOLD:
                 self._tell()
 
     def _tell(self) -> None:

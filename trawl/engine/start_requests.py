@@ -1,7 +1,7 @@
 """Reads the spider's ``start()``, under back-pressure.
 
 It is read while nothing that is pending may be sent and there is room to send, and never while more than
-:data:`MOST_PENDING` requests are pending. So a generator without end runs in constant memory, and a list of a million
+:data:`MAX_PENDING` requests are pending. So a generator without end runs in constant memory, and a list of a million
 hosts is read as fast as they can be sent.
 """
 
@@ -24,11 +24,11 @@ from trawl.engine.leases import Leases
 from trawl.errors import CloseSpider
 from trawl.http import Request
 
-__all__ = ["MOST_PENDING", "StartRequests"]
+__all__ = ["MAX_PENDING", "StartRequests"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-MOST_PENDING = 10_000
+MAX_PENDING = 10_000
 """``start()`` is not read further while so many requests are pending."""
 
 
@@ -69,8 +69,8 @@ class StartRequests:
 
     def allow(self, pending: int, places: float) -> None:
         """Let as many be read as there are free ``places``, unless ``pending`` are too many already."""
-        if pending < MOST_PENDING:
-            self._permits = int(min(places, BATCH, MOST_PENDING - pending))
+        if pending < MAX_PENDING:
+            self._permits = int(min(places, BATCH, MAX_PENDING - pending))
             self._may_read.set()
 
     def stop(self) -> None:
@@ -155,7 +155,7 @@ class StartRequests:
 
 
 def _asynchronous(started: Any) -> Any:
-    """What ``start()`` gave, if it is an asynchronous generator."""
+    """Check that ``start()`` gave an async generator."""
     if hasattr(started, "__anext__"):
         return started
     if inspect.iscoroutine(started):

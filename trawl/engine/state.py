@@ -1,9 +1,4 @@
-"""What the parts of a running crawl share: how much is open, and whether it is ending.
-
-Wakes the dispatcher: many changes of one instant are one wake.
-
-One granted grant on its way: its cancel scope, and how far it has come.
-"""
+"""The state that the objects of a running crawl share: how much is open, if it is ending, what wakes the dispatcher."""
 
 from __future__ import annotations
 
@@ -94,7 +89,7 @@ class OriginalRequest:
         self._meta = dict(request.meta) if request.has_meta else _NO_META
 
     def differs_from(self, request: Request) -> bool:
-        """Whether ``request`` has another method, URL, body or meta; its headers and cookies do not count."""
+        """Tell if ``request`` has another method, URL, body or meta; its headers and cookies do not count."""
         if request.url != self.url or request.method != self._method or request.body != self._body:
             return True
         before = self._meta
@@ -105,7 +100,7 @@ class OriginalRequest:
         return len(now) != len(before) or any(before.get(key, _ABSENT) is not value for key, value in now.items())
 
     def looks_like(self, request: Request) -> bool:
-        """Whether ``request`` asks for the same: by its method, URL and body, in the same session."""
+        """Tell if ``request`` asks for the same: by its method, URL and body, in the same session."""
         is_same = (request.url, request.method, request.body) == (self.url, self._method, self._body)
         return is_same and request.meta_get("session") == self._meta.get("session")
 
@@ -184,7 +179,7 @@ class State:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is open but ``start()``."""
+        """True if nothing is open but ``start()``."""
         return self.open <= self.is_reading
 
     async def until_idle(self) -> None:
@@ -223,7 +218,7 @@ class State:
 
     @property
     def may_page(self) -> bool:
-        """Whether a page may be sent: there is room for its callback."""
+        """True if a page may be sent: there is room for its callback."""
         return self.callbacks < self.most_callbacks
 
     def end(self, reason: str) -> None:
@@ -233,10 +228,10 @@ class State:
         self.wakeup.set()
 
     def goes_on(self) -> bool:
-        """Whether something is open and may be sent: it is neither idle nor ending."""
+        """Tell if something is open and may be sent: the crawl is neither idle nor ending."""
         return self.open > 0 and self.reason is None
 
     @property
     def is_ending(self) -> bool:
-        """Whether nothing new may be sent."""
+        """True if nothing new may be sent."""
         return self.reason is not None

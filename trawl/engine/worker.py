@@ -1,4 +1,4 @@
-"""What becomes of one granted request, in one task and one cancel scope.
+"""The worker: carries one granted request to its end, in one task and one cancel scope.
 
 ::
 
@@ -44,7 +44,7 @@ TOO_MANY_REQUESTS = 429
 
 
 class StatusRule:
-    """Which statuses go to the callback; the others go to the errback as an error with the response."""
+    """The statuses that go to the callback; all others go to the errback, as an error with the response."""
 
     __slots__ = ("_codes",)
 
@@ -55,7 +55,7 @@ class StatusRule:
             self._codes = range(1000)
 
     def is_handled(self, request: Request, status: int) -> bool:
-        """Whether the callback of ``request`` wants a response with ``status``; meta is asked first."""
+        """Tell if the callback of ``request`` wants a response with ``status``; meta is asked first."""
         return 200 <= status < 300 or request.wants_status(status, self._codes)
 
 
@@ -115,7 +115,7 @@ class Worker:
         self._hooks = hooks
 
     async def run(self, grant: Grant) -> None:
-        """Carry one turn to its end. If it is cancelled, its lease is given back at the end of the crawl."""
+        """Carry one grant to its end. If it is cancelled, its lease is given back at the end of the crawl."""
         current_grant.set(grant)
         try:
             with grant.cancel_scope:
@@ -270,7 +270,7 @@ class Worker:
             state.callback_ended()
 
     def _called(self, callback: Callback | str | None, default: str) -> Callback | None:
-        """What was called of the spider's own, for messages."""
+        """The method of the spider's that was called, for messages."""
         if callback is None and default == "_parse":
             default = "parse"
         return callback if callable(callback) else getattr(self._spider, callback or default, None)
@@ -304,7 +304,7 @@ class Worker:
 
 
 def _failure_of(error: Exception) -> str | None:
-    """Why a request that nobody heard the error of counts as failed; None: the server has said all there is to say."""
+    """Say why a request counts as failed whose error no errback took; None: it does not, its server has answered."""
     if isinstance(error, HttpError) and error.response.status < 500 and error.response.status != TOO_MANY_REQUESTS:
         return None
     return str(error)

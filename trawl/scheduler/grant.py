@@ -202,7 +202,7 @@ class Grant:
 
     @property
     def is_page(self) -> bool:
-        """Whether it is a page of the frontier; otherwise somebody waits for it: a direct fetch, or robots.txt."""
+        """True for a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt."""
         return self.waiter is None
 
     def pushed(self, now: float, not_before: float) -> None:
@@ -223,7 +223,7 @@ class Grant:
         return self.granted_at - found_at - self.throttled
 
     def amount(self, index: int) -> float:
-        """What it is expected to use of its scope number ``index``; 1.0 where none is named."""
+        """The amount that it is expected to use of its scope number ``index``; 1.0 where none is named."""
         amount = self.scopes[index][1]
         return 1.0 if amount is None else amount
 

@@ -55,7 +55,7 @@ class OriginGate:
         return [lane for lane in self.lanes if lane.where is self]
 
     def closed_for(self, now: float) -> float:
-        """What the time that a lane waits here is counted by: it is closed as long as it is there."""
+        """The clock of a wait here, in seconds: a gate is closed as long as it is there."""
         return now
 
     def best_priority(self) -> int:
@@ -230,7 +230,7 @@ class Lane:
             grant.slots = tuple([scope.take(now, grant.amount(index)) for index, scope in enumerate(scopes)])
 
     def stops(self, grant: Grant, now: float) -> bool:
-        """Whether ``grant``, which was granted, must not go to the wire after all: a scope was closed since."""
+        """Tell if ``grant`` must not go to the wire after all: a scope was closed since it was granted."""
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
             if scope.stops(slot, now, 1.0 if amount is None else amount):
                 return True
@@ -265,7 +265,7 @@ class Lane:
         self.bases = [scope.grants for scope in self.scopes]
 
     def amount_in(self, scope: Scope) -> float:
-        """What its best grant is expected to use of one of its scopes."""
+        """The amount that its best grant is expected to use of one of its scopes."""
         grant = self.queue[0][3]
         return grant.amount(self.scopes.index(scope)) if len(self.scopes) > 1 else grant.amount(0)
 
@@ -286,7 +286,7 @@ class Lane:
         return None
 
     def passes(self, scope: Scope | None = None) -> int:
-        """How many others went by, at most, since its turn: in ``scope``, or the largest number over its scopes."""
+        """Count the grants of others since its turn, at most: in ``scope``, or the largest number over its scopes."""
         if self.bases is None:
             return 0
         if scope is not None:
