@@ -2,7 +2,7 @@
 
 from benchmarks import free_host
 from benchmarks.bench import Row
-from benchmarks.rows import choosing, connections, imports, memory, pages, share, stream, throttled
+from benchmarks.rows import calls, choosing, connections, imports, memory, pages, share, stream, throttled
 
 __all__ = ["ROWS"]
 
@@ -12,6 +12,7 @@ ROWS = {
         Row("pages", "5,000 linked pages of 5.5 kB, 10 links each, unthrottled, 64 connections", pages.against_peers),
         Row("tls", "the same over TLS", pages.over_tls),
         Row("engine", "the engine's own share: a wire that costs nothing, a null callback", share.engine),
+        Row("calls", "a request in memory: Python calls inside trawl, and modules that it passes", calls.a_request),
         Row("next", "next request with 10, 1,000 and 50,000 domains pending", choosing.next_request),
         Row("looks", "50,000 lanes on one shared full or delayed scope", choosing.looks),
         Row("pending", "a pending request in memory, fingerprint included", memory.per_pending),
