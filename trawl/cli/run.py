@@ -44,6 +44,7 @@ __all__ = [
     "crawl_command",
     "log_layer",
     "log_watcher",
+    "print_error",
     "run_guarded",
     "stderr_console",
     "warn_of_scrapy_project",
@@ -298,6 +299,11 @@ def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
         if len(frames) > 1:  # of a single one the sentence says all
             text = "".join(traceback.format_list(frames))
             console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
+    return print_error(error, console)
+
+
+def print_error(error: TrawlError, console: Console) -> int:
+    """Print an error as one line. Returns the exit status."""
     console.print(f"trawl: {printable(_advised(str(error)))}", style="red", soft_wrap=True)
     return USAGE if isinstance(error, UsageError) else FAILED
 

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trawl.cli import FAILED, OK, USAGE
+from trawl.cli import OK
 from trawl.cli.load import load_module, load_spider
-from trawl.cli.run import stderr_console
+from trawl.cli.run import print_error, stderr_console
 from trawl.compat.settings import RENAMED, setting_advice
 from trawl.compat.to_toml import to_toml
-from trawl.errors import SettingsError, TrawlError, UsageError
+from trawl.errors import SettingsError, TrawlError
 from trawl.observe import clipped, printable
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
@@ -43,8 +43,7 @@ def settings_command(spider: str | None, name: str | None, settings: Sequence[st
         else:
             print_all(values, console)
     except TrawlError as error:
-        stderr_console().print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
-        return USAGE if isinstance(error, UsageError) else FAILED
+        return print_error(error, stderr_console())
     return OK
 
 
@@ -57,8 +56,7 @@ def move_command(path: str) -> int:
     try:
         module = load_module(path)
     except TrawlError as error:
-        stderr_console().print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
-        return USAGE if isinstance(error, UsageError) else FAILED
+        return print_error(error, stderr_console())
     print(to_toml({name: value for name, value in vars(module).items() if name.isupper()}), end="")
     return OK
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trawl.cli import FAILED, OK, USAGE, exit_status
+from trawl.cli import FAILED, OK, exit_status
 from trawl.cli.load import load_spider, spider_arguments
 from trawl.cli.logs import Logs
-from trawl.cli.run import stderr_console
+from trawl.cli.run import print_error, stderr_console
 from trawl.cli.summary import scopes_table
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, duration_words, number_words, printable, rate_words
@@ -148,8 +148,7 @@ def simulate_command(
             if svg is not None:
                 _draw(simulations, labels, svg)
         except TrawlError as error:
-            errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
-            return USAGE if isinstance(error, UsageError) else FAILED
+            return print_error(error, errors)
         except (TouchedTheWorld, Stuck) as error:
             errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
             return FAILED

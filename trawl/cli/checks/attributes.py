@@ -1,4 +1,7 @@
-"""Checks of a spider's attributes: settings, start URLs, domains, rules, and a place to start."""
+"""Checks of a spider's attributes: settings, start URLs, domains, rules, and a place to start.
+
+Only :mod:`trawl.cli.checks` imports this: these checks read the class, :mod:`trawl.cli.checks.methods` the methods.
+"""
 
 from __future__ import annotations
 
