@@ -291,7 +291,7 @@ def test_a_narrow_terminal_gets_fewer_columns_that_can_be_read() -> None:
     ("body", "arguments", "status", "words"),
     [
         ("    start_urls = ['a.example']\n", [], 2, "start_urls[0]: 'a.example' is not an absolute URL"),
-        ("    start_urls = ()\n", ["-O", "out.foo"], 2, "trawl: feed out.foo: there is no format 'foo'"),
+        ("    start_urls = ()\n", ["-O", "out.foo"], 2, "trawl: feed out.foo: unknown format 'foo'"),
         (
             "    start_urls = ()\n",
             ["-s", "AUTOTHROTTLE_TARGET_CONCURRENCY=0"],

@@ -106,7 +106,7 @@ def test_two_packages_with_one_name_are_told_apart_by_nobody(site: Path) -> None
 
 @pytest.mark.parametrize(
     ("frontier", "said"),
-    [("no.such", "can't be imported"), (3, "must be a function"), (dict, "which is no frontier")],
+    [("no.such", "can't be imported"), (3, "must be a function"), (dict, "which is not a frontier")],
 )
 def test_what_is_no_frontier_is_refused(frontier: object, said: str) -> None:
     with pytest.raises(SettingsError, match=said):

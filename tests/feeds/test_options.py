@@ -45,8 +45,8 @@ def test_a_feed_on_the_command_line_is_a_path_and_a_format(text: str, path: str,
     ("text", "why"),
     [
         ("out", "feed out: its ending says no format; write out:FORMAT with one of jsonl, json, csv, xml"),
-        ("out.jsno", "feed out.jsno: there is no format 'jsno'; did you mean 'json'"),
-        ("out.jsonl:yaml", "feed out.jsonl: there is no format 'yaml'; known are jsonl, json, csv, xml"),
+        ("out.jsno", "feed out.jsno: unknown format 'jsno'; did you mean 'json'"),
+        ("out.jsonl:yaml", "feed out.jsonl: unknown format 'yaml'; known are jsonl, json, csv, xml"),
         ("", "FEEDS: '' is no path"),
         ("-:parquet", "feed -: parquet can't be written to standard output"),
     ],
@@ -107,7 +107,7 @@ def test_a_file_url_is_its_path() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "iso2022_jp", "cp037", "hz", "utf-7"])
 def test_an_encoding_that_files_cannot_be_cut_in_is_refused(encoding: str) -> None:
-    with pytest.raises(SettingsError, match=f"feed o.csv: can't be written in {encoding}; take utf-8"):
+    with pytest.raises(SettingsError, match=f"feed o.csv: can't be written in {encoding}; use utf-8"):
         one("o.csv", {"encoding": encoding})
 
 
@@ -120,7 +120,7 @@ def test_an_encoding_whose_bytes_cannot_be_mistaken_is_taken(encoding: str) -> N
 
 @pytest.mark.parametrize("encoding", ["utf-9", "hex", "nul\0"])
 def test_an_encoding_that_is_none_is_refused(encoding: str) -> None:
-    with pytest.raises(SettingsError, match="there is no text encoding"):
+    with pytest.raises(SettingsError, match="unknown text encoding"):
         one("o.csv", {"encoding": encoding})
 
 

@@ -41,7 +41,7 @@ def test_other_names_are_the_spiders_attributes_as_scrapy_has_it() -> None:
         "%(nothing)s.csv": "which is none",
         "%(empty)s.csv": "which is ''",
         "%(parse)s.csv": "which is <built-in",
-        "%(site_id)d.csv": "'s1' is no whole number",
+        "%(site_id)d.csv": "'s1' is not a whole number",
     }.items():
         with pytest.raises(FeedError, match=said):
             with_attributes(FeedsSettings(feeds={path: {}}), spider)

@@ -211,9 +211,9 @@ async def test_a_second_feed_that_fails_meanwhile_is_logged(caplog: pytest.LogCa
     for stream in streams:
         stream.error = BrokenPipeError(errno.EPIPE, "Broken pipe")
     feeds.put_nowait({"n": 1})
-    with pytest.raises(FeedError, match="feed 0: nobody reads it any more"):
+    with pytest.raises(FeedError, match="feed 0: its reader has closed it"):
         await feeds.write()
-    assert "feed 1: nobody reads it any more" in caplog.text
+    assert "feed 1: its reader has closed it" in caplog.text
 
 
 async def test_the_end_of_a_feed_that_fails_is_an_error_too() -> None:
@@ -343,7 +343,7 @@ async def test_standard_output_is_written_in_threads_and_its_closed_pipe_is_an_e
         feeds = await open_feeds(settings, ThreadBlocking(), spider_name="q", started_utc=STARTED_UTC)
         reader.close()
         feeds.put_nowait({"n": 1})
-        with pytest.raises(FeedError, match="feed -: nobody reads it any more"):
+        with pytest.raises(FeedError, match="feed -: its reader has closed it"):
             await feeds.write()
 
 

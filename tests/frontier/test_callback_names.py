@@ -67,7 +67,9 @@ def test_no_callback_has_no_name() -> None:
     ids=["lambda", "function", "another spider's", "partial", "builtin", "unbound"],
 )
 def test_what_is_no_method_of_this_spider_is_refused_with_what_to_do(callback: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match=r"^the errback .* is no method of the spider.*make it a method of MySpider"):
+    with pytest.raises(
+        ValueError, match=r"^the errback .* is not a method of the spider.*make it a method of MySpider"
+    ):
         CallbackNames(MySpider()).name_of(callback, "the errback")
 
 

@@ -75,7 +75,7 @@ async def test_what_failed_is_queued_again_in_its_old_place_as_if_it_had_never_b
     one, _, three = await frontier.lease_many(lane, 3)
     await frontier.acknowledge(three, failure="timed out")
     await frontier.acknowledge(one, failure="timed out")
-    with pytest.raises(JobError, match="is at work on it"):
+    with pytest.raises(JobError, match="is using it"):
         requeue_failed(tmp_path, NOON)
     await job.aclose()
     assert requeue_failed(tmp_path, NOON) == 2

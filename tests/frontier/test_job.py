@@ -169,7 +169,7 @@ async def test_a_long_outbox_is_read_in_pieces_of_bounded_size(tmp_path: Path) -
 
 async def test_a_second_opening_is_refused_with_the_directory_and_the_owner(tmp_path: Path) -> None:
     async with opened(tmp_path):
-        with pytest.raises(JobError, match=f"^job {tmp_path}: process {os.getpid()} is at work on it") as caught:
+        with pytest.raises(JobError, match=f"^job {tmp_path}: process {os.getpid()} is using it") as caught:
             await open_job(tmp_path, InlineBlocking())
         assert caught.value.directory == str(tmp_path)
     async with opened(tmp_path):
@@ -195,7 +195,7 @@ async def test_a_second_process_is_refused_and_the_lock_dies_with_its_owner(tmp_
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
-        with pytest.raises(JobError, match=f"process {holder.pid} is at work on it: one process a job"):
+        with pytest.raises(JobError, match=f"process {holder.pid} is using it; a job is for one process at a time"):
             await open_job(tmp_path, InlineBlocking())
         holder.kill()
         holder.wait()
@@ -427,16 +427,16 @@ async def test_a_directory_of_something_else_is_a_wrong_use_and_stays_as_it_is(t
     with pytest.raises(UsageError, match=rf"^job {tmp_path}: there is something else in it \(notes\.txt\)"):
         await open_job(tmp_path, InlineBlocking())
     assert os.listdir(tmp_path) == ["notes.txt"]
-    with pytest.raises(UsageError, match="it is no directory"):
+    with pytest.raises(UsageError, match="it is not a directory"):
         await open_job(tmp_path / "notes.txt", InlineBlocking())
-    with pytest.raises(UsageError, match="a part of its path is no directory"):
+    with pytest.raises(UsageError, match="a part of its path is not a directory"):
         await open_job(tmp_path / "notes.txt" / "job", InlineBlocking())
 
 
 async def test_a_database_of_something_else_is_a_wrong_use(tmp_path: Path) -> None:
     changed(tmp_path, "CREATE TABLE theirs (x)")
     before = everything_in(tmp_path)
-    with pytest.raises(UsageError, match=r"job\.db is no job of trawl"):
+    with pytest.raises(UsageError, match=r"job\.db is not a job of trawl"):
         await open_job(tmp_path, InlineBlocking())
     assert everything_in(tmp_path) == before
 

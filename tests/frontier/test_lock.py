@@ -29,7 +29,7 @@ def test_who_looks_at_a_job_is_not_in_the_way_of_who_begins_on_it(
         JobLock(tmp_path).release()
         assert len(looks) == 3
         fcntl.flock(looking, fcntl.LOCK_SH)
-        with pytest.raises(JobError, match="is at work on it"):  # for ever: it does not only look
+        with pytest.raises(JobError, match="is using it"):  # for ever: it does not only look
             JobLock(tmp_path)
 
 

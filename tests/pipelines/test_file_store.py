@@ -48,7 +48,7 @@ def test_what_can_not_be_read_is_not_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "a/../../b", "C:/x", "..\\x", "a\0b"])
 def test_nothing_is_kept_outside(store: FileStore, path: str) -> None:
-    with pytest.raises(ValueError, match="is no path below the store of files"):
+    with pytest.raises(ValueError, match="is not a path below the store"):
         store.put(path, b"x")
 
 

@@ -251,7 +251,7 @@ def test_methods_can_be_overridden_as_in_scrapy(tmp_path: Path) -> None:
 
     [item] = crawled(tmp_path / "store", Server(), Two, ITEM_PIPELINES={Named: 1}).items
     assert item["paths"] == ["report/2.pdf"]
-    assert item["errors"] == ["'..//2.pdf' is no path below the store of files"]
+    assert item["errors"] == ["'..//2.pdf' is not a path below the store"]
     assert not (tmp_path / "2.pdf").exists()
 
 
@@ -301,5 +301,5 @@ def test_what_is_no_url_is_left_out_and_the_item_has_its_other_files(
 def test_a_store_that_is_no_folder_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for store in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(SettingsError, match=r"^FILES_STORE: '.*file' is no folder$"):
+        with pytest.raises(SettingsError, match=r"^FILES_STORE: '.*file' is not a folder$"):
             crawled(store, Server())

@@ -87,7 +87,7 @@ def test_images_that_are_too_small_are_not_kept(tmp_path: Path, caplog: pytest.L
 @pytest.mark.parametrize(
     ("thumbs", "said"),
     [
-        ({"../out": [5, 5]}, "IMAGES_THUMBS: '../out' is no name of a folder"),
+        ({"../out": [5, 5]}, "IMAGES_THUMBS: '../out' is not a name for a folder"),
         ({"flat": [0, 5]}, "IMAGES_THUMBS"),
         ({"": [5, 5]}, "the key '' of IMAGES_THUMBS"),
     ],

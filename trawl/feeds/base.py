@@ -1,15 +1,14 @@
-"""What a feed's format is: bytes for each item, what stands around and between them, and how to find a file's end.
+"""Formats and feeds: their interfaces, and how a file is written so that it is whole at any time.
 
 Theory of operation. A feed's file is, at every instant between two writes, a whole document::
 
     opening first record separator record ... separator record closing
                                                               ^ position
 
-The *position* is a count of bytes: the end of the last whole record, or 0 while there is none. A flush is one write
-at the position: separator (or opening), whole records, closing. The next flush overwrites the closing. So a file can be
-cut at any recorded position and continued there, and a crawl that is killed between two writes leaves a file that
-parses. One that is killed within a write leaves whole records and a part of one; ``end_of`` finds where the whole ones
-end.
+The *position* is a count of bytes: the end of the last whole record, or 0 if there is none. A flush is one write at the
+position: separator (or opening), whole records, closing. The next flush overwrites the closing. So a file can be cut at
+any recorded position and continued there, and a crawl killed between two writes leaves a file that parses. One that is
+killed within a write leaves whole records and a part of one; ``end_of`` finds the end of the whole ones.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class NotThisFormat(ValueError):
 
 @attrs.frozen
 class End:
-    """Where the last whole record of a file ends.
+    """End of the last whole record of a file.
 
     Attributes:
         position: In bytes; 0 if there is no whole record, and the file is begun anew.
@@ -50,11 +49,11 @@ class End:
 
 
 class Format(Protocol):
-    """How items are written. A value: what depends on the first item is another format, made by :meth:`settled`."""
+    """Encoder of items. A value: :meth:`settled` makes another one where the first item decides something."""
 
     @property
     def name(self) -> str:
-        """What the user calls it: ``jsonl``."""
+        """Its name in the settings, for example ``jsonl``."""
         ...
 
     @property
@@ -64,30 +63,30 @@ class Format(Protocol):
 
     @property
     def opening(self) -> bytes:
-        """What a file begins with."""
+        """Bytes at the beginning of a file."""
         ...
 
     @property
     def first(self) -> bytes:
-        """What stands between the opening and the first record."""
+        """Bytes between the opening and the first record."""
         ...
 
     @property
     def separator(self) -> bytes:
-        """What stands between two records."""
+        """Bytes between two records."""
         ...
 
     @property
     def closing(self) -> bytes:
-        """What stands after the last record."""
+        """Bytes after the last record."""
         ...
 
     def settled(self, names: Iterable[str]) -> Self:
-        """This format for items with these fields; itself where the fields don't matter or are settled already."""
+        """Return this format for items with these fields; itself if fields don't matter or are settled already."""
         ...
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """One item.
+        """Encode one item.
 
         Raises:
             Exception: It can't be written, for whatever reason its values or their library give.
@@ -95,7 +94,7 @@ class Format(Protocol):
         ...
 
     def end_of(self, file: BinaryIO) -> End:
-        """Where the whole records of ``file`` end, which was written in this format and may be cut at any byte.
+        """Find the end of the whole records of ``file``, written in this format and perhaps cut at any byte.
 
         Raises:
             NotThisFormat: The file was not written in this format, or can't be continued.
@@ -103,7 +102,7 @@ class Format(Protocol):
         ...
 
     def continued(self, file: BinaryIO) -> Self:
-        """This format, settled as the beginning of ``file`` says (the header of a CSV).
+        """Return this format, settled as the beginning of ``file`` says (the header of a CSV).
 
         Raises:
             NotThisFormat: What it says and what is configured do not agree.
@@ -113,7 +112,7 @@ class Format(Protocol):
 
 @attrs.frozen
 class FeedReport:
-    """What was written to one feed.
+    """Counts of one feed.
 
     Attributes:
         uri: Where it went.

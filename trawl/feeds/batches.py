@@ -1,11 +1,9 @@
-"""A feed in batches: file after file, each of so many items or bytes, each a whole feed of its own.
+"""Feeds in batches: file after file, each of so many items or bytes, each a whole feed of its own.
 
-Theory of operation. Items are encoded when they are put, so a batch that is full is followed at once by a feed that is
-not open yet and only takes items. The next flush finishes the full ones in order and opens what follows. With a job the
-number of the batch and its count of items are recorded with its position: what a killed process wrote of later batches
-is overwritten when they are begun again.
-
-The feed that a feed's options ask for.
+Theory of operation. Items are encoded when they are put, so a full batch is followed at once by a feed that is not open
+yet and only takes items. The next flush finishes the full ones in order and opens the next. With a job the number of
+the batch and its count of items are recorded with its position: what a killed process wrote of later batches is
+overwritten when they are begun again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Compressed feeds: each flush is a piece that ends by itself, so that a file is whole between any two of them.
 
-A gzip file may be of several members (RFC 1952, 2.2), a Zstandard file of several frames (RFC 8878, 3.1): whoever reads
-one gets their contents one after the other. So a feed's position is the end of a piece, in compressed bytes; a file can
-be cut there and continued, and the closing of a format is a small piece of its own that the next flush overwrites.
-Small pieces compress badly: items gather up to :data:`PIECE_BYTES` before they are written.
+A gzip file may have several members (RFC 1952, 2.2), a Zstandard file several frames (RFC 8878, 3.1), whose contents
+are read one after the other. So a feed's position is the end of a piece, in compressed bytes; a file can be cut there
+and continued, and the closing of a format is a small piece of its own that the next flush overwrites. Small pieces
+compress badly: items gather up to :data:`PIECE_BYTES` before they are written.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Decompressor(Protocol):
 
     @property
     def eof(self) -> bool:
-        """Whether the end of the piece was met."""
+        """True once the end of the piece was found."""
         ...
 
     @property
     def unused_data(self) -> bytes:
-        """What was given and lies behind the end."""
+        """Bytes given that lie behind the end."""
         ...
 
     def decompress(self, data: bytes) -> bytes:
-        """What ``data`` unpacks to."""
+        """Decompress ``data``."""
         ...
 
 
@@ -79,7 +79,7 @@ class Content:
         return self._decompressed.file if self._decompressed else self._reader
 
     def position_of(self, position: int) -> int:
-        """Where a position in the content is in the file.
+        """Return where a position in the content is in the file.
 
         Raises:
             NotThisFormat: It is within a compressed piece, so the file can't be cut there.
@@ -92,7 +92,7 @@ class Content:
 
     @property
     def size_bytes(self) -> int:
-        """How much of the file itself is content, or whole pieces of it."""
+        """Bytes of the file that are content, or whole pieces of it."""
         return self._decompressed.size_bytes if self._decompressed else self._reader.seek(0, io.SEEK_END)
 
     def __enter__(self) -> Self:
@@ -113,10 +113,10 @@ def _unpacked_or_detached(compression: Compression, reader: io.BufferedReader) -
 
 
 class Compression(Protocol):
-    """A way of compressing."""
+    """A compression method."""
 
     def pack(self, content: bytes) -> bytes:
-        """``content`` as one piece; nothing for nothing."""
+        """Compress ``content`` as one piece; no bytes give no bytes."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class Compression(Protocol):
         ...
 
     def decompressed(self, file: BinaryIO) -> Decompressed:
-        """The whole pieces of ``file``, from its beginning; what is broken off at its end is left out.
+        """Decompress the whole pieces of ``file``, from its beginning; a broken end is left out.
 
         Raises:
             NotThisFormat: It is not compressed in this way.
@@ -134,7 +134,7 @@ class Compression(Protocol):
 
 
 class _Compression(ABC):
-    """What both ways have in common."""
+    """Common part of both methods."""
 
     name: str
 
@@ -169,15 +169,15 @@ class _Compression(ABC):
 
     @abstractmethod
     def _packed(self, content: bytes) -> bytes:
-        """``content``, of which there is some, as one piece."""
+        """Compress ``content``, which is not empty, as one piece."""
 
     @abstractmethod
     def _piece(self) -> Decompressor:
-        """What unpacks one piece."""
+        """Make a decompressor of one piece."""
 
     @abstractmethod
     def _errors(self) -> tuple[type[Exception], ...]:
-        """What it raises for what is no piece."""
+        """Return the exceptions it raises for bytes that are no piece."""
 
 
 class _Gzip(_Compression):
@@ -216,7 +216,7 @@ class _Zstandard(_Compression):
 
 
 def make_compression(name: str) -> Compression | None:
-    """The way of compressing that :data:`COMPRESSIONS` names; None for "".
+    """Make the method that :data:`COMPRESSIONS` names; None for "".
 
     Raises:
         SettingsError: It needs an extra that is not installed.

@@ -367,7 +367,7 @@ class Feed:
         self._write_now(self.position, self._ending())
 
     def _ending(self) -> bytes:
-        """What makes the file whole behind its last record, or without one."""
+        """Return the bytes that make the file whole after its last record, or without one."""
         content = (b"" if self.position else self._format.opening) + self._format.closing
         if self._compression is not None and not content and not self.position:
             return self._compression.nothing
@@ -390,7 +390,7 @@ def _without_space(content: bytes) -> bytes:
 
 def _words(error: Exception) -> str:
     if isinstance(error, BrokenPipeError):
-        return "nobody reads it any more"
+        return "its reader has closed it"
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return str(error)

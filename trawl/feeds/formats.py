@@ -1,8 +1,7 @@
-"""The text formats of feeds: CSV (RFC 4180), JSON (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
+"""The formats of text: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
 
-Each writes records as bytes, and finds in a file that was cut off where its last whole record ends.
-
-Length: four small formats side by side, which share how a damaged end is searched for.
+Length: four formats of one shape (record, end of the whole records, continuation), best read side by side; the half of
+each that finds where a cut file ends belongs to the half that writes it.
 """
 
 from __future__ import annotations
@@ -53,31 +52,31 @@ class CsvTable:
 
     @property
     def opening(self) -> bytes:
-        """The names of the columns; nothing before they are known."""
+        """The header, once the columns are known."""
         if not self.columns:
             return b""
         mark = BOM_UTF8 if self.encoding == "utf-8-sig" else b""
         return mark + (self._line([str(name) for name in self.columns]) if self.has_header else b"")
 
     def settled(self, names: Iterable[str]) -> Self:
-        """This format with these columns, unless it has some."""
+        """Return this format with these columns, unless it has some."""
         if self.columns:
             return self
         return attrs.evolve(self, columns=tuple(names) or None)
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """The item's line; a field that it lacks is empty, and a field that has no column is left out.
+        """Encode the item as a line: missing fields are empty, fields without a column are left out.
 
         Raises:
             ValueError: There are no columns: this is the first item, and has no field.
             Exception: As for any format.
         """
         if not self.columns:
-            raise ValueError("it has no field, and a table needs columns")
+            raise ValueError("it has no fields, and a table needs columns")
         return self._line([self._cell(row.get(name)) for name in self.columns])
 
     def end_of(self, file: BinaryIO) -> End:
-        """After the last newline that stands outside of quotes."""
+        """Find the last newline outside of quotes."""
         file.seek(0)
         if _OTHER.match(file.read(_BEGINNING)):
             raise NotThisFormat("it begins as JSON or XML do")
@@ -93,7 +92,7 @@ class CsvTable:
         return End(end)
 
     def continued(self, file: BinaryIO) -> Self:
-        """This format with the columns of the file."""
+        """Return this format with the columns of the file."""
         if not self.has_header:
             return self
         file.seek(0)
@@ -144,7 +143,7 @@ _QUOTED_FIELD = re.compile(rb'(?:^|,)"')
 
 
 def _is_quoted_after(line: bytes, is_quoted: bool) -> bool:
-    """Whether a quoted field is open at the end of ``line``; a quote opens one only at its start (RFC 4180, 2.5)."""
+    """Return whether a quoted field is open at the end of ``line``; only its first byte opens one (RFC 4180, 2.5)."""
     at = 0
     while True:
         if not is_quoted:
@@ -179,11 +178,11 @@ class JsonArray:
     closing = b"\n]\n"
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Itself: any fields fit."""
+        """Return this format: any fields fit."""
         return self
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """The item's object; no newline inside a text is ever raw, so its lines can be indented."""
+        """Encode the item as an object; no newline inside a text is raw, so its lines can be indented."""
         text = to_ascii_json(row) if self.is_ascii else to_json(row)
         if not self.indent:
             return text
@@ -191,7 +190,7 @@ class JsonArray:
         return margin + msgspec.json.format(text, indent=self.indent).replace(b"\n", b"\n" + margin)
 
     def end_of(self, file: BinaryIO) -> End:
-        """After the last whole element of the array."""
+        """Find the last whole element of the array."""
         scan = _Scan()
         file.seek(0)
         while chunk := file.read(CHUNK_BYTES):
@@ -200,7 +199,7 @@ class JsonArray:
         return End(scan.last_end)
 
     def continued(self, file: BinaryIO) -> Self:
-        """Itself: an array says nothing about its elements."""
+        """Return this format: an array says nothing about its elements."""
         return self
 
 
@@ -275,18 +274,18 @@ class JsonLines:
     closing = b""
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Itself: any fields fit."""
+        """Return this format: any fields fit."""
         return self
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """The item's line, newline included."""
+        """Encode the item as a line, newline included."""
         return (to_ascii_json(row) if self.is_ascii else to_json(row)) + b"\n"
 
     def end_of(self, file: BinaryIO) -> End:
-        """After the last newline; or after a last line that lacks only its newline."""
+        """Find the last newline, or the end of a last line that lacks only its newline."""
         file.seek(0)
         if file.read(CHUNK_BYTES).lstrip()[:1] not in (b"", b"{"):
-            raise NotThisFormat("its first line is no JSON object")
+            raise NotThisFormat("its first line is not a JSON object")
         size = file.seek(0, os.SEEK_END)
         tail = b""
         start = size
@@ -302,12 +301,12 @@ class JsonLines:
         return End(position)
 
     def continued(self, file: BinaryIO) -> Self:
-        """Itself: a file says nothing about its lines."""
+        """Return this format: a file says nothing about its lines."""
         return self
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether a line without a newline is an object; no beginning of an object is one."""
+    """Return whether a line without a newline is an object; no beginning of an object is one."""
     try:
         return isinstance(msgspec.json.decode(line), dict)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -349,16 +348,16 @@ class XmlTree:
         return f"\n</{self.root}>\n".encode("ascii")
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Itself: any fields fit."""
+        """Return this format: any fields fit."""
         return self
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """The item's element."""
+        """Encode the item as an element."""
         plain = {str(name): to_builtins(value) for name, value in row.items()}
         return self._element(self.element, "", plain, 1).encode(self.encoding, "xmlcharrefreplace")
 
     def end_of(self, file: BinaryIO) -> End:
-        """After the last whole element under the root."""
+        """Find the last whole element under the root."""
         head = file.read(len(self.opening)) if file.seek(0) == 0 else b""
         if self.opening.startswith(head) and head != self.opening:
             return End()
@@ -374,7 +373,7 @@ class XmlTree:
         return End(scan.end_in(file))
 
     def continued(self, file: BinaryIO) -> Self:
-        """Itself, if the file is in the same encoding."""
+        """Return this format, if the file has the same encoding."""
         file.seek(0)
         declared = re.match(rb"<\?xml[^>]*?encoding=[\"']([A-Za-z0-9._-]+)", file.read(CHUNK_BYTES))
         named = declared[1].decode().lower() if declared else "utf-8"
@@ -383,7 +382,7 @@ class XmlTree:
         return self
 
     def _element(self, name: str, attribute: str, value: JsonValue, level: int) -> str:
-        """One element and all inside it."""
+        """Write one element and all inside it."""
         margin = " " * (self.indent * level)
         if isinstance(value, dict):
             inner = [self._element(*_named(key), part, level + 1) for key, part in value.items()]
@@ -409,7 +408,7 @@ _SPECIAL = re.compile(r"[&<>\r]")
 
 
 def _named(key: str) -> tuple[str, str]:
-    """An element name for a field, and the attribute that keeps the field's own name where they differ."""
+    """Return an element name for a field, and an attribute with the field's own name where they differ."""
     if _NAME.match(key):
         return key, ""
     name = _NOT_IN_NAMES.sub("_", key) or "_"
@@ -463,7 +462,7 @@ class _XmlScan:
             self._last = self._start, self._parser.CurrentByteIndex
 
     def end_in(self, file: BinaryIO) -> int:
-        """Where that element ends, in bytes; 0 if there is none."""
+        """Return where that element ends, in bytes; 0 if there is none."""
         if self._last is None:
             return 0
         first, last = self._last
@@ -477,7 +476,7 @@ _TAG = re.compile(rb"""<[^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*>""")
 
 
 def _tag_at(file: BinaryIO, start: int) -> bytes:
-    """The tag that begins at byte ``start``."""
+    """Return the tag that begins at byte ``start``."""
     file.seek(start)
     tag = _TAG.match(file.read(CHUNK_BYTES))
     if tag is None:
@@ -486,7 +485,7 @@ def _tag_at(file: BinaryIO, start: int) -> bytes:
 
 
 def make_format(options: FeedOptions) -> Format:
-    """The format of a feed; one of another package is made by what that declares, out of the options.
+    """Make the format of a feed; one of another package is made by its entry point, from the options.
 
     Raises:
         SettingsError: Another package's can't be loaded or made.

@@ -1,8 +1,8 @@
-"""Items that a feed can't take: told with their page, counted, and never in the way of the others.
+"""Items that a feed can't write: logged with their page, counted, and never in the way of others.
 
-An item is *lost* when every feed that wants it refuses it. Most feeds refuse at once, when an item is added. A table
-may find out only as it writes (the 2,001st column of SQLite): by then the item has been counted as scraped, so it is
-counted back.
+An item is *lost* when every feed that takes it refuses it. Most feeds refuse at once, when an item is added. A table
+may refuse only as it writes (the 2,001st column of SQLite): the item has been counted as scraped by then, so it is
+subtracted again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
 class Counts(Protocol):
-    """Where lost items are counted."""
+    """Statistics, where lost items are counted."""
 
     def inc(self, key: str, n: float = 1) -> None:
         """Add ``n`` under ``key``."""
@@ -35,7 +35,7 @@ class Counts(Protocol):
 
 @attrs.define
 class ItemOrigin:
-    """Where an item came from, and how many feeds have it.
+    """Origin of an item, and the number of feeds that have it.
 
     Attributes:
         page: The URL of the page it was found on; "" for one of ``start()``.
@@ -53,7 +53,7 @@ class ItemOrigin:
 
 
 class ItemErrors:
-    """Counts and tells of refused items.
+    """Logs and counts refused items.
 
     Args:
         stats: Counts ``feed_item_errors``, ``item_lost_count`` and, backwards, ``item_scraped_count``; None: nothing.
@@ -94,7 +94,7 @@ class ItemErrors:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return names as a message lists them: not all, where they are many."""
+    """Return names for a message: the first ones, if there are many."""
     words = list(islice(map(str, names), MAX_LISTED + 1))
     return (",".join(words[:MAX_LISTED]) + (",..." if len(words) > MAX_LISTED else "")) or "no field at all"
 

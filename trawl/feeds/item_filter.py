@@ -1,4 +1,4 @@
-"""Which items a feed takes: those of its classes, that its filter accepts."""
+"""The filter of a feed: only items of its classes, and only those that its function accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Accepts = Callable[[Any], object]
 
 @attrs.frozen
 class ItemFilter:
-    """Which items go to one feed.
+    """Decides which items go to one feed.
 
     Attributes:
         place: Where the feed goes: its filter's answers are stored under it.
@@ -34,7 +34,7 @@ class ItemFilter:
     accepts: Accepts | None = None
 
     def takes(self, item: object) -> bool:
-        """Whether the feed takes an item.
+        """Return whether the feed takes an item.
 
         Raises:
             ValueError: The filter failed on it.
@@ -47,7 +47,7 @@ class ItemFilter:
         return self.accepts is None or self._accepted(item)
 
     def takes_stored(self, stored: StoredItem) -> bool:
-        """Whether the feed takes an item out of a job's outbox; its filter was asked when the item was stored.
+        """Return whether the feed takes an item of a job's outbox; its function was asked when it was stored.
 
         Raises:
             ValueError: The filter, of a feed that is new in the job, failed on its fields.
@@ -63,7 +63,7 @@ class ItemFilter:
         return self._accepted(stored.fields) if answer is None else answer
 
     def answer(self, item: object) -> bool | None:
-        """What the filter says, to be stored with the item; None if there is none, or no need to ask it.
+        """Return the function's answer, to be stored with the item; None if there is none, or it need not be asked.
 
         Raises:
             ValueError: The filter failed on it.
@@ -80,7 +80,7 @@ class ItemFilter:
 
 
 def load_accepts(given: object, path: str, options: Mapping[str, Any]) -> Accepts | None:
-    """The function behind ``item_filter``: a function of the item, or Scrapy's class with ``accepts(item)``.
+    """Load ``item_filter``: a function of the item, or Scrapy's class with ``accepts(item)``.
 
     Args:
         given: It, or its import path; None for none.

@@ -1,8 +1,7 @@
-"""What the settings say about one feed, checked and complete.
+"""Options of one feed, checked and complete, and the placeholders in its path.
 
-What stands for what in the path of a feed: ``%(name)s``, ``%(time)s``, and for batches ``%(batch)05d``.
-
-Any other name is that of an attribute of the spider, as Scrapy has it.
+``%(name)s`` is the spider's name, ``%(time)s`` the start; in batches ``%(batch)05d`` and ``%(batch_time)s`` are those
+of the batch. Any other name is an attribute of the spider, as in Scrapy.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ _OTHER = re.compile(r"%\((?!(?:name|time|batch|batch_id|batch_time)\))(\w+)\)(0?
 
 
 def placeholders_in(path: str) -> frozenset[str]:
-    """The names that stand in a path."""
+    """Return the names of the placeholders in a path."""
     return frozenset(match[1] for match in _NAME.finditer(path))
 
 
 def is_numbered(path: str) -> bool:
-    """Whether a path has the number of the batch in it."""
+    """Return whether a path has a placeholder for the number of the batch."""
     return bool(placeholders_in(path) & {"batch", "batch_id"})
 
 
@@ -70,7 +69,7 @@ def fill_path(
     batch: int | None = None,
     batch_time_utc: datetime | None = None,
 ) -> str:
-    """The path with what is given put in; names of what is not given stay as they are.
+    """Fill in the placeholders of a path; those without a value stay as they are.
 
     Args:
         path: As the user wrote it.
@@ -100,7 +99,7 @@ def _written(instant: datetime) -> str:
 
 
 def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
-    """The settings with attributes of the spider put into the paths of feeds, where they name some.
+    """Fill in placeholders that name attributes of the spider, as in Scrapy.
 
     Raises:
         FeedError: The spider has no such attribute, or it is nothing that can be in a path.
@@ -128,7 +127,7 @@ def _attribute(spider: object, path: str, match: re.Match[str]) -> str:
     try:
         return f"{int(str(value)):{match[2]}}" if match[3] == "d" else str(value)
     except ValueError:
-        raise FeedError(f"feed {path}: {match[0]}: {value!r} is no whole number", path) from None
+        raise FeedError(f"feed {path}: {match[0]}: {value!r} is not a whole number", path) from None
 
 
 STANDARD_OUTPUT = "-"
@@ -164,7 +163,7 @@ _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 @attrs.frozen(kw_only=True)
 class FeedOptions:
-    """How one feed is written.
+    """Options of one feed.
 
     Attributes:
         uri: The path as the user gave it, with the spider's name and the time put in; ``-`` is standard output.
@@ -206,18 +205,18 @@ class FeedOptions:
 
     @property
     def place(self) -> str:
-        """Where it goes, however that is spelled: the absolute path; a store's URL; ``-`` for standard output."""
+        """Its destination, however spelled: the absolute path; a store's URL; ``-`` for standard output."""
         return self.uri if self.is_remote or self.path is None else str(self.path.resolve())
 
     @property
     def is_remote(self) -> bool:
-        """Whether it goes to a store, which takes whole objects, not to a file."""
+        """True if it goes to a store, which takes whole objects, not to a file."""
         scheme = _SCHEME.match(self.uri)
         return scheme is not None and scheme[1].lower() != "file"
 
     @property
     def is_batched(self) -> bool:
-        """Whether it is written to more than one file."""
+        """True if it is written to more than one file."""
         return bool(self.batch_items or self.batch_bytes)
 
     @property
@@ -247,12 +246,12 @@ class FeedOptions:
 
     @property
     def item_filter(self) -> ItemFilter:
-        """Which items it takes."""
+        """The filter of its items."""
         return ItemFilter(self.place, self.item_classes, self.accepts)
 
 
 def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
-    """The entry of ``FEEDS`` for ``-o FEED`` or ``-O FEED``: the path, and its options.
+    """Return the entry of ``FEEDS`` for ``-o FEED`` or ``-O FEED``: the path, and its options.
 
     ``FEED`` is a path whose ending says the format, or ``PATH:FORMAT``; ``-`` alone is standard output as jsonl.
 
@@ -264,7 +263,7 @@ def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
 
 
 def feed_options(settings: FeedsSettings, *, spider_name: str, started_utc: datetime) -> list[FeedOptions]:
-    """What the settings say about each feed, in their order.
+    """Return the options of each feed, in the order of the settings.
 
     Args:
         settings: The settings of feeds.
@@ -316,7 +315,7 @@ def _first(own: int | None, general: int) -> int:
 
 
 def _batches_checked(options: FeedOptions, started_utc: datetime) -> FeedOptions:
-    """The options; of a feed that is in one file, with the names of batches put in."""
+    """Check the path of a feed in batches; fill in the batch of one that has a single file."""
     if not options.is_batched:
         path = fill_path(options.uri, batch=1, batch_time_utc=started_utc)
         return options if path == options.uri else attrs.evolve(options, uri=path)
@@ -332,11 +331,11 @@ def _uri(key: object) -> str:
         text = fspath(key)
         if isinstance(text, str) and text and "\0" not in text:
             return STANDARD_OUTPUT if text == "stdout:" else text
-    raise FeedError(f"FEEDS: {key!r} is no path")
+    raise FeedError(f"FEEDS: {key!r} is not a path")
 
 
 def _split(text: str, given: str | None) -> tuple[str, str, str]:
-    """A path, its format and its compression, from ``given``, from ``PATH:FORMAT``, or from the path's ending."""
+    """Return a path, its format and its compression, from ``given``, ``PATH:FORMAT`` or the path's extension."""
     path, name = text, given
     if name is None:
         before, colon, after = text.rpartition(":")
@@ -356,14 +355,14 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
     if known is None:
         close = get_close_matches(name.lower(), [*FORMATS, *others], n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join([_KNOWN, *others])}"
-        raise FeedError(f"feed {path}: there is no format {name!r}; {hint}", path)
+        raise FeedError(f"feed {path}: unknown format {name!r}; {hint}", path)
     if path == STANDARD_OUTPUT and known in TABLES:
         raise FeedError(f"feed -: {known} can't be written to standard output", path)
     return path, known, compression
 
 
 def _encoding(name: str | None, path: str) -> str | None:
-    """The encoding's usual name, if files in it can be cut and continued: one byte for each ASCII character, anywhere.
+    """Return the encoding's usual name, if files in it can be cut and continued: ASCII bytes mean ASCII anywhere.
 
     UTF-16, ISO-2022-JP and the like write other characters with the bytes of ASCII's, or marks at each start.
     """
@@ -376,9 +375,9 @@ def _encoding(name: str | None, path: str) -> str | None:
         for character in "éあ中":
             is_fit = is_fit and not set(character.encode(usual, "ignore")) & set(b'\n\r",<>&;/')
     except (LookupError, ValueError):
-        raise SettingsError(f"feed {path}: there is no text encoding {name!r}", "FEED_EXPORT_ENCODING") from None
+        raise SettingsError(f"feed {path}: unknown text encoding {name!r}", "FEED_EXPORT_ENCODING") from None
     if not is_fit:
-        raise SettingsError(f"feed {path}: can't be written in {name}; take utf-8", "FEED_EXPORT_ENCODING")
+        raise SettingsError(f"feed {path}: can't be written in {name}; use utf-8", "FEED_EXPORT_ENCODING")
     return usual
 
 
@@ -399,7 +398,7 @@ def _item_class(given: Any, path: str) -> type:
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"FEEDS[{path!r}]['item_classes']: {given}: {error}", "FEEDS") from error
     if not isinstance(found, type):
-        raise SettingsError(f"FEEDS[{path!r}]['item_classes']: {given!r} is no class", "FEEDS")
+        raise SettingsError(f"FEEDS[{path!r}]['item_classes']: {given!r} is not a class", "FEEDS")
     return found
 
 

@@ -68,7 +68,7 @@ _Refusal = tuple[str, ItemOrigin, Exception]
 
 
 class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far one feed was written.
+    """Position of one feed, as a job saves it.
 
     Attributes:
         position: The end of its last whole record, in bytes; of a table in rows.
@@ -139,11 +139,11 @@ class OutboxWriter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no feed at all, so that nothing need be stored."""
+        """True if there is no feed, so that nothing need be stored."""
         return self._feeds.is_empty
 
     def encode(self, item: object, page: str = "", counts: Counts | None = None) -> bytes:
-        """An item as it is stored.
+        """Encode an item for the outbox.
 
         Args:
             item: Of any kind.
@@ -162,7 +162,7 @@ class OutboxWriter:
             raise ItemLost(f"{origin} is left out: {reason_of(error)}") from error
 
     def _answers(self, item: object, origin: ItemOrigin, counts: Counts | None) -> dict[str, bool]:
-        """What the filters of the feeds say of an item: they see the item itself, not what is stored."""
+        """Return the answers of the feeds' filters: they see the item itself, not its stored form."""
         answers: dict[str, bool] = {}
         failures: list[str] = []
         for feed in self._feeds.all:
@@ -190,7 +190,7 @@ class OutboxWriter:
 
     @property
     def withheld(self) -> int:
-        """Items in the outbox that were beyond the limit of an earlier run, or of this one; 0 if none can be copied."""
+        """Number of items beyond the limit of an earlier run, or of this one; 0 if none can be copied."""
         return 0 if self._is_idle else self._expected - self._until
 
     def acknowledged(self, count: int, withheld: int = 0) -> None:
@@ -205,7 +205,7 @@ class OutboxWriter:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits for the feeds that :meth:`room` would wait."""
+        """True if so much waits for the feeds that :meth:`room` would wait."""
         return self._until - self._copied > MAX_BEHIND and not self._is_idle
 
     def release(self, count: int, collected: list[object] | None) -> None:
@@ -296,7 +296,7 @@ class OutboxWriter:
             self._room = trio.Event()
 
     def _add(self, item: OutboxItem) -> list[_Refusal]:
-        """Give an item to the feeds; return which refuse it."""
+        """Give an item to the feeds. Returns the refusals."""
         origin = ItemOrigin(kind="")
         try:
             stored = from_stored(item.item)
@@ -320,7 +320,7 @@ class OutboxWriter:
         return refusals
 
     def _tell(self, refusals: Sequence[_Refusal]) -> None:
-        """Log and count what feeds have refused, at once or as they wrote."""
+        """Log and count the refusals of feeds, at once or as they wrote."""
         lost = {id(origin): origin for _, origin, _ in refusals if not origin.feeds}
         for uri, origin, error in refusals:
             self._item_errors.refused(uri, origin, error)
@@ -381,7 +381,7 @@ async def open_outbox(
 
 
 def _located(states: Mapping[str, FeedState], places: Sequence[str], directory: Path) -> dict[str, FeedState]:
-    """The states by the places of the feeds now. Blocks.
+    """Return the states by the places of the feeds now. Blocks.
 
     Raises:
         FeedError: A file may be one of the job's that was moved.
@@ -411,18 +411,18 @@ def _located(states: Mapping[str, FeedState], places: Sequence[str], directory: 
 
 
 def _relative(place: str, directory: Path) -> str | None:
-    """Where a file is, seen from the job; None for what is no file, or on another disk's root."""
+    """Return a file's path from the job's directory; None for a feed that is not a file."""
     return os.path.relpath(place, directory.resolve()) if os.path.isabs(place) else None
 
 
 def _is_missing(place: str, state: FeedState, directory: Path) -> bool:
-    """Whether something was written to a feed's file, and it is not at its place any more."""
+    """Return whether a feed's file was written to, and is not at its place any more."""
     is_written = state.position or (state.batch is not None and state.batch[0] > 1)
     return bool(is_written) and os.path.isabs(place) and _size(place, state) is None
 
 
 def _may_be(place: str, old: str, state: FeedState) -> bool:
-    """Whether what is at a place can be what was written to an old one: that is gone, or it is the same."""
+    """Return whether the file at a place can be the one of an old place: that is gone, or has the same content."""
     if _size(old, state) is None:
         return True
     start = max(0, state.position - _COMPARED_BYTES)
@@ -438,12 +438,12 @@ def _may_be(place: str, old: str, state: FeedState) -> bool:
 
 
 def _path(place: str, state: FeedState) -> Path:
-    """The file, of a feed in batches the one that was written last."""
+    """Return the path of the file; of a feed in batches, of the last one written."""
     return Path(fill_path(place, batch=state.batch[0]) if state.batch is not None else place)
 
 
 def _size(place: str, state: FeedState) -> int | None:
-    """How many bytes a feed's file has; None: it is not there."""
+    """Return the size of a feed's file in bytes; None if it is not there."""
     try:
         return _path(place, state).stat().st_size
     except OSError:
@@ -455,7 +455,7 @@ def _tell(job: JobStore, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
     given = [feed.place for feed in feeds.all]
     for place in states:
         if place not in given:
-            logger.warning("job %s: its feed %s is none of this run: it gets no items", job.directory, place)
+            logger.warning("job %s: its feed %s is not given in this run and gets no items", job.directory, place)
     waiting = job.outbox_end - job.outbox_start
     if waiting and not given:
         logger.warning("job %s: %d items wait for a feed, and this run has none", job.directory, waiting)

@@ -1,4 +1,4 @@
-"""The settings of feeds: where items go, and in which form."""
+"""The settings of feeds: where items are written, and how."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["ExportArguments", "FeedMapping", "FeedsSettings"]
 
 
 class ExportArguments(TypedDict, total=False):
-    """What ``item_export_kwargs`` of a feed may hold; each belongs to one format and does nothing for the others.
+    """Keys of ``item_export_kwargs``; each belongs to one format, and the others ignore it.
 
     Attributes:
         root_element: xml: the name of the outermost element (``items``).
         item_element: xml: the name of an item's element (``item``).
-        include_headers_line: csv: whether a new file begins with the names of its columns (true).
+        include_headers_line: csv: begin a new file with the names of its columns (true).
         join_multivalued: csv: a text to join lists of plain values with; without it a list is written as JSON.
         table: sqlite: the name of the table (``items``).
         row_group_size: parquet: items that are written at once, and held in memory until then (10,000).
@@ -34,23 +34,23 @@ class ExportArguments(TypedDict, total=False):
 
 
 class FeedMapping(TypedDict, total=False):
-    """One entry of ``FEEDS``: how the items that go to this path are written. All keys may be left out.
+    """One entry of ``FEEDS``: options of the feed at this path. All keys are optional.
 
     Attributes:
         format: ``jsonl`` (or ``jl``, ``jsonlines``), ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``; without it
             the path's ending tells, before ``.gz`` or ``.zst``.
-        overwrite: Whether an existing file is written anew; otherwise it is continued (false).
-        encoding: In place of ``FEED_EXPORT_ENCODING``.
-        fields: In place of ``FEED_EXPORT_FIELDS``.
-        indent: In place of ``FEED_EXPORT_INDENT``.
-        store_empty: In place of ``FEED_STORE_EMPTY``.
+        overwrite: True overwrites an existing file; False continues it (default).
+        encoding: Overrides ``FEED_EXPORT_ENCODING``.
+        fields: Overrides ``FEED_EXPORT_FIELDS``.
+        indent: Overrides ``FEED_EXPORT_INDENT``.
+        store_empty: Overrides ``FEED_STORE_EMPTY``.
         item_classes: Only items of these classes, or of classes at these import paths, go here.
         item_filter: Only items that it accepts go here: a function of the item, a class with ``accepts(item)``, or the
             import path of one.
-        batch_item_count: In place of ``FEED_EXPORT_BATCH_ITEM_COUNT``.
-        batch_bytes: A new file is begun when one has as many bytes of records, before they are compressed; 0: never.
-        storage_options: What the store's file system (fsspec) is made with.
-        item_export_kwargs: What only one format knows.
+        batch_item_count: Overrides ``FEED_EXPORT_BATCH_ITEM_COUNT``.
+        batch_bytes: Begin a new file after this many bytes of records, before compression. 0: never.
+        storage_options: Arguments of the store's file system (fsspec).
+        item_export_kwargs: Options of one format.
     """
 
     format: str
@@ -68,38 +68,38 @@ class FeedMapping(TypedDict, total=False):
 
 
 class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
-    """Where items go, and in which form."""
+    """Feeds: files that items are written to."""
 
     feeds: Annotated[
         dict[Any, FeedMapping],
         Meta(
             title="",
             description="Files that items are written to while the crawl runs: path to options. '-' is standard "
-            "output; %(name)s and %(time)s in a path stand for the spider's name and the start in UTC, %(batch)05d and "
-            "%(batch_time)s for a batch's number and beginning. A URL (s3://...) is written at the end, by fsspec.",
+            "output. Placeholders in a path: %(name)s is the spider's name, %(time)s the start in UTC, %(batch)05d "
+            "and %(batch_time)s the number and start of a batch. A URL (s3://...) is written at the end, by fsspec.",
         ),
     ] = msgspec.field(default_factory=dict)
     feed_export_encoding: Annotated[
         str | None,
         Meta(
             title="",
-            description="The character encoding of feeds. With null, and with any other than UTF-8, JSON is written "
-            "in ASCII with escapes; for the other formats null means UTF-8.",
+            description="Character encoding of feeds. null means UTF-8, except for JSON, which is then written in "
+            "ASCII with escapes, as with any other encoding.",
         ),
     ] = "utf-8"
     feed_export_fields: Annotated[
         list[str] | dict[str, str] | None,
         Meta(
             title="",
-            description="The fields to write, in order; as a mapping, field to the name it is written under. "
-            "null: all fields; for CSV those of the first item.",
+            description="Fields to write, in order; a mapping renames them (field to written name). null: all fields; "
+            "in CSV those of the first item.",
         ),
     ] = None
     feed_export_indent: Annotated[
         Annotated[int, Meta(ge=0, le=16)] | None,
         Meta(
             title="characters",
-            description="How far each level is indented in json and xml; with 0 or null an item takes one line.",
+            description="Indentation of each level in json and xml. 0 or null writes an item on one line.",
         ),
     ] = 0
     feed_export_batch_item_count: Annotated[
@@ -107,18 +107,18 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="items",
-            description="After how many items a feed begins a new file; its path must have %(batch)05d, %(batch_id)d "
-            "or %(batch_time)s in it. 0: all go to one file.",
+            description="Begin a new file after this many items; the path of the feed needs %(batch)05d, %(batch_id)d "
+            "or %(batch_time)s. 0 writes one file.",
         ),
     ] = 0
     feed_tempdir: Annotated[
         str | None,
         Meta(
             title="",
-            description="The folder in which feeds for stores (s3://...) are kept until they are whole; null: the "
-            "system's.",
+            description="Folder for feeds of stores (s3://...) until they are complete. null: the system's temporary "
+            "folder.",
         ),
     ] = None
     feed_store_empty: Annotated[
-        bool, Meta(title="", description="Whether a feed without an item leaves a file (with header or brackets).")
+        bool, Meta(title="", description="Leave a file (with header or brackets) for a feed without items.")
     ] = True

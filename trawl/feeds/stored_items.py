@@ -33,7 +33,7 @@ Fields = dict[str, object]
 
 @attrs.frozen
 class StoredItem:
-    """An item out of the outbox.
+    """An item of the outbox.
 
     Attributes:
         fields: Its fields, in their order, as plain values.
@@ -54,31 +54,31 @@ class StoredItem:
         return self.classes[0].rpartition(".")[2] if self.classes else "dict"
 
     def answer(self, place: str) -> bool | None:
-        """What the filter of the feed at ``place`` said of the item; None if it was not asked."""
+        """Return the answer of the filter of the feed at ``place``; None if it was not asked."""
         if f"+{place}" in self.classes:
             return True
         return False if f"-{place}" in self.classes else None
 
     def moved(self, places: Mapping[str, str]) -> StoredItem:
-        """This item, with what filters said of it under the ``places`` where their feeds are now."""
+        """Return this item, with the answers of filters under the ``places`` where their feeds are now."""
         now = [f"{name[0]}{places[name[1:]]}" if name[1:] in places else name for name in self.classes]
         return StoredItem(self.fields, tuple(now))
 
     def is_of(self, classes: Iterable[type]) -> bool:
-        """Whether the item was of one of ``classes``."""
+        """Return whether the item was of one of ``classes``."""
         own = self.classes or (_DICT,)
         return any(class_name(one) in own for one in classes)
 
 
 def class_name(kind: type) -> str:
-    """The dotted name that a class is known by in the outbox."""
+    """Return the dotted name of a class, as the outbox stores it."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def to_stored(
     item: object, classes: Iterable[type] = (), answers: Mapping[str, bool] | None = None, page: str = ""
 ) -> bytes:
-    """An item as it is stored.
+    """Encode an item for the outbox.
 
     Args:
         item: Of any kind.
@@ -107,7 +107,7 @@ def _to_json(fields: Mapping[str, object]) -> bytes:
 
 
 def from_stored(stored: bytes) -> StoredItem:
-    """The item that was stored.
+    """Decode an item of the outbox.
 
     Raises:
         ValueError: It can't be read: damaged, or nested deeper than can be.

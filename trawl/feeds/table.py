@@ -28,25 +28,25 @@ RefusedRow = tuple[ItemOrigin, Exception]
 
 
 class Table(Protocol):
-    """What holds rows. All but :meth:`row` blocks."""
+    """A file of rows, written by a library. All methods but :meth:`row` block."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What its library raises."""
+        """Exceptions of its library."""
         ...
 
     @property
     def is_typed(self) -> bool:
-        """Whether it has column types for times, decimals and bytes."""
+        """True if it has column types for times, decimals and bytes."""
         ...
 
     @property
     def position(self) -> int:
-        """How many rows were written for good, or the number of the last."""
+        """Number of rows written for good, or the number of the last."""
         ...
 
     def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
-        """An item's fields as they will be written, and about how many bytes these are.
+        """Return an item's fields as they will be written, and about how many bytes these are.
 
         Raises:
             Exception: A value in it can't be written.
@@ -66,7 +66,7 @@ class Table(Protocol):
         ...
 
     def write(self, rows: Sequence[AddedRow]) -> Sequence[RefusedRow]:
-        """Take rows, all or none, but for those that it can't ever take; return these, of earlier calls too."""
+        """Write rows, all or none. Returns those that it can never write, of earlier calls too."""
         ...
 
     def sync(self) -> None:
@@ -216,7 +216,7 @@ class TableFeed:
     def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
         picked = self._options.select_fields(fields)
         if not picked:
-            raise ValueError("it has no field, and a row without a value says nothing")
+            raise ValueError("it has no fields")
         try:
             row, size = self._table.row(picked)
         except Exception as error:

@@ -1,7 +1,9 @@
 """Items as rows of a Parquet file, written in row groups.
 
-A Parquet file is one only once its end is written. So it is written beside its place, and moved there when it is whole:
-a crawl that is killed leaves what was there before. The columns and their types follow from the first row group.
+A Parquet file is valid only once its end is written. So it is written beside its place, and moved there when it is
+whole: a crawl that is killed leaves the earlier file. The columns and their types follow from the first row group.
+
+Only ``trawl.feeds.table`` imports this module, when a feed needs it: pyarrow is an extra, and slow to import.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class ParquetTable:
         self._writer: Any = None
 
     def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
-        """The values that Parquet has columns for: of text, numbers, times, bytes, and lists of them; else JSON."""
+        """Return values of text, numbers, times, bytes, and lists of them; anything else as JSON."""
         row = {legal_text(str(name)): _value(value) for name, value in fields.items()}
         return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
 
@@ -160,7 +162,7 @@ class ParquetTable:
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
     def _found(self, rows: list[Row]) -> Any:
-        """The schema that fits all rows of the first group."""
+        """Return the schema that fits all rows of the first group."""
         names = self._columns or tuple(dict.fromkeys([name for row in rows for name in row])) or tuple(self._types)
         fields = []
         for name in names:

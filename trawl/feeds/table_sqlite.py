@@ -1,10 +1,12 @@
-"""Items as rows of a SQLite table, whose columns are the fields that items have, as they come.
+"""Items as rows of a SQLite table, whose columns are the fields of the items, added as they come.
 
-Each flush is one transaction, so a crawl that is killed leaves whole rows. The row numbers are counted up: a job cuts
-the table back to the last one that it has recorded. Text, numbers and NULL are stored as such; what is nested is JSON.
+Each flush is one transaction, so a killed crawl leaves whole rows. Rows are numbered: a job cuts the table back to the
+last one that it has recorded. Text, numbers and NULL are stored as such; nested values are JSON.
 
-Other programs may have the database open. Each transaction begins with what the table is by then: columns and rows that
-others have added are gone on from. Only a job has its table to itself, or cutting it back would lose rows of others.
+Other programs may have the database open. Each transaction begins with the table as it is by then: columns and rows
+that others have added are kept. Only a job has its table to itself, or cutting it back would lose rows of others.
+
+Only ``trawl.feeds.table`` imports this module, when a feed needs it: most crawls need no SQLite.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class SqliteTable:
         self._database: sqlite3.Connection | None = None
 
     def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
-        """The values that SQLite has."""
+        """Return the values that SQLite has."""
         row = {legal_text(str(name)).replace("\0", ""): _value(value) for name, value in fields.items()}
         return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
 
@@ -152,14 +154,14 @@ class SqliteTable:
 
     @property
     def _number(self) -> str:
-        """What the number of a row is called: a name that is no column (SQLite, ROWIDs)."""
+        """The name of the row number: one that is not a column (SQLite, ROWIDs)."""
         return next((name for name in sorted(_ROW_NUMBERS, reverse=True) if name not in self._columns), "_rowid_")
 
     def _run(self, statement: str, values: Iterable[Any] = ()) -> list[Any]:
         return self._open.execute(statement, tuple(values)).fetchall()
 
     def _begin_wal(self) -> None:
-        """A kill leaves the last whole transaction then, and nobody waits for a disk."""
+        """Switch to WAL: a kill then leaves the last whole transaction, and nobody waits for a disk."""
         until = time.monotonic() + _BUSY
         while True:
             try:
@@ -174,7 +176,7 @@ class SqliteTable:
 
     @contextmanager
     def _transaction(self) -> Generator[None, None, None]:
-        """All that is done inside, or nothing; it begins with the columns that there are by then."""
+        """Run one transaction, which begins with the columns that exist by then."""
         known, position = self._columns, self.position
         self._run("BEGIN IMMEDIATE")
         try:
@@ -191,7 +193,7 @@ class SqliteTable:
         return {_lower(name): name for _, name, *_ in self._run(f"PRAGMA table_info({self._name})")}
 
     def _is_unused(self) -> bool:
-        """Whether there is nothing in the database but this table, without a row, and nobody else has it open."""
+        """Return whether the database holds only this table, without a row, and nobody else has it open."""
         if self._database is None:
             return True
         with suppress(sqlite3.Error):

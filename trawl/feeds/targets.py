@@ -1,12 +1,10 @@
-"""Where a feed's bytes go: a file, which can be cut and continued, or a stream, which can't.
+"""Targets of a feed: a file, which can be cut and continued, or a stream, which can't. All calls block.
 
-All of it blocks, and is called through the blocking seam. Errors are the system's own (``OSError``); the feed names
-them.
+Errors are the system's own (``OSError``); the feed names them.
 
-Stores of whole objects (S3 and what speaks like it, and all else that fsspec knows): written when a feed is whole.
-
-An object can't be continued. So such a feed is a file of this machine while the crawl runs, and is put into the store
-when the feed, or a batch of it, has ended; one that can't be put there stays, and the error names it.
+The objects of a store (S3, and all that fsspec knows) can't be continued. Such a feed is a local file while the crawl
+runs, and is put into the store when the feed, or a batch of it, has ended. If that fails, the file stays, and the error
+names it.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _EXTRAS = {"s3": "s3", "s3a": "s3"}
 
 @attrs.frozen
 class RemoteFile:
-    """What becomes of the file of a feed for a store.
+    """The local file of a feed for a store.
 
     Attributes:
         options: Those of the feed, with the file that is written.
@@ -90,7 +88,7 @@ class RemoteFile:
 
 
 def open_store(options: FeedOptions) -> RemoteFile:
-    """The store of a feed, which can be reached, and a file to write in its place. Blocks.
+    """Open the store of a feed, and a local file to write until it is complete. Blocks.
 
     Raises:
         FeedError: The store can't be used, or has such an object, and the feed does not overwrite.
@@ -130,15 +128,15 @@ PIPE_WAIT = 0.1
 
 
 class Target(Protocol):
-    """Where bytes go."""
+    """Destination of bytes."""
 
     @property
     def is_seekable(self) -> bool:
-        """Whether it is a file that can be read, cut and written at a position."""
+        """True for a file that can be read, cut and written at a position."""
         ...
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write at ``position`` what is taken of ``content`` without waiting long; return how many bytes that were."""
+        """Write at ``position`` as much of ``content`` as takes no long wait. Returns the number of bytes written."""
         ...
 
     def close(self) -> None:
@@ -152,11 +150,11 @@ class Unopened:
     is_seekable = True
 
     def write(self, position: int, content: memoryview) -> int:
-        """Never: open the feed first."""
+        """Raise ValueError: the feed must be opened first."""
         raise ValueError("it is not open")
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class FileTarget:
@@ -311,7 +309,7 @@ def make_folder(folder: Path) -> None:
 
 
 def open_target(path: Path) -> FileTarget | StreamTarget:
-    """The file at ``path``, with the folders that lead to it; a device or a named pipe as a stream.
+    """Open the file at ``path``, creating its folders; a device or named pipe as a stream.
 
     Opening a named pipe waits for its reader, as in any other program.
 
@@ -325,7 +323,7 @@ def open_target(path: Path) -> FileTarget | StreamTarget:
 
 
 def open_standard_output() -> StreamTarget | TextTarget:
-    """The standard output of this process.
+    """Open the standard output of this process.
 
     Raises:
         FeedError: There is none, or it is closed.

@@ -1,17 +1,14 @@
-"""Values of any kind as JSON, and as the plain values that JSON has.
+"""Values of any kind as JSON, and items as their own library writes them.
 
 The fast way is msgspec's encoder, for the types that JSON has. What it refuses (keys of odd types, lone surrogates from
-pages that lie about their encoding) takes the slow way, which first makes everything plain; so does whatever holds
-another item, which its own library writes (:mod:`trawl.feeds.to_json`). Times are written as RFC 3339 has them, bytes
-in base64 (RFC 4648, 4), decimals, UUIDs, paths and IP addresses as text, sets as arrays, NaN and the infinities as
-null.
-
-The fields of an item as the item's own library writes them: names, omissions and values.
+pages that lie about their encoding) takes the slow way, which first converts everything to JSON's types; so does a
+value that holds another item. Times are written as in RFC 3339, bytes in base64 (RFC 4648, 4), decimals, UUIDs, paths
+and IP addresses as text, sets as arrays, NaN and the infinities as null.
 
 Pydantic models are dumped by pydantic, with ``Field(exclude=True)``, ``field_serializer``, ``serialization_alias`` and
 ``computed_field``; msgspec Structs have the names of ``rename``, the tag, and no defaults with ``omit_defaults``; attrs
-classes and dataclasses have the fields of ``asdict``. Pipelines and filters see the item itself: only feeds ask for
-this. No library is imported for it.
+classes and dataclasses have the fields of ``asdict``. Pipelines and filters see the item itself. No library is imported
+for this.
 """
 
 from __future__ import annotations
@@ -242,7 +239,7 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 
 
 def to_json(value: object) -> bytes:
-    """``value`` as compact JSON in UTF-8, on one line.
+    """Encode ``value`` as compact JSON in UTF-8, on one line.
 
     Raises:
         TypeError: Something in it has no form in JSON.
@@ -257,7 +254,7 @@ def to_json(value: object) -> bytes:
 
 
 def to_ascii_json(value: object) -> bytes:
-    """``value`` as compact JSON with all other characters escaped, so that it is right in any encoding.
+    """Encode ``value`` as compact JSON with non-ASCII characters escaped, for any encoding.
 
     Raises:
         TypeError: Something in it has no form in JSON.
@@ -267,7 +264,7 @@ def to_ascii_json(value: object) -> bytes:
 
 
 def to_builtins(value: object) -> JsonValue:
-    """``value`` in the types that JSON has, with lone surrogates replaced by U+FFFD.
+    """Return ``value`` in the types that JSON has, with lone surrogates replaced by U+FFFD.
 
     Raises:
         TypeError: Something in it has no form in JSON.
@@ -280,7 +277,7 @@ def to_builtins(value: object) -> JsonValue:
 
 
 def legal_text(text: str) -> str:
-    """``text`` with lone surrogates replaced by U+FFFD, so that it can be encoded."""
+    """Return ``text`` with lone surrogates replaced by U+FFFD, so that it can be encoded."""
     if text.isascii():
         return str.__str__(text)
     try:
@@ -352,7 +349,7 @@ def _key(key: object) -> str:
 
 
 def _outlandish(value: Any) -> object:
-    """What msgspec does not know, in types that it knows."""
+    """Return a value that msgspec lacks in types that it has."""
     for exact in (str, int, float):
         if isinstance(value, exact):  # subclasses, of which msgspec knows none
             return exact(value) if exact is not str else str.__str__(value)

@@ -64,7 +64,7 @@ class Feeds:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no feed at all."""
+        """True if there is no feed."""
         return not self._feeds
 
     @property
@@ -74,12 +74,12 @@ class Feeds:
 
     @property
     def reports(self) -> list[FeedReport]:
-        """What was written to each feed so far."""
+        """Counts of each feed so far."""
         return [feed.report for feed in self._feeds]
 
     @property
     def positions(self) -> dict[str, int]:
-        """Of each feed, by its place, the bytes up to the end of the last whole record that was written."""
+        """End of the last whole record written to each feed, in bytes, by its place."""
         return {feed.place: feed.position for feed in self._feeds}
 
     def put_nowait(self, item: object, page: str = "") -> None:
@@ -277,7 +277,7 @@ class Feeds:
         logger.info("feed %s: %d items written as %s", report.uri, report.records, report.format)
 
     async def _finish_in_haste(self) -> None:
-        """What a crawl that was cancelled, or whose feed failed, still does for its feeds."""
+        """Finish what a cancelled crawl, or one with a failed feed, left open, within ``CLOSE_GRACE``."""
         with trio.move_on_after(CLOSE_GRACE, shield=True):
             if not self._is_started and not self._waiting_bytes:
                 await self._blocking.run(_abandon_all, tuple(self._unfinished))
@@ -306,7 +306,7 @@ async def open_feeds(
     batches: Mapping[str, tuple[int, int]] | None = None,
     is_durable: bool = False,
 ) -> Feeds:
-    """The feeds that the settings name, each open and known to be writable. If one can't be, none is changed.
+    """Open the feeds of the settings and check that they are writable. If one is not, none is changed.
 
     Args:
         settings: Which feeds, and how they are written.

@@ -1,4 +1,4 @@
-"""Where pending requests are kept: the protocol, and the frontier in memory."""
+"""Frontiers: stores of pending requests. The protocol, the frontier in memory, and what a job keeps."""
 
 from trawl.frontier.base import (
     Amounts,

@@ -1,8 +1,7 @@
-"""What a frontier stores and promises: pending requests, by lane, leased ahead in batches.
+"""The protocol of frontiers, stores of pending requests by lane, and of what a job keeps besides.
 
-A frontier only stores. It knows nothing of time limits or scopes: it groups what is pending by *lane* (the requests
-that share scopes and origin), hands out the best of a lane on request, and remembers which fingerprints were ever
-claimed.
+A frontier only stores. It knows nothing of time limits or scopes: it groups pending requests by *lane* (those that
+share scopes and origin), leases the best of a lane on request, and remembers all fingerprints ever claimed.
 
 The life of a record::
 
@@ -10,16 +9,16 @@ The life of a record::
         │                            │   └────► replace            a redirect or a retry took its place, still leased
         └─ disclaim                  └────────► release            given back, to its old place
 
-A record with a time of its own (``not_before``) is *held*: it is in no lane, and nobody can lease it, until that time
-has come and :meth:`Frontier.wake` lets it in. So those that wait need not be in memory, and hold up nobody behind them.
+A record with a time of its own (``not_before``) is *held*: it is in no lane, and can't be leased, until that time has
+come and :meth:`Frontier.wake` lets it in. So held records need not be in memory, and hold up nobody behind them.
 
 A lease is not a promise that the request is sent: heads of lanes are leased ahead, so that a decision never awaits.
-Everything a crawl must not lose at a kill goes through one call, so that a backend can make it one transaction.
+Everything a crawl must not lose at a kill goes through one call, which a backend can make one transaction.
 
-A frontier of a job keeps items too, in an *outbox*: those of a request become part of it in the step that acknowledges
-the request, each under the next position. Whoever writes the feeds reads the outbox on from the position that the feeds
-have reached, and says so (:class:`JobStore`). A kill between the two repeats nothing: what the feeds hold beyond the
-position that is stored is cut away first.
+A frontier of a job keeps items too, in an *outbox*: those of a request enter it in the step that acknowledges the
+request, each under the next position. The writer of the feeds reads the outbox from the position that the feeds have
+reached, and records that (:class:`JobStore`). A kill between the two repeats nothing: what the feeds hold beyond the
+recorded position is cut away first.
 
 A call that is cancelled has either done nothing or all it was to do; one that returns is on disk, where there is one.
 """
@@ -57,7 +56,7 @@ LaneKey: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, 
 """Scope ids, sorted, and the origin; and the amounts, where any is named."""
 
 SortKey: TypeAlias = "tuple[int, float, int]"
-"""What orders a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
+"""Order within a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
 
 _ORDINARY: tuple[float, float, bool, bool] = (0.0, 0.0, False, False)
 
@@ -78,17 +77,17 @@ class Record:
     """A pending request with what was decided when it was admitted.
 
     Attributes:
-        request: What is to be sent.
+        request: The request.
         scopes: Its throttling scopes with the amounts it expects to use.
         origin: Its origin, as ``trawl.http.origin_of`` says.
-        fingerprint: 16 bytes that were claimed for it; None where duplicates are wanted (``dont_filter``).
+        fingerprint: 16 bytes that were claimed for it; None if duplicates are wanted (``dont_filter``).
         not_before: The instant on the run clock before which it may not be sent; 0.0 for none.
         share: The first amount that it names; 0.0 where it names none. The larger goes first in a lane.
         lane: The key of its lane, made once, with the amounts that it names, whether or not their scopes have a quota
             (one may be set while it waits). Requests of different amounts are in different lanes, so that one that fits
             passes one that does not (F11).
-        is_diverted: Its scopes and origin are not its own, but those of what its middleware last made of it.
-        is_exempt: It takes no place in its scopes (meta ``dont_throttle``). What was diverted does.
+        is_diverted: Its scopes and origin are those of the request that its middleware last made of it.
+        is_exempt: It takes no slot in its scopes (meta ``dont_throttle``); a diverted record always does.
         order: Given by the frontier when it is pushed or replaced: later is larger.
         found_at: The instant on the run clock, in seconds, at which it was taken in, with a job at the earliest the
             beginning of this run; None: it takes the place of another.
@@ -123,7 +122,7 @@ class Record:
 
     @property
     def origin(self) -> str:
-        """See above."""
+        """See the attribute of this name."""
         return self.lane[1]
 
     @property
@@ -133,7 +132,7 @@ class Record:
 
     @property
     def not_before(self) -> float:
-        """See above."""
+        """See the attribute of this name."""
         return self._special[0]
 
     @not_before.setter
@@ -142,7 +141,7 @@ class Record:
 
     @property
     def share(self) -> float:
-        """See above."""
+        """See the attribute of this name."""
         return self._special[1]
 
     @share.setter
@@ -151,12 +150,12 @@ class Record:
 
     @property
     def is_diverted(self) -> bool:
-        """See above."""
+        """See the attribute of this name."""
         return self._special[2]
 
     @property
     def is_exempt(self) -> bool:
-        """See above."""
+        """See the attribute of this name."""
         return self._special[3]
 
     def __repr__(self) -> str:
@@ -165,7 +164,7 @@ class Record:
 
 @attrs.frozen
 class FrontierStatistics:
-    """How much a frontier holds.
+    """Counts of the records in a frontier.
 
     Attributes:
         pending: Records that are stored and not leased.
@@ -183,7 +182,7 @@ class FrontierStatistics:
 
 
 class Frontier(Protocol):
-    """Where the crawl's pending requests are kept. Every backend passes the same contract suite."""
+    """Store of a crawl's pending requests. Every backend passes the same contract suite."""
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
         """Mark ``fingerprints`` as seen; True for each that was new. The same one twice in a call is new once."""
@@ -194,7 +193,7 @@ class Frontier(Protocol):
         ...
 
     def refusal(self, record: Record) -> str | None:
-        """Why ``record`` can't be stored, naming the part that can't and what to do; None when it can.
+        """Return the reason why ``record`` can't be stored, with the part and what to do; None when it can.
 
         Asked of every record before it is pushed or replaces another. Costs no I/O.
         """
@@ -226,10 +225,10 @@ class Frontier(Protocol):
         """End a lease, and store what came of it, in one step: requests, their claims, and items for the outbox.
 
         Args:
-            lease: What has ended.
+            lease: The lease to end.
             outputs: Requests that came of it.
             items: Items that came of it, encoded; only with a job.
-            failure: Why it counts as failed, in a sentence: a job keeps the request, so that it can be queued again.
+            failure: Reason in a sentence if it failed: a job keeps the request, so that it can be queued again.
                 None: it has not failed.
 
         Raises:
@@ -273,7 +272,7 @@ class Frontier(Protocol):
         ...
 
     def pending_in(self, lane: LaneKey) -> int:
-        """How many records are stored in a lane and not leased. Costs no I/O."""
+        """Return the number of records stored in a lane and not leased. Costs no I/O."""
         ...
 
     def lane_of(self, request: Request) -> LaneKey | None:
@@ -281,7 +280,7 @@ class Frontier(Protocol):
         ...
 
     def statistics(self) -> FrontierStatistics:
-        """How much is held now. Costs no I/O."""
+        """Return the counts of now. Costs no I/O."""
         ...
 
     async def aclose(self) -> None:
@@ -303,10 +302,10 @@ class OutboxItem:
 
 
 class JobStore(Protocol):
-    """What a job keeps on disk besides its frontier, in the same transactions as the frontier's steps.
+    """Values and items that a job keeps on disk, in the same transactions as the frontier's steps.
 
-    The frontier and this are two views of one database. Whoever wants something to survive the process *keeps* it under
-    a name; it is written with the next transaction, whatever that is for, and is read again when the job is opened.
+    The frontier and this are two views of one database. A value that is to survive the process is *kept* under a name:
+    it is written with the next transaction, whatever that is for, and read again when the job is opened.
 
     ::
 
@@ -322,8 +321,8 @@ class JobStore(Protocol):
 
     Attributes:
         directory: The job's directory.
-        kept: What was kept under each name, up to date.
-        is_new: The job has just been made: nothing was kept or stored before.
+        kept: The saved values by name, up to date.
+        is_new: The job has just been made, and is empty.
         outbox_end: The position of the last item that is in the outbox for good; 0 when there was none.
         outbox_start: The position that :meth:`outbox_done` last told: the items after it are still to be written.
     """
@@ -333,7 +332,7 @@ class JobStore(Protocol):
 
     @property
     def kept(self) -> Mapping[str, bytes]:
-        """What was kept under each name, up to date."""
+        """The saved values by name, up to date."""
         ...
 
     @property

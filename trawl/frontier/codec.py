@@ -1,22 +1,15 @@
-"""Records as bytes: what a job stores of a pending request, in MessagePack, and never pickle.
+"""Records as bytes: what a job stores of a pending request, in MessagePack and never pickle.
 
-A record is stored as a flat array of plain values. Callbacks are stored by name. ``meta``, ``cb_kwargs`` and cookies
-come back exactly as they were, or are refused when the request is scheduled, with the place that can't be stored.
+A record is a flat array of plain values. ``meta``, ``cb_kwargs`` and cookies come back exactly as they were, or are
+refused when the request is scheduled, with the place that can't be stored: an object that came back as something else
+would fail a callback days later. MessagePack lacks tuples, sets, dates and a few more: they are extension types.
 
-*Times.* ``not_before`` is an instant of this process's clock, which means nothing to the next one: it is stored as wall
-time, together with the wait that was left then. What is read back waits until that wall time, and never longer than
-that wait, whatever was done to the machine's clock in between (P10).
+Callbacks are stored by name. A name is looked up on the spider and nowhere else, and must be a method there, so that a
+job's directory can call nothing but the spider's own callbacks. Nothing that is read imports or calls anything else.
 
-Callbacks by name: what a job stores in place of a function, and how it is found again.
-
-Only what the spider itself has under a name can be stored: its methods. A name is looked up on the spider and nowhere
-else, and must be a method there, so that what a job's directory holds can call nothing but the spider's own callbacks.
-
-Plain values that come back from a file exactly as they went in: same type, same value, or they are refused.
-
-MessagePack knows None, booleans, numbers, text, bytes, lists and maps. Tuples, sets, dates and a few more are put in
-extension types of our own. Everything else is refused, with the place where it stands: an object that came back as
-something else would fail a callback days later. Nothing here is ever called by what is read: no pickle, no import.
+``not_before`` is an instant of this process's clock, which means nothing to the next one. It is stored as wall time,
+with the wait that was left: a record read back waits until that wall time, and never longer than that wait, whatever
+was done to the machine's clock in between (P10).
 """
 
 from __future__ import annotations
@@ -62,7 +55,7 @@ class CallbackNames:
         self._callbacks: dict[str, Callable[..., Any]] = {}
 
     def name_of(self, callback: Callable[..., Any] | None, role: str) -> str | None:
-        """The name under which the spider has ``callback``; None for None.
+        """Return the name under which the spider has ``callback``; None for None.
 
         Args:
             callback: A request's callback or errback.
@@ -82,7 +75,7 @@ class CallbackNames:
         return name
 
     def callback(self, name: str | None) -> Callable[..., Any] | None:
-        """The spider's method of that name; None for None.
+        """Return the spider's method of that name; None for None.
 
         Raises:
             LookupError: The spider has no such method: it was changed since, or the name is no callback's.
@@ -103,8 +96,8 @@ class CallbackNames:
                 return name
         shown = getattr(callback, "__qualname__", None) or repr(callback)
         raise ValueError(
-            f"{role} {shown} is no method of the spider, and a job stores callbacks by their name: make it a method of"
-            f" {type(self._spider).__name__}, and give what it needs besides as cb_kwargs"
+            f"{role} {shown} is not a method of the spider, and a job stores callbacks by their name: make it a method"
+            f" of {type(self._spider).__name__}, and give what it needs besides as cb_kwargs"
         )
 
     def _candidates(self, callback: Callable[..., Any]) -> Iterator[str]:
@@ -137,7 +130,7 @@ _TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _
 
 
 def portable(value: object, path: str, depth: int = 0) -> Any:
-    """``value`` in a form that MessagePack holds and :func:`ext_hook` turns back into the same.
+    """Return ``value`` in a form that MessagePack holds and :func:`ext_hook` turns back into the same.
 
     Args:
         value: None, bool, int, float, str, bytes, list, tuple, dict, set, frozenset, datetime (naive or with a fixed
@@ -168,7 +161,7 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
 
 
 def ext_hook(code: int, payload: memoryview) -> Any:
-    """What an extension type of ours holds: the ``ext_hook`` of a MessagePack decoder.
+    """Decode one of our extension types: the ``ext_hook`` of a MessagePack decoder.
 
     Raises:
         ValueError: It is no type of ours, or damaged.
@@ -193,7 +186,7 @@ def _text(value: Any, path: str) -> object:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{path} holds half of a surrogate pair: a job can't store what is no text") from None
+            raise ValueError(f"{path} holds half of a surrogate pair, which a job can't store: replace it") from None
     return value
 
 
@@ -323,12 +316,12 @@ _record_decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=ext_hook)
 
 
 def pack(stored: StoredRecord) -> bytes:
-    """The bytes of a stored record whose meta, cb_kwargs and cookies are portable."""
+    """Encode a stored record whose meta, cb_kwargs and cookies are portable."""
     return _encoder.encode(stored)
 
 
 def repack(stored: StoredRecord, **changes: Any) -> bytes:
-    """The bytes of a stored record that was read, with some fields changed."""
+    """Encode a stored record that was read, with some fields changed."""
     changed = msgspec.structs.replace(stored, **changes)
     return pack(
         msgspec.structs.replace(
@@ -341,7 +334,7 @@ def repack(stored: StoredRecord, **changes: Any) -> bytes:
 
 
 def unpack(blob: bytes) -> StoredRecord:
-    """The stored record of ``blob``, with meta, cb_kwargs and cookies as they were.
+    """Decode a stored record, with meta, cb_kwargs and cookies as they were.
 
     Raises:
         ValueError: It is no stored record.
@@ -364,7 +357,7 @@ class RecordCodec:
         self._wall = wall
 
     def encode(self, record: Record, now: float) -> bytes:
-        """The bytes of ``record`` at the instant ``now`` of the run clock.
+        """Encode ``record`` at the instant ``now`` of the run clock.
 
         Raises:
             ValueError: A part of it can't be stored; the sentence names it and says what to do.
@@ -407,7 +400,7 @@ class RecordCodec:
         )
 
     def decode(self, blob: bytes, now: float) -> Record:
-        """The record of ``blob``, read at the instant ``now`` of the run clock.
+        """Decode a record at the instant ``now`` of the run clock.
 
         Raises:
             ValueError: It is no record, or its request can't be made.

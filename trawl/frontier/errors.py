@@ -1,7 +1,7 @@
-"""What SQLite and the file system say, as one sentence about the job: the seam at which their errors are mapped.
+"""Errors of SQLite and the file system, mapped to one sentence about the job.
 
-What is in a database can be anything: SQLite puts text into a column of integers, and a byte that flipped makes a name
-that is no text. So what is read is looked at, and :func:`malformed` says what is wrong as SQLite would.
+A database can hold anything: SQLite puts text into a column of integers, and a flipped byte makes a name that is not
+text. So values that are read are checked, and :func:`malformed` reports them as SQLite would.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def job_error(directory: object, error: sqlite3.Error | UnicodeDecodeError | OSError) -> JobError:
-    """The error that says what is the matter with the job in ``directory``, in one sentence."""
+    """Make the error that says, in one sentence, what is wrong with the job in ``directory``."""
     if isinstance(error, UnicodeDecodeError):
-        return damage_error(directory, f"it holds text that is none: {error.object!r:.100}")
+        return damage_error(directory, f"it holds text that is not UTF-8: {error.object!r:.100}")
     code = _code_of(error)
     if code in _DAMAGED:
         return damage_error(directory, str(error))
@@ -42,14 +42,14 @@ def job_error(directory: object, error: sqlite3.Error | UnicodeDecodeError | OSE
 
 
 def malformed(detail: str) -> sqlite3.DatabaseError:
-    """What SQLite would raise of a database whose content is not what we wrote."""
+    """Make the error that SQLite would raise for a database with content that is not ours."""
     error = sqlite3.DatabaseError(detail)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
 
 
 def _code_of(error: sqlite3.Error | OSError) -> int | None:
-    """SQLite's code for what happened; None where it has none."""
+    """Return SQLite's code of an error; None if it has none."""
     if isinstance(error, OSError):
         if error.errno in _FULL:
             return sqlite3.SQLITE_FULL

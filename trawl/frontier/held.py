@@ -1,8 +1,8 @@
-"""Stored requests that wait for a time of their own: they are held apart from all lanes until it has come.
+"""Stored requests with a time of their own: held apart from all lanes until it has come.
 
-They stand in the table of requests like all others, in a lane that is nobody's, ordered by their time: in the place of
-the priority is the wall time in microseconds before which they may not be sent. So none of them is in memory, however
-many there are, and none holds up those behind it. When its time has come, a request is let into its own lane.
+They are in the table of requests like all others, in a lane of their own, ordered by their time: the column of the
+priority has the wall time in microseconds before which they may not be sent. So none of them is in memory, and none
+holds up those behind it. When its time has come, a request moves into its own lane.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ AT_ONCE = 1000
 
 
 def wall_time(until: float) -> int:
-    """What stands in the place of the priority for a wall time in seconds since 1970: never before it."""
+    """Return the value stored as priority for a wall time in seconds since 1970, rounded up."""
     return int(until * 1e6) + 2
 
 
 def due(connection: sqlite3.Connection, now: int) -> list[tuple[int, bytes]]:
-    """The first requests that may go at ``now``, in microseconds since 1970: the order and the record of each."""
+    """Read the first requests that are due at ``now``, in microseconds since 1970: the order and record of each."""
     statement = "SELECT ord, record FROM request WHERE lane = ? AND priority <= ? ORDER BY priority, share, ord LIMIT ?"
     rows: list[tuple[int, bytes]] = connection.execute(statement, (HELD, now, AT_ONCE)).fetchall()
     return rows
 
 
 def let_in(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, float, int]]) -> int | None:
-    """Let requests into their lanes; the time of the first of those that are left, None where none is.
+    """Move requests into their lanes. Returns the time of the first request still held; None if there is none.
 
     Args:
         connection: The database.
@@ -46,13 +46,13 @@ def let_in(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, float,
 
 
 def hold(connection: sqlite3.Connection, rows: Sequence[tuple[int, int]]) -> None:
-    """Hold requests that are in lanes, each of an order, until a time."""
+    """Hold requests that are in lanes, each given by its order, until a time."""
     statement = "UPDATE request SET lane = ?, priority = ?, share = 0.0 WHERE ord = ?"
     connection.executemany(statement, [(HELD, until, order) for order, until in rows])
 
 
 def first_due(connection: sqlite3.Connection) -> int | None:
-    """The time of the first of them; None where there is none."""
+    """Return the time of the first held request; None if there is none."""
     (first,) = connection.execute("SELECT min(priority) FROM request WHERE lane = ?", (HELD,)).fetchone()
     if first is not None and type(first) is not int:
         raise malformed(f"a request may go at {first!r}")
@@ -60,7 +60,7 @@ def first_due(connection: sqlite3.Connection) -> int | None:
 
 
 def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
-    """Whether the one that was stored last was stored later than ``now``, in seconds since 1970."""
+    """Return whether the newest held request was stored later than ``now``, in seconds since 1970."""
     statement = "SELECT record FROM request WHERE lane = ? ORDER BY abs(ord) DESC LIMIT 1"
     row = connection.execute(statement, (HELD,)).fetchone()
     if row is None:
@@ -70,7 +70,7 @@ def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
 
 
 def bring_forward(connection: sqlite3.Connection, now: float) -> None:
-    """The clock was set back to ``now``: let none of them wait longer than it was to wait when it was stored."""
+    """Limit waits after the clock was set back to ``now``: none is longer than when its request was stored."""
     last = -(2**63)
     statement = "SELECT ord, record FROM request WHERE lane = ? AND ord > ? ORDER BY ord LIMIT ?"
     while rows := connection.execute(statement, (HELD, last, AT_ONCE)).fetchall():

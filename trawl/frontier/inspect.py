@@ -1,7 +1,9 @@
-"""A job looked at from outside: what it holds, what failed, and what is pending, as lines.
+"""Reports on a job from outside: its content, its failed requests, and its pending ones as lines.
 
-Looking needs no lock and disturbs nobody: it reads the last transaction of a process that is at work. Queueing what
-failed again takes the lock. These functions block, and know no spider: callbacks stay names.
+Reading needs no lock and disturbs nobody: it sees the last transaction of a running process. Queueing failed requests
+again takes the lock. These functions block, and know no spider: callbacks stay names.
+
+Only ``trawl job`` imports this module: it reads a job without a crawl, where the other modules serve a running one.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ _HISTORY = (
 
 @attrs.frozen
 class OldestLease:
-    """The request that was leased first of those that are leased.
+    """The request that has been leased for the longest time.
 
     Attributes:
         url: Its URL.
@@ -70,14 +72,14 @@ class Failure:
 
 @attrs.frozen(kw_only=True)
 class JobReport:
-    """What a job holds, as of its last transaction.
+    """Content of a job, as of its last transaction.
 
     Attributes:
         directory: Where it is.
-        owner: The process that is at work on it; 0 where it is not told; None: nobody is.
+        owner: The process that is using it; 0 where it is not told; None: nobody is.
         last_error: Why the last process could not write to it; "" where it could.
         pending: Requests that have not ended, leased ones included.
-        leased: Of these, how many are leased; they come back when nobody is at work on it.
+        leased: Of these, how many are leased; they come back when nobody is using it.
         oldest_lease: The one that was leased first; None: none is.
         failed: Requests that ended in an error, and can be queued again.
         seen: Fingerprints ever seen.
@@ -100,12 +102,12 @@ class JobReport:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is at work on it."""
+        """Return whether a process is using it."""
         return self.owner is not None
 
 
 def inspect_job(directory: str | PathLike[str]) -> JobReport:
-    """What the job in ``directory`` holds.
+    """Report the content of the job in ``directory``.
 
     Raises:
         JobError: It is damaged, of a newer version, or can't be read.
@@ -133,7 +135,7 @@ def inspect_job(directory: str | PathLike[str]) -> JobReport:
 
 
 def failures(directory: str | PathLike[str], limit: int) -> list[Failure]:
-    """The latest ``limit`` requests that failed, the latest first.
+    """Return the latest ``limit`` failed requests, latest first.
 
     Raises:
         JobError: It is damaged, of a newer version, or can't be read.
@@ -148,14 +150,14 @@ def failures(directory: str | PathLike[str], limit: int) -> list[Failure]:
 
 
 def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
-    """Queue the requests again that failed, each in its old place and with all its tries before it; how many.
+    """Queue the failed requests again, each in its old place and with all its retries. Returns how many.
 
     Args:
         directory: The job's directory.
         now_utc: The wall time: a host that was given up before may be asked again.
 
     Raises:
-        JobError: A process is at work on it; it is damaged, of a newer version, or can't be written.
+        JobError: A process is using it; it is damaged, of a newer version, or can't be written.
         UsageError: There is no job.
     """
     path = Path(directory)
@@ -179,7 +181,7 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
 
 
 def export_pending(directory: str | PathLike[str]) -> Iterator[bytes]:
-    """Each pending request as a line of JSON, in the order of coming. What JSON does not know is written as text.
+    """Yield each pending request as a line of JSON, oldest first. Values that JSON lacks are written as text.
 
     Raises:
         JobError: It is damaged, of a newer version, or can't be read.
@@ -225,7 +227,7 @@ def _leases(connection: sqlite3.Connection, told: bytes) -> tuple[int, OldestLea
 
 
 def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
-    """Counts by scope: the records of a lane have the same, but for those that wait for a time of their own."""
+    """Count by scope: the records of a lane have the same, except in the lane of held ones."""
     counts: Counter[str] = Counter()
     for (record,) in connection.execute("SELECT record FROM request WHERE lane = ?", (HELD,)):
         counts.update(scope for scope, _ in unpack(record).scopes)
@@ -239,7 +241,7 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
 
 
 def _afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
-    """The row of a request that failed and is queued again, as if it had never been tried."""
+    """Return the row of a failed request that is queued again, as if it had never been tried."""
     meta = {key: value for key, value in (stored.meta or {}).items() if key not in _HISTORY}
     again = repack(stored, meta=meta | {ADMITTED_AT: now}, until=None, wait=0.0)
     return order, lane, -stored.priority, -stored.share, again
@@ -271,7 +273,7 @@ def _line(stored: StoredRecord) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no form for, as text: a key that is a tuple."""
+    """Return a value with text in place of what JSON has no form for, such as a tuple as a key."""
     if isinstance(value, dict):
         return {key if isinstance(key, str) else repr(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

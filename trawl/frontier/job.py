@@ -1,19 +1,16 @@
-"""A job: a directory with one database, which one process at a time works on.
+"""A job: a directory with one database, used by one process at a time.
 
 ::
 
     DIR/lock        held while a process has the job
     DIR/job.db      everything; with job.db-wal and job.db-shm beside it while it is open
 
-The frontier (``trawl.frontier.sqlite``) and what is kept beside it share one :class:`Transactions`. What is
-kept and how far the feeds have come is written with whatever transaction comes next, so that it costs nothing by itself
-and is never newer or older than the acknowledgements it belongs to.
+The frontier (``trawl.frontier.sqlite``), the saved values and the outbox share one :class:`Transactions`. Values, and
+the positions of the feeds, are written with whatever transaction comes next: that costs nothing, and they are never
+newer or older than the acknowledgements they belong to.
 
-The outbox of a job: items of acknowledged requests, in order, until the feeds have them.
-
-An item comes in with the transaction that acknowledges its request and leaves with the one that stores how far the
-feeds have come. Those that came last are kept in memory too, within a bound, because the writer of the feeds asks for
-them at once.
+An item enters the outbox with the transaction that acknowledges its request, and leaves it with the one that stores how
+far the feeds have come. The last ones are cached, because the writer of the feeds asks for them at once.
 """
 
 from __future__ import annotations
@@ -93,7 +90,7 @@ class OutboxTable:
         return None if is_spilled else entries
 
     def added(self, entries: list[OutboxItem] | None, end: int) -> None:
-        """The transaction has ended: the items up to ``end`` are in."""
+        """Update memory once the transaction has ended: the items up to ``end`` are stored."""
         self.end = end
         if entries is None:
             self._tail.clear()
@@ -106,11 +103,11 @@ class OutboxTable:
 
     @property
     def next_position(self) -> int:
-        """In a transaction: the position of the last item that was put in, be it for good or not."""
+        """The position of the last item put in, committed or not; for use in a transaction."""
         return self._added
 
     def after(self, position: int, limit: int) -> list[OutboxItem] | None:
-        """Up to ``limit`` items after ``position`` from memory; None where they have to be read."""
+        """Return up to ``limit`` items after ``position`` from memory; None if they must be read from disk."""
         if position >= self.end:
             return []
         if not self._tail or self._tail[0].position > position + 1:
@@ -119,7 +116,7 @@ class OutboxTable:
         return [self._tail[i] for i in range(first, min(first + limit, len(self._tail)))]
 
     def done(self, position: int) -> None:
-        """The feeds have all up to ``position``.
+        """Forget the items up to ``position``, which the feeds have.
 
         Raises:
             ValueError: There is no such item yet, or a later one was told before.
@@ -132,10 +129,10 @@ class OutboxTable:
 
     @staticmethod
     def read(connection: sqlite3.Connection, position: int, limit: int) -> list[OutboxItem]:
-        """Up to ``limit`` items after ``position`` from the database, fewer where they are large.
+        """Read up to ``limit`` items after ``position`` from the database, fewer if they are large.
 
         Raises:
-            sqlite3.DatabaseError: One of them is not there, or is no data.
+            sqlite3.DatabaseError: One of them is not there, or is not bytes.
         """
         found: list[OutboxItem] = []
         size = 0
@@ -191,7 +188,7 @@ class Job:
 
     @property
     def kept(self) -> Mapping[str, bytes]:
-        """What was kept under each name, up to date."""
+        """The saved values by name, up to date."""
         return MappingProxyType(self._kept)
 
     @property
@@ -252,7 +249,7 @@ class Job:
         await self.transactions.execute(run, lambda added: self.outbox.added(*added))
 
     async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
-        """Up to ``limit`` items after ``position``, in order; none when there is none yet. A checkpoint.
+        """Return up to ``limit`` items after ``position``, in order; none if there is none yet. A checkpoint.
 
         Raises:
             JobError: They can't be read.
@@ -266,7 +263,7 @@ class Job:
         return found
 
     def outbox_done(self, position: int) -> None:
-        """The items up to ``position`` are written: forget them, with the next transaction. Waits for nothing.
+        """Forget the items up to ``position``, which are written, with the next transaction. Waits for nothing.
 
         Raises:
             ValueError: There is no such item yet, or a later one was told before.
@@ -300,7 +297,7 @@ class Job:
         self._lock.release()
 
     def _beside(self) -> Callable[[sqlite3.Connection], None]:
-        """What the next transaction writes besides its steps."""
+        """Return a function that writes, at the end of the next transaction, what changed besides its steps."""
         for hook in self._hooks:
             hook()
         changed, self._changed = self._changed, {}
@@ -335,7 +332,7 @@ class Job:
 
 
 async def open_job(directory: str | PathLike[str], blocking: Blocking, *, busy_seconds: float = BUSY_SECONDS) -> Job:
-    """The job in ``directory``, which is made if it is not there. A checkpoint.
+    """Open the job in ``directory``, which is created if it is missing. A checkpoint.
 
     Args:
         directory: New, empty, or with a job in it.
@@ -343,7 +340,7 @@ async def open_job(directory: str | PathLike[str], blocking: Blocking, *, busy_s
         busy_seconds: How long another program may hold the database before that is an error.
 
     Raises:
-        JobError: Another process is at work on it; or it is damaged, of a newer version, or can't be written.
+        JobError: Another process is using it; or it is damaged, of a newer version, or can't be written.
         UsageError: It is no directory, or one with something else in it.
     """
     path = Path(directory)
@@ -351,7 +348,7 @@ async def open_job(directory: str | PathLike[str], blocking: Blocking, *, busy_s
 
 
 class _Opened:
-    """What opening a job takes from the disk."""
+    """State read from the disk while a job is opened. The constructor blocks."""
 
     def __init__(self, directory: Path, busy_seconds: float) -> None:
         _make(directory)
@@ -389,27 +386,25 @@ class _Opened:
 
 
 def _make(directory: Path) -> None:
-    """Have the directory there, and nothing in it that is not a job's."""
+    """Create the directory if it is missing, and refuse one with other content than a job's."""
     try:
         make_folder(directory, 0o700)  # requests hold cookies, tokens and passwords
         names = [path.name for path in directory.iterdir()]
     except FileExistsError as error:
-        raise UsageError(f"job {directory}: it is no directory") from error
+        raise UsageError(f"job {directory}: it is not a directory") from error
     except NotADirectoryError as error:
-        raise UsageError(f"job {directory}: a part of its path is no directory") from error
+        raise UsageError(f"job {directory}: a part of its path is not a directory") from error
     except OSError as error:
         raise job_error(directory, error) from error
     strangers = [name for name in names if name != LOCK_NAME]
     if strangers and DATABASE_NAME not in strangers:
-        raise UsageError(
-            f"job {directory}: there is something else in it ({min(strangers)}): give a new or empty directory"
-        )
+        raise UsageError(f"job {directory}: it holds other files ({min(strangers)}): give a new or empty directory")
     _tell_of_empty(directory / DATABASE_NAME)
     _close(directory, is_empty=not names)
 
 
 def _tell_of_empty(database: Path) -> None:
-    """A kill just as a job is made leaves an empty file; if it was more than that, its owner is to know."""
+    """Warn of an empty database, which a kill leaves while a job is created: it may have been more than that."""
     with suppress(OSError):
         if not database.stat().st_size:
             words = "job %s: its %s is empty, as a kill leaves it before anything was stored: the job begins anew"
@@ -417,7 +412,7 @@ def _tell_of_empty(database: Path) -> None:
 
 
 def _close(directory: Path, *, is_empty: bool) -> None:
-    """Keep others out of a directory that was made beforehand; one that is in use is its owner's to close."""
+    """Take others' permissions from an empty directory of ours; warn of one that others may read."""
     with suppress(OSError):
         status = directory.stat()
         mode = stat.S_IMODE(status.st_mode)
@@ -435,4 +430,4 @@ def _close(directory: Path, *, is_empty: bool) -> None:
 
 
 def _nothing(given: object) -> None:
-    """The step that only lets the transaction come."""
+    """Do nothing: the step only causes a transaction."""

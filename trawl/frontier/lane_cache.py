@@ -1,10 +1,10 @@
-"""A lane of a stored frontier, as far as memory knows it: how many it has, its best, and a few records at hand.
+"""The lanes of a stored frontier as memory knows them: counts, best keys, and a few records.
 
-Everything pending is in the database. Memory holds, for each lane with something in it, a count, the key of the best
-record that is not at hand, and at most a few records themselves. What is at hand can be dropped at any time: it is
-stored. So memory grows with the lanes (about 0.6 kB each), never with the records.
+Everything pending is in the database. Memory holds, for each lane that is not empty, a count, the key of the best
+record that is not in memory, and a few records, which can be dropped at any time. So memory grows with the lanes (about
+0.6 kB each), never with the records. :class:`LaneReader` reads records when a decision needs more of them.
 
-Reads the best records of lanes from the database, when a decision needs more than memory has at hand.
+Only ``trawl.frontier.sqlite`` imports this module; together they would be too long to read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Bounds", "CachedRecord", "LaneCache", "LaneCaches", "LaneReader"]
 
 @attrs.frozen(kw_only=True)
 class Bounds:
-    """How much of a job's frontier is kept in memory.
+    """Limits of the memory that a job's frontier takes.
 
     Attributes:
         at_hand: Records of one lane, besides those that are leased.
@@ -45,7 +45,7 @@ CachedRecord: TypeAlias = "tuple[SortKey, Record | bytes]"
 
 
 class LaneCache:
-    """One lane.
+    """One lane as memory knows it.
 
     Attributes:
         lane: Which.
@@ -69,18 +69,18 @@ class LaneCache:
         self.reading: trio.Event | None = None
 
     def best(self) -> SortKey | None:
-        """The key of the best pending record."""
+        """Return the key of the best pending record."""
         if not self.at_hand:
             return self.beyond
         first = self.at_hand[0][0]
         return first if self.beyond is None else min(first, self.beyond)
 
     def has_best_at_hand(self) -> bool:
-        """Whether the best pending record, if there is one, is in memory."""
+        """Return whether the best pending record, if there is one, is in memory."""
         return self.beyond is None or (bool(self.at_hand) and self.at_hand[0][0] < self.beyond)
 
     def ready(self, wanted: int) -> bool:
-        """Whether its ``wanted`` best records are all in memory."""
+        """Return whether its ``wanted`` best records are all in memory."""
         if self.beyond is None:
             return True
         if len(self.at_hand) < wanted:
@@ -88,7 +88,7 @@ class LaneCache:
         return sum(key < self.beyond for key, _ in self.at_hand) >= wanted
 
     def drop(self) -> int:
-        """Keep none of its records at hand; how many it had."""
+        """Drop its records from memory. Returns how many there were."""
         if not self.at_hand:
             return 0
         best = self.at_hand[0][0]
@@ -118,7 +118,7 @@ class LaneCaches:
         self._used: OrderedDict[LaneCache, None] = OrderedDict()  # those with records at hand, the longest unused first
 
     def place(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
-        """Note one more pending record; keep it at hand where it is among the best and there is room."""
+        """Count one more pending record; cache it if it is among the best and there is room."""
         cache.pending += 1
         if len(cache.at_hand) < self._at_hand and (cache.beyond is None or key < cache.beyond):
             self._hold(cache, key, record)
@@ -126,7 +126,7 @@ class LaneCaches:
             cache.beyond = key
 
     def take(self, cache: LaneCache, limit: int) -> list[CachedRecord]:
-        """Take up to ``limit`` of the best, as far as they are at hand; they are leased."""
+        """Lease up to ``limit`` of the best records, as far as they are in memory."""
         taken: list[CachedRecord] = []
         while len(taken) < limit and cache.at_hand and cache.has_best_at_hand():
             taken.append(heappop(cache.at_hand))
@@ -140,24 +140,24 @@ class LaneCaches:
         return taken
 
     def refill(self, cache: LaneCache, rows: list[CachedRecord], beyond: SortKey | None) -> None:
-        """Take over what was read of a lane: its best pending records, and from which key on there may be others."""
+        """Replace the cached records of a lane by ``rows``, its best; others begin at the key ``beyond``."""
         self.drop(cache)
         cache.beyond = beyond
         for key, record in rows:
             self._hold(cache, key, record)
 
     def drop(self, cache: LaneCache) -> None:
-        """Keep none of a lane's records at hand."""
+        """Drop a lane's records from memory."""
         self.at_hand -= cache.drop()
         self._used.pop(cache, None)
 
     @property
     def ahead(self) -> int:
-        """How many records to read of a lane besides those that are wanted now."""
+        """The number of records to read of a lane besides those that are wanted now."""
         return max(1, min(self._at_hand, self._in_all // max(1, len(self.by_lane))))
 
     def forget_if_empty(self, cache: LaneCache) -> None:
-        """Forget a lane that has nothing any more."""
+        """Forget a lane with nothing pending or leased."""
         if not cache.pending and not cache.leased and cache.reading is None:
             self.by_lane.pop(cache.lane, None)
 
@@ -178,7 +178,7 @@ LANES_AT_ONCE = 128
 
 
 class LaneReader:
-    """Puts the best records of a lane at hand.
+    """Reads the best records of lanes into memory. Leased ones are still in the database, and are skipped.
 
     What is leased is still in the database, and is passed over.
 
@@ -200,7 +200,7 @@ class LaneReader:
         self.unread: dict[LaneKey, None] = {}
 
     async def read(self, cache: LaneCache, wanted: int) -> None:
-        """Have the ``wanted`` best records of a lane at hand, and a few more. A checkpoint.
+        """Read the ``wanted`` best records of a lane, and a few more. A checkpoint.
 
         Somebody else may have taken them when it returns: look again.
 
@@ -232,7 +232,7 @@ class LaneReader:
                 self._caches.forget_if_empty(each)
 
     def _others(self, cache: LaneCache) -> list[LaneCache]:
-        """Lanes that will be asked for next, because a crawl that resumes asks for all in their order."""
+        """Return lanes to read along: a crawl that resumes will ask for all, in their order."""
         others: list[LaneCache] = []
         self.unread.pop(cache.lane, None)
         while self.unread and len(others) < LANES_AT_ONCE:
@@ -244,7 +244,7 @@ class LaneReader:
         return others
 
     def _refill(self, cache: LaneCache, rows: list[LaneHead], *, are_all: bool) -> None:
-        """Take over the best rows of a lane; a record that is at hand already stays the object it is."""
+        """Cache the best rows of a lane; a record in memory stays the same object."""
         known = {key: record for key, record in cache.at_hand if isinstance(record, Record)}
         held: list[CachedRecord] = []
         for priority, share, order, blob in rows:

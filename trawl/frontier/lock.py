@@ -1,7 +1,11 @@
-"""One process a job: a lock that dies with its owner.
+"""The lock of a job, which dies with its owner.
 
-The lock's file names its owner, and behind that, why the last one could not write to the job: on a full disk there is
-no other place for that. The file has its block on the disk since it was made, so a few words more in it need none.
+Its file names the owner, and after that the error that kept the last owner from writing to the job: on a full disk
+there is no other place for it. The file has its block on the disk from the start, so a few more words need none.
+
+filelock would replace some 15 of these lines, its open, ``flock`` and close; the owner's id, the last error and their
+readers would need a second descriptor. It refuses a crawl that starts beside a reader's shared lock, where this one
+tries again within microseconds, and it locks a pipe that stands in the file's place.
 """
 
 from __future__ import annotations
@@ -58,19 +62,19 @@ class JobLock:
             raise
 
     def clear_error(self) -> None:
-        """The job can be written again: forget the last words of the process before this."""
+        """Forget the error of the last process, once the job can be written again."""
         if self._descriptor is not None and self.last_error:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, _PID_BYTES)
 
     def write_error(self, words: str) -> None:
-        """Leave ``words`` for the next process: why this one could not write to the job. As well as it can."""
+        """Tell the next process why this one could not write to the job, if the disk allows."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.pwrite(self._descriptor, f"{words}\n".encode()[:_ERROR_BYTES], _PID_BYTES)
 
     def release(self) -> None:
-        """Give the job free; once is enough."""
+        """Release the lock. A second call does nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -86,7 +90,7 @@ class JobLock:
         if not is_ours:
             owner = _pid_in(self._descriptor)
             who = "another process" if owner is None else f"process {owner}"
-            raise JobError(f"job {directory}: {who} is at work on it: one process a job", str(directory))
+            raise JobError(f"job {directory}: {who} is using it; a job is for one process at a time", str(directory))
         try:
             self.last_error = _error_in(self._descriptor)
             os.pwrite(self._descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
@@ -95,7 +99,7 @@ class JobLock:
 
 
 def _is_locked_by(descriptor: int) -> bool:
-    """Lock the file; False where only somebody who looks at the job is in the way, for microseconds.
+    """Lock the file. Returns False if only a reader of :func:`read_owner` is in the way, for microseconds.
 
     Raises:
         BlockingIOError: Another process has the job.
@@ -111,7 +115,7 @@ def _is_locked_by(descriptor: int) -> bool:
 
 
 def read_last_error(directory: Path) -> str:
-    """Why the last process could not write to the job; "" where it could, or could not say so."""
+    """Return why the last process could not write to the job; "" if it could, or could not say so."""
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | _AS_IT_IS)
     except OSError:
@@ -125,7 +129,7 @@ def read_last_error(directory: Path) -> str:
 
 
 def read_owner(directory: Path) -> int | None:
-    """The id of the process that has the job in ``directory`` now; 0 where it is not told; None: nobody has it.
+    """Return the id of the process that has the job in ``directory``; 0 if unknown; None if there is none.
 
     Raises:
         JobError: The lock's file can't be read.

@@ -1,10 +1,10 @@
-"""The frontier of a crawl without a job: a line a lane and two sets of fingerprints, gone with the process.
+"""The frontier of a crawl without a job: a queue for each lane and two sets of fingerprints, gone with the process.
 
-The records of one lane in memory, best first, at eight bytes each.
+Nearly all records of a lane have one priority and come in order: they are in a list, at eight bytes each, which needs
+no key for each. Records of another priority, or that return to an old place, are in a heap beside it; the best
+record is the better of the two heads.
 
-Almost all records of a lane have one priority and come in their order. Those stand in a list, which needs no key for
-each. What comes with another priority, or goes back to an old place, is kept in a heap beside it; the best is the
-better of the two heads.
+Only the package imports this module: it is one of the two backends, and loads no database.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CUT = 32  # a list with fewer empty places is not worth being cut
 
 
 class LaneQueue:
-    """One lane's records that are not leased.
+    """Records of one lane that are not leased.
 
     Args:
         record: The first of them. What later ones share with it (scopes, lane) is kept once.
@@ -42,7 +42,7 @@ class LaneQueue:
         self._heap: list[tuple[int, float, int, Record]] | None = None
 
     def add(self, record: Record) -> None:
-        """Take a record in."""
+        """Add a record."""
         if record.scopes == self._scopes:
             record.scopes = self._scopes
         record.lane = self.lane
@@ -59,7 +59,7 @@ class LaneQueue:
             heappush(self._heap, (*rank, record.order, record))
 
     def best(self) -> SortKey | None:
-        """The key of the best record; None when there is none."""
+        """Return the key of the best record; None if there is none."""
         first = self._first()
         heap = self._heap
         if first is None:
@@ -68,7 +68,7 @@ class LaneQueue:
         return heap[0][:3] if heap and heap[0] < key else key
 
     def take(self, limit: int) -> list[Record]:
-        """Take up to ``limit`` records out, best first."""
+        """Remove and return up to ``limit`` records, best first."""
         taken: list[Record] = []
         while len(taken) < limit:
             first = self._first()
@@ -155,7 +155,7 @@ class MemoryFrontier:
             (larger if fingerprint[0] < _LARGER else smaller).discard(fingerprint)
 
     def refusal(self, record: Record) -> str | None:
-        """None: memory takes everything."""
+        """Return None: memory takes every record."""
         return None
 
     async def push_many(self, records: Sequence[Record]) -> None:
@@ -208,7 +208,7 @@ class MemoryFrontier:
             self._store(lease)
 
     def next_due(self) -> float:
-        """The instant at which the first of those held may go; infinity for none."""
+        """Return the instant at which the first held record is due; infinity if there is none."""
         return self._held[0][0] if self._held else inf
 
     async def wake(self, now: float) -> Sequence[LaneKey]:
@@ -219,36 +219,36 @@ class MemoryFrontier:
         return list(lanes)
 
     def held_until(self, request: Request) -> float | None:
-        """The instant until which this very request is held; None: it is not."""
+        """Return the instant until which this very request is held; None if it is not."""
         return next((until for until, _, record in self._held if record.request is request), None)
 
     def lanes(self) -> Sequence[LaneKey]:
-        """The lanes with something that is not leased."""
+        """Return the lanes with records that are not leased."""
         return list(self._lanes)
 
     def best(self, lane: LaneKey) -> SortKey | None:
-        """The key of the best record of a lane that is not leased."""
+        """Return the key of the best record of a lane that is not leased."""
         line = self._lanes.get(lane)
         return None if line is None else line.best()
 
     def pending_in(self, lane: LaneKey) -> int:
-        """How many records of a lane are not leased."""
+        """Return the number of records of a lane that are not leased."""
         return len(self._lanes.get(lane, ()))
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """The lane in which this very request is stored and not leased; None: in none."""
+        """Return the lane in which this very request is stored and not leased; None if there is none."""
         for lane, line in self._lanes.items():
             if any(record.request is request for record in line):
                 return lane
         return None
 
     def statistics(self) -> FrontierStatistics:
-        """How much is held now."""
+        """Return the counts of now."""
         seen = sum(map(len, self._seen))
         return FrontierStatistics(self._pending, self._leased, seen, len(self._lanes), len(self._held))
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _store(self, record: Record) -> None:
         self._pending += 1

@@ -64,7 +64,7 @@ _TABLES = (
 
 
 def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sqlite3.Connection, bool]:
-    """The job's database, open for writing, made if it is not there; and whether it was made now.
+    """Open the job's database for writing, created if missing. Returns whether it was created now, too.
 
     Raises:
         sqlite3.Error: It can't be opened, read or written.
@@ -93,7 +93,7 @@ def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sql
 
 
 def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
-    """The job's database, open for reading beside the process that may be at work on it.
+    """Open the job's database for reading beside the process that may be using it.
 
     SQLite makes files beside a database to read it, and only who may write to that takes them away again: so a job at
     rest, which has no log, is opened for writing, and nothing is written. Where files can't be made, on a disk that is
@@ -129,7 +129,7 @@ def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> s
 
 
 def _look_at_file(directory: Path) -> None:
-    """Refuse what SQLite would write over.
+    """Refuse a file that SQLite would overwrite.
 
     It takes an empty file, or one of a few bytes, for a new database, and deletes the log beside it.
     """
@@ -156,7 +156,7 @@ def _configure(connection: sqlite3.Connection) -> None:
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether nothing was ever written: the file is new, or its maker was killed before its first transaction."""
+    """Return whether nothing was ever written: it is new, or its maker was killed before the first transaction."""
     tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return not tables and not _pragma(connection, "application_id")
 
@@ -178,7 +178,7 @@ def _create(connection: sqlite3.Connection) -> None:
 def _check(connection: sqlite3.Connection, directory: Path) -> None:
     path = directory / DATABASE_NAME
     if _pragma(connection, "application_id") != APPLICATION_ID:
-        raise UsageError(f"job {directory}: {path.name} is no job of trawl: give a new or empty directory")
+        raise UsageError(f"job {directory}: {path.name} is not a job of trawl: give a new or empty directory")
     version = _pragma(connection, "user_version")
     if version < 1:
         raise malformed(f"it has no version, but {version}")

@@ -1,10 +1,8 @@
-"""What a job keeps beside its requests: named values, each with the version of its form.
+"""Values that a job saves beside its requests, by name, each with a version.
 
-A job outlives the release that made it. A section that this release can't read, because it is damaged or of another
+A job outlives the release that made it. A value that this release can't read, because it is damaged or of another
 version, is left out with a warning: what was learned of a host is learned again. What must not be lost (requests,
 items) is not kept here.
-
-What a job says of itself, and the statistics that it keeps: read by its next run, and by who looks at it.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ T = TypeVar("T")
 
 
 def damage_error(directory: object, detail: str) -> JobError:
-    """The error that says that the job in ``directory`` is damaged, where, and what to do."""
+    """Make the error that says that the job in ``directory`` is damaged, where, and what to do."""
     return JobError(
         f"job {directory}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before, or keep"
         f" what can be read with `sqlite3 {directory}/job.db .recover`",
@@ -36,7 +34,7 @@ def damage_error(directory: object, detail: str) -> JobError:
 
 
 class Kept(Protocol):
-    """What was kept: an open job, or one that is looked at."""
+    """Saved values: those of an open job, or of a report."""
 
     @property
     def directory(self) -> Path:
@@ -45,7 +43,7 @@ class Kept(Protocol):
 
     @property
     def kept(self) -> Mapping[str, bytes]:
-        """What was kept under each name."""
+        """The saved values by name."""
         ...
 
 
@@ -67,15 +65,15 @@ class Section(Generic[T]):
         self._decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 
     def encode(self, value: T) -> bytes:
-        """The value as it is stored."""
+        """Encode the value as it is stored."""
         return msgspec.msgpack.encode((self.version, value))
 
     def keep(self, job: JobStore, value: T) -> None:
-        """Have the value written with the next transaction."""
+        """Save the value with the next transaction."""
         job.keep(self.name, self.encode(value))
 
     def read(self, job: Kept) -> T | None:
-        """What was kept; None where nothing was, or nothing that can be read."""
+        """Return the saved value; None if there is none, or none that can be read."""
         blob = job.kept.get(self.name)
         if blob is None:
             return None
@@ -95,7 +93,7 @@ LATEST = 250_000_000_000
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job says of itself.
+    """Facts about a job.
 
     Attributes:
         spider: The spider's name.
@@ -114,7 +112,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     def is_finished(self, pending: int) -> bool:
-        """Whether nothing is left to do, where so many requests are pending."""
+        """Return whether nothing is left to do, with this number of pending requests."""
         return self.is_started and not pending
 
 

@@ -1,6 +1,6 @@
-"""What a user may set about where pending requests are kept.
+"""The settings of jobs and frontiers, and the function that makes the frontier ``FRONTIER`` names.
 
-The frontier that ``FRONTIER`` names.
+Only the package imports this module: ``trawl.settings`` takes the settings of each package from its face.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLUGINS = "trawl.frontiers"
 
 
 async def named_frontier(value: object, settings: Mapping[str, Any]) -> Frontier:
-    """The frontier that a setting names: what its function gives for ``settings``. A checkpoint if that one is.
+    """Make the frontier that the setting ``FRONTIER`` names. A checkpoint if its function is async.
 
     Args:
         value: A function, its import path, or the name of an entry point.
@@ -42,28 +42,28 @@ async def named_frontier(value: object, settings: Mapping[str, Any]) -> Frontier
     if inspect.isawaitable(made):
         made = await made
     if not hasattr(made, "push_many") or not hasattr(made, "acknowledge"):
-        raise SettingsError(f"{SETTING}: {value!r} gave {made!r}, which is no frontier", SETTING)
+        raise SettingsError(f"{SETTING}: {value!r} gave {made!r}, which is not a frontier", SETTING)
     return cast("Frontier", made)
 
 
 class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """Whether a crawl outlives its process."""
+    """Jobs, which let a crawl outlive its process, and frontiers of other packages."""
 
     job_dir: Annotated[
         str,
         Meta(
             title="",
-            description="A directory, made if it is not there, that keeps everything a crawl needs to go on in a later "
-            "process: pending requests, seen ones, items on their way to the feeds, what was learned of hosts, "
-            "statistics. `--job` sets it. Empty: all of that stays in memory and ends with the process.",
+            description="Directory, created if missing, that keeps everything a crawl needs to continue in a later "
+            "process: pending and seen requests, items on their way to the feeds, what was learned of hosts, "
+            "statistics. `--job` sets it. Empty: all of that is in memory and ends with the process.",
         ),
     ] = ""
     frontier: Annotated[
         object,
         Meta(
-            description="Makes the frontier that keeps pending requests, in place of the one in memory: a function of "
-            "the crawl's settings that gives one (async or not), its import path, or the name that an installed "
-            "package gives it. A job has its own.",
+            description="Frontier to use instead of the one in memory: a function of the crawl's settings that returns "
+            "one (async or not), its import path, or the name of an installed plugin. Not with a job, which has its "
+            "own.",
         ),
     ] = ""
 

@@ -1,11 +1,11 @@
 """The frontier of a job: everything is in its database, and memory holds the little that a decision needs.
 
-Leases are not stored: a request stays in the database until it is acknowledged, and whatever is there when a job is
-opened is pending. So leasing writes nothing, and a lease that its process did not end comes back by itself. How many
-there are, and since when the oldest, is kept beside each transaction for whoever looks at the job.
+Leases are not stored: a request stays in the database until it is acknowledged, and every request in it is pending when
+a job is opened. So leasing writes nothing, and a lease that its process did not end comes back by itself. The number of
+leases, and the time of the oldest, are saved for :mod:`trawl.frontier.inspect`.
 
-What a crawl must not lose goes into one transaction: a request's end, the requests that came of it with their marks in
-the seen set, and its items.
+One transaction holds a request's end, the requests that came of it with their fingerprints, and its items: all that a
+crawl must not lose.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class SqliteFrontier:
             self._dupe_filter.withdraw(fingerprint)
 
     def refusal(self, record: Record) -> str | None:
-        """Why ``record`` can't be stored; None when it can."""
+        """Return the reason why ``record`` can't be stored; None when it can."""
         try:
             record.stored = self._codec.encode(record, trio.current_time())
         except ValueError as error:
@@ -221,7 +221,7 @@ class SqliteFrontier:
             await self._job.transactions.execute(partial(hold, rows=list(later.items())), applied)
 
     def next_due(self) -> float:
-        """The instant at which the first of those held may go; infinity for none."""
+        """Return the instant at which the first held record is due; infinity if there is none."""
         return self._next_due
 
     async def wake(self, now: float) -> Sequence[LaneKey]:
@@ -249,32 +249,32 @@ class SqliteFrontier:
         return list(lanes)
 
     def held_until(self, request: Request) -> float | None:
-        """None: what is held is on the disk only."""
+        """Return None: held records are only on disk."""
         return None
 
     def lanes(self) -> Sequence[LaneKey]:
-        """The lanes with something that is not leased."""
+        """Return the lanes with records that are not leased."""
         return [cache.lane for cache in self.caches.by_lane.values() if cache.pending]
 
     def best(self, lane: LaneKey) -> SortKey | None:
-        """The key of the best record of a lane that is not leased."""
+        """Return the key of the best record of a lane that is not leased."""
         cache = self.caches.by_lane.get(lane)
         return None if cache is None else cache.best()
 
     def pending_in(self, lane: LaneKey) -> int:
-        """How many records of a lane are not leased."""
+        """Return the number of records of a lane that are not leased."""
         cache = self.caches.by_lane.get(lane)
         return 0 if cache is None else cache.pending
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """The lane in which this very request is at hand; None also where it is only in the database."""
+        """Return the lane in which this very request is cached; None also if it is only in the database."""
         for lane, cache in self.caches.by_lane.items():
             if any(isinstance(held, Record) and held.request is request for _, held in cache.at_hand):
                 return lane
         return None
 
     def statistics(self) -> FrontierStatistics:
-        """How much is held now."""
+        """Return the counts of now."""
         lanes = sum(cache.pending > 0 for cache in self.caches.by_lane.values())
         return FrontierStatistics(self._pending, len(self._leased), self._dupe_filter.count, lanes, self._held)
 
@@ -286,7 +286,7 @@ class SqliteFrontier:
     def _written(
         self, records: Sequence[Record], sign: int, *, is_leased: bool = False
     ) -> tuple[list[Row], list[bytes]]:
-        """The rows and marks to be stored for ``records``, which get their orders."""
+        """Return the rows and fingerprints to store for ``records``, which get their orders."""
         now = trio.current_time()
         blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
         rows: list[Row] = []
@@ -305,7 +305,7 @@ class SqliteFrontier:
         return rows, [record.fingerprint for record in records if record.fingerprint is not None]
 
     def _stored(self, records: Sequence[Record], rows: Sequence[Row], marks: Sequence[bytes]) -> None:
-        """Records are in the database, and pending."""
+        """Count records that are in the database now, and pending."""
         for mark in marks:
             self._dupe_filter.stored(mark)
         for record, row in zip(records, rows, strict=True):
@@ -317,7 +317,7 @@ class SqliteFrontier:
                 self._pending += 1
 
     def _hold(self, until: int) -> None:
-        """One more is held."""
+        """Count one more held record."""
         self._held += 1
         self._pending += 1
         self._next_due = min(self._next_due, self._instant(until))
@@ -326,7 +326,7 @@ class SqliteFrontier:
         return wall_time(self._wall.to_epoch(record.not_before))
 
     def _instant(self, until: int) -> float:
-        """When one that is held until a wall time is surely found to be due."""
+        """Return the instant at which a record held until a wall time is surely found to be due."""
         return self._wall.from_epoch((until + 1) / 1e6)
 
     def _unleased(self, lease: Record) -> None:
@@ -334,7 +334,7 @@ class SqliteFrontier:
         cache.leased -= 1
 
     def _ended(self, order: int) -> None:
-        """A leased record is gone from the database."""
+        """Forget a leased record that is gone from the database."""
         cache, _ = self._leased.pop(order)
         cache.leased -= 1
         self.caches.forget_if_empty(cache)
@@ -361,7 +361,7 @@ class SqliteFrontier:
         return leases
 
     def _restore(self, found: Snapshot) -> None:
-        """Take up the lanes of an earlier process."""
+        """Restore the lanes of an earlier process."""
         for pending, (number, priority, share, order, blob) in found.lanes:
             record = self._decoded(order, blob)
             lane = record.lane
@@ -391,7 +391,7 @@ class SqliteFrontier:
     async def _ask(
         self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
     ) -> set[bytes]:
-        """Those of ``asked`` that the database has; the others are claimed now."""
+        """Return those of ``asked`` that the database has; the others are claimed now."""
 
         def applied(stored: set[bytes]) -> set[bytes]:
             for mark in asked:
@@ -407,7 +407,7 @@ class SqliteFrontier:
             raise
 
     def _tell(self) -> None:
-        """Keep, beside each transaction, how many leases there are and which is the oldest."""
+        """Save, with each transaction, the number of leases and the oldest, for :mod:`trawl.frontier.inspect`."""
         told = b""
         if self._leased:
             order, (_, since) = next(iter(self._leased.items()))
@@ -423,7 +423,7 @@ class SqliteFrontier:
 async def open_frontier(
     job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
 ) -> SqliteFrontier:
-    """The frontier of an open job, with all that earlier processes left in it, leased or not. A checkpoint.
+    """Open the frontier of a job, with all that earlier processes left in it, leased or not. A checkpoint.
 
     Args:
         job: The job; it stays open when the frontier is closed.
@@ -449,12 +449,12 @@ def _key(record: Record) -> SortKey:
 
 
 def _number_of(lane: LaneKey) -> int:
-    """A lane's number: the first 64 bits of a hash of its key, so that no table of lanes has to be kept."""
+    """Return a lane's number: the first 64 bits of a hash of its key, so that no table of lanes is needed."""
     return int.from_bytes(blake2b(msgspec.msgpack.encode(lane), digest_size=8).digest(), "big", signed=True)
 
 
 def _text(reason: str) -> str:
-    """A reason as text that can be stored: what a server sent may be in it, half of a surrogate pair say."""
+    """Return a reason as text that can be stored; a server's may hold half of a surrogate pair."""
     return reason.encode(errors="backslashreplace").decode()
 
 
@@ -463,4 +463,4 @@ def _same(found: T) -> T:
 
 
 def _nothing(_: object) -> None:
-    """What a step gives that memory has no need of."""
+    """Ignore the result of a step."""

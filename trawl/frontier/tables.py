@@ -1,13 +1,11 @@
-"""What is done to a job's tables, as functions of a connection; each is a part of somebody's transaction.
+"""SQL on the tables of a job, each function a part of a transaction; and the filter of duplicates above it.
 
-What is read is checked as far as that costs next to nothing: types, which SQLite does not hold to, and whether rows are
-missing. Something else may have changed the database, and a page that is lost without a word is worse than an error.
+Values that are read are checked as far as that costs next to nothing: their types, which SQLite does not enforce, and
+whether rows are missing. Another program may have changed the database, and a silent loss is worse than an error.
 
-Which fingerprints were seen, as far as memory knows: what was claimed a short while ago, and what is not stored yet.
-
-A claim lives here until its request is stored, and is stored in the same transaction. Beside those, the fingerprints of
-last use are remembered in two generations: when the younger is full it takes the older one's place. So a crawl of
-common size never asks its database, and a large one asks it for what it has not met for a while.
+A claimed fingerprint is in memory until its request is stored, and is stored in the same transaction. Beside those, the
+fingerprints used last are kept in two generations: when the younger is full it replaces the older. So a crawl of common
+size never reads the database for one, and a large crawl only for those that it has not met for a while.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ __all__ = [
 
 
 class DupeFilter:
-    """What memory knows of the seen set.
+    """Fingerprints of requests seen before, as far as memory knows them.
 
     Args:
         known: All fingerprints that are stored, or None where they are too many to remember.
@@ -64,7 +62,7 @@ class DupeFilter:
         self.count: int = count
 
     def claim(self, fingerprint: bytes) -> bool | None:
-        """Claim it. True: it was new; False: it was not; None: the database knows, tell :meth:`settle` its answer."""
+        """Claim a fingerprint. Returns whether it was new; None: tell :meth:`settle` what the database says."""
         if fingerprint in self._claimed or fingerprint in self._young:
             return False
         if fingerprint in self._old:
@@ -75,7 +73,7 @@ class DupeFilter:
         return True if self._is_complete else None
 
     def settle(self, fingerprint: bytes, *, was_stored: bool) -> None:
-        """What the database says of a claim that memory could not decide."""
+        """Take the database's answer to a claim that memory could not decide."""
         if was_stored:
             self.withdraw(fingerprint)
             self._remember(fingerprint)
@@ -87,7 +85,7 @@ class DupeFilter:
             self.count -= 1
 
     def stored(self, fingerprint: bytes) -> None:
-        """Its request is stored, and the claim with it."""
+        """Note that its request is stored, and the claim with it."""
         self._claimed.discard(fingerprint)
         self._remember(fingerprint)
 
@@ -115,7 +113,7 @@ _FIRST = "SELECT priority, share, ord, record FROM request WHERE lane = ? ORDER 
 
 @attrs.frozen
 class Snapshot:
-    """What a frontier takes from its database when it is opened.
+    """State of the database when a frontier is opened.
 
     Attributes:
         lanes: How many records each lane has, and its first, in the order of the firsts' coming.
@@ -135,7 +133,7 @@ class Snapshot:
 
 
 class RowCounts:
-    """How many rows the tables have whose loss nobody would notice otherwise.
+    """Counts of rows, stored with each transaction and compared when the job is opened: lost rows are noticed.
 
     It is written with each transaction and compared when the job is opened. A job of an earlier release has none yet.
 
@@ -152,7 +150,7 @@ class RowCounts:
         self._stored = (0, 0)
 
     def compare(self, connection: sqlite3.Connection, requests: int, seen: int) -> None:
-        """Begin with what was counted.
+        """Begin with counted rows.
 
         Raises:
             sqlite3.DatabaseError: It is not what the last transaction left.
@@ -165,7 +163,7 @@ class RowCounts:
         self.requests, self.seen = requests, seen
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """In a transaction, last: store the counts."""
+        """Store the counts; called last in a transaction."""
         now = (self.requests, self.seen)
         if now != self._stored:
             rows = [("requests", self.requests), ("seen", self.seen)]
@@ -174,20 +172,20 @@ class RowCounts:
 
 
 def read_kept(connection: sqlite3.Connection) -> dict[str, bytes]:
-    """What is kept under each name.
+    """Read the saved values by name.
 
     Raises:
-        sqlite3.DatabaseError: One of them is no data.
+        sqlite3.DatabaseError: One of them is not bytes.
     """
     kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
     for name, blob in kept.items():
         if type(name) is not str or type(blob) is not bytes:
-            raise malformed(f"what it kept as {name!r} is no data")
+            raise malformed(f"what it kept as {name!r} is not bytes")
     return kept
 
 
 def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
-    """The position up to which the feeds have the outbox, and that of its last item.
+    """Return the position up to which the feeds have the outbox, and that of its last item.
 
     Raises:
         sqlite3.DatabaseError: Its first items, or its last, are not there. What is missing between is found when it is
@@ -204,7 +202,7 @@ def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: RowCounts) -> Snapshot:
-    """Look through the database; ``marks`` is left out where there are more than ``max_marks``.
+    """Read the state of the database; ``marks`` is None if there are more than ``max_marks``.
 
     Raises:
         sqlite3.DatabaseError: It is not as the last transaction left it.
@@ -227,12 +225,12 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
     if seen <= max_marks:
         marks = [row[0] for row in connection.execute("SELECT fingerprint FROM seen")]
         if not all(type(mark) is bytes for mark in marks):
-            raise malformed("what it has seen are no fingerprints")
+            raise malformed("its seen fingerprints are not bytes")
     return Snapshot(lanes, max(edges), seen, marks, held, first_due(connection))
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes], row_counts: RowCounts) -> None:
-    """Store requests and their marks in the seen set."""
+    """Store requests and fingerprints."""
     if rows:
         connection.executemany("INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)", rows)
         row_counts.requests += len(rows)
@@ -242,7 +240,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[
 
 
 def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, row_counts: RowCounts) -> None:
-    """End a request; with the reason of a failure and its wall time, it is kept among the failed."""
+    """Remove a request; with the reason of a failure and its wall time, move it to the failed ones."""
     if failed is not None:
         connection.execute(
             "INSERT INTO failed SELECT ord, lane, ?, ?, record FROM request WHERE ord = ?",
@@ -254,23 +252,23 @@ def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | 
 def replace(
     connection: sqlite3.Connection, order: int, rows: Sequence[Row], marks: Sequence[bytes], row_counts: RowCounts
 ) -> None:
-    """Put a request in the place of another."""
+    """Replace a request by another."""
     end(connection, order, None, row_counts)
     insert(connection, rows, marks, row_counts)
 
 
 def spill(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]]) -> None:
-    """Store items of a request that has not ended, each with its order and its number among them."""
+    """Store items of a request that has not ended, each with its order and number."""
     connection.executemany("INSERT INTO spilled VALUES (?, ?, ?)", rows)
 
 
 def unspill(connection: sqlite3.Connection, order: int) -> None:
-    """Forget the items that a request spilled: it will be sent again."""
+    """Remove the spilled items of a request that will be sent again."""
     connection.execute("DELETE FROM spilled WHERE ord = ?", (order,))
 
 
 def read_lanes(connection: sqlite3.Connection, wanted: Sequence[tuple[int, int]]) -> list[list[LaneHead]]:
-    """The first records of each lane, as many as are wanted of it, each with what its lane is ordered by."""
+    """Read the first records of each lane, as many as are wanted of it, with their sort keys."""
     return [_heads(connection, *each) for each in wanted]
 
 
@@ -278,13 +276,13 @@ def _heads(connection: sqlite3.Connection, lane: int, limit: int) -> list[LaneHe
     heads: list[LaneHead] = connection.execute(_FIRST, (lane, limit)).fetchall()
     for priority, share, order, record in heads:
         if type(record) is not bytes:
-            raise malformed(f"its request {order} is no data")
+            raise malformed(f"its request {order} is not bytes")
         if type(priority) is not int or type(share) is not float:
             raise malformed(f"its request {order} has the priority {priority!r} and the share {share!r}")
     return heads
 
 
 def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> set[bytes]:
-    """Those of ``marks`` that are in the seen set."""
+    """Return those of ``marks`` that were seen."""
     statement = "SELECT 1 FROM seen WHERE fingerprint = ?"
     return {mark for mark in marks if connection.execute(statement, (mark,)).fetchone() is not None}

@@ -1,14 +1,13 @@
-"""Group commit: steps of many tasks in one transaction, one thread at work on the database at a time.
+"""Group commit: steps of many tasks in one transaction, run by one thread at a time.
 
-Theory of operation. A task that has something to do hands in a *step* and waits until it is on disk. The first to come
-after a batch was closed leads the next one: it lets everybody who is about to run hand in theirs, waits for the batch
-before, then closes its batch and has a thread run all of it in one transaction. The busier the crawl, the larger the
-batches, and nobody waits for a timer. A thread is used through the ``blocking`` seam, one at a time: to SQLite it is
-one writer.
+Theory of operation. A task hands in a *step* and waits until it is on disk. The first task after a batch was closed
+leads the next one: it lets all tasks that are about to run hand in theirs, waits for the batch before, closes its own,
+and has a thread run all of it in one transaction. The busier the crawl, the larger the batches, and nobody waits for a
+timer. To SQLite it is one writer.
 
-A step has two halves. ``run`` works on the database, in the thread. ``applied`` is called with what ``run`` gave, in
-Trio's thread, once the transaction has ended, in the order in which the steps ran and before any other task runs: so
-what memory knows of the database is always its state after some transaction.
+A step has two halves. ``run`` works on the database, in the thread. ``applied`` gets its result in Trio's thread, once
+the transaction has ended, in the order of the steps and before any other task runs: so memory always matches the
+database after some transaction.
 
 A transaction that fails is rolled back, and nothing is written after it: memory might be ahead of the disk.
 """

@@ -1,4 +1,4 @@
-"""Pipelines: what each item passes before it is written."""
+"""Item pipelines: the steps that each item passes before it is written."""
 
 from __future__ import annotations
 

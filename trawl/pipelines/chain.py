@@ -1,7 +1,9 @@
-"""The pipelines of a crawl, in order: objects with ``process_item``, and with ``open_spider`` and ``close_spider``.
+"""The pipelines of a crawl, in order: objects with ``process_item``, and perhaps ``open_spider`` and ``close_spider``.
 
 Each method may be plain or ``async``, with Scrapy's arguments: ``process_item(item, spider)``, ``open_spider(spider)``,
 ``close_spider(spider)``; the spider may be left out of any of them. A class with ``from_crawler`` is made by it.
+
+Only the package imports this module: it is what a crawl without downloads needs of it.
 """
 
 from __future__ import annotations
@@ -50,10 +52,10 @@ class _Stage:
 
 
 class Pipelines:
-    """What each item passes, in order."""
+    """The pipelines that each item passes, in order."""
 
     def __init__(self, pipelines: Sequence[object] = ()) -> None:
-        """The chain of these objects.
+        """Chain these objects.
 
         Raises:
             SettingsError: One has none of the three methods, or one that takes other arguments.
@@ -62,7 +64,7 @@ class Pipelines:
 
     @classmethod
     def build(cls, settings: PipelinesSettings, crawl: object = None) -> Pipelines:
-        """The pipelines that ``ITEM_PIPELINES`` names, made and in order; equal numbers keep the order of the setting.
+        """Make the pipelines of ``ITEM_PIPELINES``, in order; equal numbers keep the order of the setting.
 
         Args:
             settings: The settings of pipelines.
@@ -79,11 +81,11 @@ class Pipelines:
 
     @property
     def is_empty(self) -> bool:
-        """Whether items pass nothing."""
+        """Return whether there is no pipeline."""
         return not self._stages
 
     async def process(self, item: Any, spider: object) -> Any:
-        """What comes out at the end for ``item``. A checkpoint only where a pipeline is one.
+        """Return the item that comes out at the end. A checkpoint only where a pipeline is one.
 
         An item that is not valid (:class:`trawl.items.InvalidItem`) passes unseen.
 
@@ -166,7 +168,7 @@ def _stage(pipeline: object) -> _Stage:
 
 
 def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
-    """``method``, called with ``taken`` arguments; the last, the spider, is left out if there is no place for it."""
+    """Return ``method`` as called with ``taken`` arguments; the last one, the spider, is left out if it takes fewer."""
     if method is None:
         return None
     try:
@@ -195,5 +197,5 @@ _OURS = {
 
 
 def _made(entry: object, crawl: object) -> object:
-    """The pipeline of an entry; None for one that says that it is not configured."""
+    """Make the pipeline of an entry; None if it says that it is not configured."""
     return make_instance(_OURS.get(entry, entry) if isinstance(entry, str) else entry, SETTING, crawl)

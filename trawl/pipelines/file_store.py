@@ -1,13 +1,11 @@
-"""Where downloaded files are kept: a folder, or a store that fsspec knows. All methods block.
+"""Stores of downloaded files: a folder, or a store of fsspec; and the partial file on its way there. Stores block.
 
-Beside the files lies what is known of each URL: which file it gave, when, and by which validators the server knows it.
+Beside the files are the records of their URLs: file, time, and the validators that the server gave.
 
-A large file on its way to its store: written beside it as it comes, moved to its place when it is whole.
-
-Theory of operation: two tasks know a part. One reads the body from the wire and writes it; the other one, the
-pipeline's, waits for the response, puts the file where it belongs and closes the part, which it also does when it is
-cancelled, at any time. So the file is touched under one lock only, and when the part has been closed nothing begins any
-more: no temporary file comes after its removal. Digests are made of what is written, in the thread that writes it.
+Theory of operation of :class:`PartialFile`. Two tasks know it. One reads the body from the wire and writes it; the
+pipeline's waits for the response, moves the file into the store and closes it, also when it is cancelled, at any time.
+So the file is touched under one lock only, and nothing begins once it is closed: no temporary file is made after its
+removal. Digests are computed in the thread that writes.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ __all__ = [
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a URL.
+    """Saved facts about the file of a URL.
 
     Attributes:
         url: The URL.
@@ -66,18 +64,18 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileStore(Protocol):
-    """Keeps files by their paths, and what is known of URLs."""
+    """Stores files by path, and records of their URLs."""
 
     def find(self, url: str) -> FileRecord | None:
-        """What is known of a URL whose file is still there, and not empty; None if nothing."""
+        """Return the record of a URL whose file is still there and not empty; None if there is none."""
         ...
 
     def remember(self, known: FileRecord) -> None:
-        """Keep what is known of a URL."""
+        """Save the record of a URL."""
         ...
 
     def put(self, path: str, content: bytes) -> None:
-        """Keep a file, whole or not at all; in a folder it is on the disk then, where a power cut leaves it.
+        """Store a file, whole or not at all; in a folder it survives a power cut from then on.
 
         Raises:
             ValueError: The path leads out of the store.
@@ -86,7 +84,7 @@ class FileStore(Protocol):
         ...
 
     def open_temporary(self) -> tuple[BinaryIO, Path]:
-        """A new temporary file on this machine, to be adopted when it is whole, or removed.
+        """Create a temporary file on this machine, for :meth:`put_file`, or to be removed.
 
         Raises:
             OSError: It can't be made.
@@ -104,14 +102,14 @@ class FileStore(Protocol):
 
 
 class LocalFileStore:
-    """A folder."""
+    """Files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         """Files in ``folder``, which is made with the first one."""
         self._folder = folder
 
     def find(self, url: str) -> FileRecord | None:
-        """What is known of a URL whose file is still there."""
+        """Return the record of a URL whose file is still there."""
         try:
             known = _decoded((self._folder / _note(url)).read_bytes(), url)
         except OSError:
@@ -125,11 +123,11 @@ class LocalFileStore:
         return known if stat.S_ISREG(status.st_mode) and status.st_size else None
 
     def remember(self, known: FileRecord) -> None:
-        """Keep what is known of a URL; a power cut may forget it, and the file is fetched again then."""
+        """Save the record of a URL; a power cut may lose it, and the file is then fetched again."""
         self._write(_note(known.url), msgspec.json.encode(known), is_synced=False)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write beside its place, and move it there; it is on the disk then."""
+        """Write beside the file's place and move it there; it is on the disk then."""
         self._write(path, content, is_synced=True)
 
     def _write(self, path: str, content: bytes, *, is_synced: bool) -> None:
@@ -151,7 +149,7 @@ class LocalFileStore:
             sync_folder(place.parent)
 
     def open_temporary(self) -> tuple[BinaryIO, Path]:
-        """A temporary file in the folder itself: moving it to its place is one step then, and copies nothing."""
+        """Create a temporary file in the folder itself, so that moving it copies nothing."""
         make_folder(self._folder)
         return _temporary(self._folder)
 
@@ -171,7 +169,7 @@ class LocalFileStore:
         return place
 
     def _copy(self, temporary: Path, place: Path) -> None:
-        """Move it to a place on another disk, which is mounted or linked in the folder."""
+        """Move it to a place on another disk, mounted or linked in the folder."""
         file, beside = _temporary(place.parent)
         try:
             with file, temporary.open("rb") as content:
@@ -187,7 +185,7 @@ class LocalFileStore:
 
 
 class RemoteFileStore:
-    """A store that fsspec knows."""
+    """Files in a store of fsspec."""
 
     def __init__(self, files: Any, root: str) -> None:
         """Files below ``root`` of a file system of fsspec's."""
@@ -195,7 +193,7 @@ class RemoteFileStore:
         self._root = root.rstrip("/")
 
     def find(self, url: str) -> FileRecord | None:
-        """What is known of a URL whose file is still there."""
+        """Return the record of a URL whose file is still there."""
         try:
             known = _decoded(self._files.cat_file(f"{self._root}/{_note(url)}"), url)
         except OSError:
@@ -208,7 +206,7 @@ class RemoteFileStore:
             return None
 
     def remember(self, known: FileRecord) -> None:
-        """Keep what is known of a URL."""
+        """Save the record of a URL."""
         self.put(_note(known.url), msgspec.json.encode(known))
 
     def put(self, path: str, content: bytes) -> None:
@@ -216,17 +214,17 @@ class RemoteFileStore:
         self._files.pipe_file(f"{self._root}/{check_path(path)}", content)
 
     def open_temporary(self) -> tuple[BinaryIO, Path]:
-        """A temporary file where the system has its own."""
+        """Create a temporary file in the system's folder."""
         return _temporary(None)
 
     def put_file(self, path: str, temporary: Path) -> Path:
-        """Put the file as an object, piece by piece; it stays where it was."""
+        """Put the file as an object, in pieces; it stays where it was."""
         self._files.put_file(str(temporary), f"{self._root}/{check_path(path)}")
         return temporary
 
 
 def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStore:
-    """The store at a path or URL.
+    """Open the store at a path or URL.
 
     Args:
         uri: A folder, ``file://...``, or the URL of a store.
@@ -254,24 +252,24 @@ def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStor
 
 
 def _folder(path: Path, setting: str) -> Path:
-    """A folder that is there and may be written to, or can be made."""
+    """Check that a folder exists and is writable, or can be created."""
     nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
     if not nearest.is_dir():
-        raise SettingsError(f"{setting}: {str(nearest)!r} is no folder", setting)
+        raise SettingsError(f"{setting}: {str(nearest)!r} is not a folder", setting)
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise SettingsError(f"{setting}: {str(nearest)!r} may not be written to", setting)
     return path
 
 
 def check_path(path: str) -> str:
-    """A path below a store.
+    """Normalise a path below a store.
 
     Raises:
         ValueError: It leads out of it, or is none.
     """
     parts = PurePosixPath(path.replace("\\", "/")).parts
     if not parts or parts[0] == "/" or ".." in parts or ":" in parts[0] or "\0" in path:
-        raise ValueError(f"{path!r} is no path below the store of files")
+        raise ValueError(f"{path!r} is not a path below the store")
     return "/".join(parts)
 
 
@@ -298,10 +296,10 @@ CLOSE_GRACE = 5.0
 
 
 class PartialFile:
-    """The sink of one request, whose file is a temporary one of a store until it is kept."""
+    """Sink of one response body: a temporary file of a store until it is kept."""
 
     def __init__(self, store: FileStore, blocking: Blocking) -> None:
-        """A part of which nothing has come; no file is made before something does."""
+        """Start without a file; the first write creates it."""
         self._store = store
         self._blocking = blocking
         self._lock = trio.Lock()
@@ -316,7 +314,7 @@ class PartialFile:
 
     @property
     def size_bytes(self) -> int:
-        """How much has been written since the body began."""
+        """Bytes written since the body began."""
         return self._size_bytes
 
     @property
@@ -330,7 +328,7 @@ class PartialFile:
         return str(self._md5.hexdigest())
 
     def begin(self) -> None:
-        """What is written from now on is a new body."""
+        """Start a new body with the next write."""
         self._is_new = True
 
     async def write(self, pieces: Sequence[bytes]) -> None:
@@ -341,7 +339,7 @@ class PartialFile:
         """
         async with self._lock:
             if self._is_closed:
-                raise BodyNotWritten("nobody waits for its body any more")
+                raise BodyNotWritten("its response was given up")
             try:
                 await self._blocking.run(self._write, pieces)
             except OSError as error:
@@ -353,7 +351,7 @@ class PartialFile:
             await self._blocking.run(self._remove)
 
     async def keep(self, path: str) -> None:
-        """Put the file on the store; it can be read until the part is closed. Always a checkpoint.
+        """Move the file into the store; it can be read until this is closed. Always a checkpoint.
 
         Raises:
             ValueError: There is none, or the path leads out of the store.
@@ -363,7 +361,7 @@ class PartialFile:
             await self._blocking.run(self._keep, path)
 
     def open(self) -> BinaryIO:
-        """The file, to be read. Blocks.
+        """Open the file for reading. Blocks.
 
         Raises:
             ValueError: It is there no more.
@@ -374,7 +372,7 @@ class PartialFile:
         raise ValueError("the body is there no more: its file was moved or removed")
 
     async def aclose(self) -> None:
-        """Remove what was not kept, and take nothing any more. A checkpoint, and shielded, if a file was made."""
+        """Remove the file unless kept, and refuse writes. A checkpoint, and shielded, if a file was created."""
         self._is_closed = True
         if self._temporary is not None or self._file is not None or self._lock.locked():
             with trio.move_on_after(CLOSE_GRACE, shield=True):
@@ -420,7 +418,7 @@ class PartialFile:
 
 @asynccontextmanager
 async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenerator[PartialFile, None]:
-    """A part of ``shelf``. Leaving removes what was not kept."""
+    """Open a partial file of ``store``. Leaving removes it unless it was kept."""
     part = PartialFile(store, blocking)
     try:
         yield part
@@ -429,13 +427,13 @@ async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenera
 
 
 def sha1_of(response: Response) -> str:
-    """The SHA-1 of a response's body, in hexadecimal; one that was written is not read back."""
+    """Return the SHA-1 of a response's body, in hexadecimal; one in a file is not read back."""
     part = _part_of(response)
     return hashlib.sha1(response.body, usedforsecurity=False).hexdigest() if part is None else part.sha1
 
 
 def md5_of(response: Response) -> str:
-    """The MD5 of a response's body, in hexadecimal; one that was written is not read back."""
+    """Return the MD5 of a response's body, in hexadecimal; one in a file is not read back."""
     part = _part_of(response)
     return hashlib.md5(response.body, usedforsecurity=False).hexdigest() if part is None else part.md5
 

@@ -1,4 +1,7 @@
-"""The pipeline of files: ``file_urls`` of an item in, ``files`` out."""
+"""The pipeline of files: ``file_urls`` of an item in, ``files`` out.
+
+Only the package imports this module, lazily: users know its path from Scrapy.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class FilesPipeline(MediaPipeline):
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
-        """``full/`` and the SHA-1 of the content, with the ending of the URL, or of its type.
+        """Return ``full/``, the SHA-1 of the content, and the extension of the URL or of the content type.
 
         Without a response it is the SHA-1 of the URL, as Scrapy has it.
         """

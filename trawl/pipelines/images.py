@@ -1,10 +1,12 @@
 """The pipeline of images: ``image_urls`` of an item in, ``images`` out, with thumbnails.
 
-Images are decoded, checked and converted by pillow (the extra ``images``) in a thread. All are kept as JPEG, as Scrapy
-does: what is one already stays as it came, what is transparent stands on white.
+Images are decoded, checked and converted by Pillow (the extra ``images``) in a thread. All are stored as JPEG, as in
+Scrapy: a JPEG stays as it came, transparent images are put on white.
 
-A few kilobytes may decode to gigabytes. So what an image says of its size is looked at before it is decoded, only known
+A few kilobytes may decode to gigabytes. So the size that an image declares is checked before it is decoded, only known
 formats are read at all, and few are decoded at once.
+
+Only the package imports this module, lazily: users know its path from Scrapy.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class ImagesPipeline(MediaPipeline):
             try:
                 check_path(f"thumbs/{name}")
             except ValueError:
-                raise SettingsError(f"IMAGES_THUMBS: {name!r} is no name of a folder", "IMAGES_THUMBS") from None
+                raise SettingsError(f"IMAGES_THUMBS: {name!r} is not a name for a folder", "IMAGES_THUMBS") from None
         self.min_width: int = crawl.settings["IMAGES_MIN_WIDTH"]
         self.min_height: int = crawl.settings["IMAGES_MIN_HEIGHT"]
         self.max_pixels: int = crawl.settings["IMAGES_MAX_PIXELS"]
@@ -68,7 +70,7 @@ class ImagesPipeline(MediaPipeline):
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
-        """``full/`` and the SHA-1 of what came; without a response, of the URL, as Scrapy has it."""
+        """Return ``full/`` and the SHA-1 of the content; without a response, of the URL, as in Scrapy."""
         return f"full/{name_of(request, response)}.jpg"
 
     def thumb_path(
@@ -80,11 +82,11 @@ class ImagesPipeline(MediaPipeline):
         *,
         item: Any = None,
     ) -> str:
-        """Where a thumbnail is kept, below the store."""
+        """Return the path of a thumbnail, below the store."""
         return f"thumbs/{thumb_id}/{name_of(request, response)}.jpg"
 
     async def keep(self, request: Request, response: Response, item: Any) -> str:
-        """Write the image and its thumbnails to the store; the image's path. A checkpoint.
+        """Write the image and its thumbnails to the store. Returns the image's path. A checkpoint.
 
         Raises:
             FileError: It is no image, too small, or too large.
@@ -105,7 +107,7 @@ class ImagesPipeline(MediaPipeline):
         self.store.put(path, content)
 
     def _made(self, body: bytes) -> tuple[Any, bytes]:
-        """The image, and the bytes to keep."""
+        """Return the image, and the bytes to store."""
         try:
             opened = self._image.open(io.BytesIO(body), formats=self.formats)
             width, height = opened.size
@@ -122,7 +124,7 @@ class ImagesPipeline(MediaPipeline):
         except FileError:
             raise
         except Exception as error:  # pillow raises whatever its many decoders raise
-            unknown = "it is no image of a known kind (IMAGES_FORMATS)"
+            unknown = "it is not an image of a known format (IMAGES_FORMATS)"
             why = unknown if isinstance(error, self._unknown) else f"it can't be read: {error}"
             raise FileError(why) from error
         return image, _written(image)

@@ -1,10 +1,9 @@
-"""What files and images have in common: an item's URLs fetched through the crawl's own throttle, and kept.
+"""Common part of the pipelines of files and images: an item's URLs are fetched through the crawl's throttle and stored.
 
-Each is a direct fetch, so it waits for its scopes' turn like a page, obeys robots.txt, is tried again and is bounded by
-``DOWNLOAD_MAXSIZE``. One that is large goes to a temporary file of its store while it comes, and is moved to its place
-when it is whole; a small one is in memory until it is written. A URL is fetched once a crawl, whichever items name it;
-one that is on its store is not fetched again before it expires, and then asked for with ``If-None-Match`` and
-``If-Modified-Since`` (RFC 9110, 13.1).
+Each is a direct fetch: it waits for its scopes like a page, obeys robots.txt, is retried and is limited by
+``DOWNLOAD_MAXSIZE``. A large body goes to a temporary file of its store while it comes; a small one stays in memory
+until it is written. A URL is fetched once in a crawl, whichever items name it. One that is in its store is not fetched
+again before it expires, and then requested with ``If-None-Match`` and ``If-Modified-Since`` (RFC 9110, 13.1).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class FileError(TrawlError):
 
 
 class MediaCrawl(Protocol):
-    """What is needed of the running crawl."""
+    """Interface of the running crawl that is used here."""
 
     @property
     def spider(self) -> Any:
@@ -72,12 +71,12 @@ class MediaCrawl(Protocol):
 
     @property
     def stats(self) -> Stats:
-        """Where files are counted."""
+        """Statistics, where files are counted."""
         ...
 
     @property
     def blocking(self) -> Blocking:
-        """How files are written."""
+        """Runs functions that write files."""
         ...
 
     def now_utc(self) -> datetime:
@@ -91,7 +90,7 @@ class MediaCrawl(Protocol):
 
 @attrs.frozen
 class MediaInfo:
-    """What the methods of a pipeline are told of the crawl.
+    """The crawl, as the methods of a pipeline get it.
 
     Attributes:
         crawl: The running crawl.
@@ -139,7 +138,7 @@ class MediaPipeline(ABC):
     # To be overridden.
 
     def get_media_requests(self, item: Any, info: MediaInfo) -> Any:
-        """The requests for an item's files: by default one for each URL in its field of URLs.
+        """Return the requests for an item's files: by default one for each URL in its field of URLs.
 
         What is no URL there, as pages have it, is told and counted like a file that could not be had; so is a field
         that is no list.
@@ -161,10 +160,10 @@ class MediaPipeline(ABC):
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
-        """Where a file is kept, below the store; best named by its content, so that the same is kept once."""
+        """Return a file's path, below the store; named by its content, the same file is stored once."""
 
     async def keep(self, request: Request, response: Response, item: Any) -> str:
-        """Write what came to the store; its path. A checkpoint.
+        """Write the response to the store. Returns its path. A checkpoint.
 
         Raises:
             FileError: It is not wanted.
@@ -177,7 +176,7 @@ class MediaPipeline(ABC):
         return path
 
     def item_completed(self, results: Sequence[Result], item: Any, info: MediaInfo) -> Any:
-        """The item with its files: by default those that could be had, in its field of results."""
+        """Return the item with its files: by default those that were downloaded, in its field of results."""
         files = [found for is_there, found in results if is_there]
         try:
             if isinstance(item, dict):
@@ -191,7 +190,7 @@ class MediaPipeline(ABC):
     # What a pipeline does.
 
     async def process_item(self, item: Any, spider: Any = None) -> Any:
-        """The item, once its files are there or could not be had. A checkpoint if it has any."""
+        """Return the item, once its files are stored or have failed. A checkpoint if it has any."""
         wanted = self.get_media_requests(item, self.info)
         if inspect.isawaitable(wanted):
             wanted = await wanted
@@ -210,7 +209,7 @@ class MediaPipeline(ABC):
         return await completed if inspect.isawaitable(completed) else completed
 
     async def _result(self, request: Request, item: Any) -> Result:
-        """Of a URL that is under way for another item, that item's result."""
+        """Return the result of a URL; one that is already under way for another item is shared."""
         key = fingerprint(request)
         while (under_way := self._under_way.get(key)) is not None:
             await under_way.wait()
@@ -241,7 +240,7 @@ class MediaPipeline(ABC):
         logger.warning("%s: %s: no file: %s", type(self).__name__, what, str(error) or repr(error))
 
     async def _kept(self, request: Request, item: Any) -> dict[str, str]:
-        """The file of a URL, fetched if need be."""
+        """Return the file of a URL, fetched if necessary."""
         crawl = self.info.crawl
         url = request.url
         known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
@@ -282,7 +281,7 @@ class MediaPipeline(ABC):
 
 
 def name_of(request: Request, response: Response | None) -> str:
-    """The SHA-1 of what came, in hexadecimal; without a response, of the URL, as Scrapy has it."""
+    """Return the SHA-1 of the body, in hexadecimal; without a response, of the URL, as in Scrapy."""
     if response is None:
         return hashlib.sha1(request.url.encode(), usedforsecurity=False).hexdigest()
     return sha1_of(response)

@@ -11,65 +11,72 @@ __all__ = ["PipelinesSettings"]
 
 
 class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
-    """Through what items pass before they are written."""
+    """Item pipelines, and the files and images that they download."""
 
     item_pipelines: Annotated[
         dict[Any, float | None],
         Meta(
             title="",
-            description="Classes, or their import paths, that each item passes, with a number that says in which order "
-            "(low first); null takes one out.",
+            description="Pipelines that each item passes: classes or import paths, each with a number that gives the "
+            "order (low first). null removes one.",
         ),
     ] = msgspec.field(default_factory=dict)
     files_store: Annotated[
         str,
-        Meta(title="", description="Where FilesPipeline keeps files: a folder, or the URL of a store (s3://...)."),
+        Meta(title="", description="Folder of FilesPipeline, or the URL of a store (s3://...)."),
     ] = ""
     files_expires: Annotated[
         float,
-        Meta(ge=0, title="days", description="How long a file is not asked for again; then it is if it has changed."),
+        Meta(
+            ge=0,
+            title="days",
+            description="Request a stored file again only after this time, and then only if it has changed.",
+        ),
     ] = 90.0
     files_urls_field: Annotated[
-        str, Meta(min_length=1, title="", description="The field of items with the URLs of their files.")
+        str, Meta(min_length=1, title="", description="Field of items with the URLs of their files.")
     ] = "file_urls"
-    files_result_field: Annotated[
-        str, Meta(min_length=1, title="", description="The field of items for what became of them.")
-    ] = "files"
+    files_result_field: Annotated[str, Meta(min_length=1, title="", description="Field of items for the results.")] = (
+        "files"
+    )
     images_store: Annotated[
         str,
         Meta(
             title="",
-            description="Where ImagesPipeline keeps images: a folder, or the URL of a store. It needs the "
-            "`images` extra.",
+            description="Folder of ImagesPipeline, or the URL of a store. Needs the extra `images`.",
         ),
     ] = ""
     images_expires: Annotated[
         float,
-        Meta(ge=0, title="days", description="How long an image is not asked for again; then it is if it has changed."),
+        Meta(
+            ge=0,
+            title="days",
+            description="Request a stored image again only after this time, and then only if it has changed.",
+        ),
     ] = 90.0
     images_urls_field: Annotated[
-        str, Meta(min_length=1, title="", description="The field of items with the URLs of their images.")
+        str, Meta(min_length=1, title="", description="Field of items with the URLs of their images.")
     ] = "image_urls"
-    images_result_field: Annotated[
-        str, Meta(min_length=1, title="", description="The field of items for what became of them.")
-    ] = "images"
+    images_result_field: Annotated[str, Meta(min_length=1, title="", description="Field of items for the results.")] = (
+        "images"
+    )
     images_thumbs: Annotated[
         dict[Annotated[str, Meta(min_length=1)], tuple[Annotated[int, Meta(ge=1)], Annotated[int, Meta(ge=1)]]],
-        Meta(title="", description="Thumbnails: a name to the largest width and height, in pixels."),
+        Meta(title="", description="Thumbnails: name to maximum width and height, in pixels."),
     ] = msgspec.field(default_factory=dict)
     images_min_width: Annotated[
-        int, Meta(ge=0, title="pixels", description="Images that are not as wide are not kept.")
+        int, Meta(ge=0, title="pixels", description="Minimum width; narrower images are not stored. 0: any.")
     ] = 0
     images_min_height: Annotated[
-        int, Meta(ge=0, title="pixels", description="Images that are not as high are not kept.")
+        int, Meta(ge=0, title="pixels", description="Minimum height; lower images are not stored. 0: any.")
     ] = 0
     images_max_pixels: Annotated[
         int,
         Meta(
             ge=0,
             title="pixels",
-            description="Images with more pixels are not decoded and not kept: a file of a few kilobytes may have "
-            "billions, each of which takes about 12 bytes. 0: as many as Pillow lets through.",
+            description="Maximum number of pixels; larger images are neither decoded nor stored. A file of a few "
+            "kilobytes may have billions, each of which takes about 12 bytes. 0: as many as Pillow allows.",
         ),
     ] = 50_000_000
     images_formats: Annotated[
@@ -77,16 +84,14 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
         Meta(
             min_length=1,
             title="",
-            description="Formats that are decoded, as Pillow names them; images of others are not kept. EPS would run "
-            "Ghostscript on what a stranger wrote.",
+            description="Formats to decode, as Pillow names them; images of others are not stored. EPS would run "
+            "Ghostscript on untrusted input.",
         ),
     ] = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
     media_allow_redirects: Annotated[
-        bool, Meta(title="", description="Whether redirects of files and images are followed; else they have none.")
+        bool, Meta(title="", description="Follow redirects of files and images; without it, a redirect is a failure.")
     ] = False
     media_store_options: Annotated[
         dict[str, Any],
-        Meta(
-            title="", description="What the file system of FILES_STORE and IMAGES_STORE is made with, if fsspec does."
-        ),
+        Meta(title="", description="Arguments of the file system (fsspec) of FILES_STORE and IMAGES_STORE."),
     ] = msgspec.field(default_factory=dict)
