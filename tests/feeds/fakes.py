@@ -14,7 +14,9 @@ from xml.etree import ElementTree
 import trio
 
 from trawl.blocking import InlineBlocking
-from trawl.feeds import Feed, FeedMapping, FeedOptions, Feeds, FeedsSettings, FileTarget, open_feeds
+from trawl.feeds import FeedMapping, FeedOptions, Feeds, FeedsSettings, open_feeds
+from trawl.feeds.feed import TextFeed
+from trawl.feeds.targets import FileTarget
 
 STARTED_UTC = datetime(2025, 1, 1, 12, 30, tzinfo=UTC)
 Rows = list[dict[str, str]]
@@ -116,9 +118,9 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def started(options: FeedOptions, target: FileTarget | Slow) -> Feed:
+def started(options: FeedOptions, target: FileTarget | Slow) -> TextFeed:
     """A feed on a target, opened as a crawl would."""
-    feed = Feed(options, target)
+    feed = TextFeed(options, target)
     feed.locate()
     feed.start()
     return feed

@@ -16,7 +16,8 @@ import trio
 from tests.feeds.fakes import READERS, ROWS, FullDisk, Slow, started
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError
-from trawl.feeds import FeedOptions, FileTarget
+from trawl.feeds import FeedOptions
+from trawl.feeds.targets import FileTarget
 
 BLOCKING = InlineBlocking()
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.feeds.fakes import STARTED_UTC
 from trawl.errors import FeedError, SettingsError
-from trawl.feeds import FeedMapping, FeedOptions, FeedsSettings, feed_entry, feed_options
+from trawl.feeds import FeedMapping, FeedOptions, FeedsSettings, feed_entry
+from trawl.feeds.options import feed_options
 
 
 def one(path: object, mapping: FeedMapping | None = None, **settings: Any) -> FeedOptions:
@@ -47,7 +48,7 @@ def test_a_feed_on_the_command_line_is_a_path_and_a_format(text: str, path: str,
         ("out", "feed out: its ending says no format; write out:FORMAT with one of jsonl, json, csv, xml"),
         ("out.jsno", "feed out.jsno: unknown format 'jsno'; did you mean 'json'"),
         ("out.jsonl:yaml", "feed out.jsonl: unknown format 'yaml'; known are jsonl, json, csv, xml"),
-        ("", "FEEDS: '' is no path"),
+        ("", "FEEDS: '' is not a path"),
         ("-:parquet", "feed -: parquet can't be written to standard output"),
     ],
 )
@@ -59,7 +60,7 @@ def test_a_feed_that_makes_no_sense_is_refused_in_one_line(text: str, why: str) 
 
 
 def test_a_key_that_is_no_path_is_refused() -> None:
-    with pytest.raises(FeedError, match="FEEDS: 3 is no path"):
+    with pytest.raises(FeedError, match="FEEDS: 3 is not a path"):
         one(3)
 
 

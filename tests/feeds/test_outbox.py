@@ -17,8 +17,9 @@ from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import READERS, ROWS, STARTED_UTC, FullDisk
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, ItemLost, JobError
-from trawl.feeds import Feed, FeedMapping, Feeds, FeedsSettings, OutboxWriter, open_outbox
-from trawl.feeds.outbox import MAX_BEHIND
+from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_outbox
+from trawl.feeds.feed import TextFeed
+from trawl.feeds.outbox import MAX_BEHIND, OutboxWriter
 from trawl.feeds.stored_items import to_stored
 from trawl.observe import Stats
 
@@ -191,7 +192,7 @@ async def test_a_feed_that_fails_is_told_to_who_acknowledges_and_the_next_run_go
     values = FeedsSettings(feeds={str(path): {}})
     feeds, outbox = await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
     feed = feeds.all[0]
-    assert isinstance(feed, Feed)
+    assert isinstance(feed, TextFeed)
     feed._target.close()
     feed._target = FullDisk(path, 20)
     async with trio.open_nursery() as nursery:
@@ -248,7 +249,7 @@ async def test_feeds_that_a_later_run_is_not_given_are_told_of(
     with caplog.at_level(logging.WARNING):
         outbox = await outbox_of(job.killed(), {})
     assert outbox.is_empty
-    assert "out.jsonl is none of this run" in caplog.text
+    assert "out.jsonl is not given in this run" in caplog.text
     assert "1 items wait for a feed" in caplog.text
 
 

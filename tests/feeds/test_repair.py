@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.feeds.fakes import READERS, ROWS, opened, write_all
 from trawl.errors import FeedError
-from trawl.feeds import FeedOptions, make_format
+from trawl.feeds import FeedOptions
 from trawl.feeds.base import NotThisFormat
-from trawl.feeds.formats import CsvTable
+from trawl.feeds.formats import CsvTable, make_format
 
 FORMATS = list(READERS)
 

@@ -18,7 +18,7 @@ from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.blocking import InlineBlocking
 from trawl.engine.job_items import MAX_ITEMS
 from trawl.errors import JobError, UsageError
-from trawl.feeds import FileTarget
+from trawl.feeds.targets import FileTarget
 from trawl.frontier.job import open_job
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb

@@ -13,19 +13,12 @@ killed within a write leaves whole records and a part of one; ``end_of`` finds t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO, Protocol, Self
 
 import attrs
 
-from trawl.blocking import Blocking
-
-if TYPE_CHECKING:
-    from trawl.feeds.item_errors import ItemOrigin
-    from trawl.feeds.item_filter import ItemFilter
-    from trawl.feeds.stored_items import StoredItem
-
-__all__ = ["CHUNK_BYTES", "End", "FeedReport", "Format", "NotThisFormat", "OneFeed"]
+__all__ = ["CHUNK_BYTES", "End", "FeedReport", "Format", "NotThisFormat"]
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is looked at in one piece."""
@@ -40,8 +33,8 @@ class End:
     """End of the last whole record of a file.
 
     Attributes:
-        position: In bytes; 0 if there is no whole record, and the file is begun anew.
-        mend: What is missing right there to make the record end as a record must (a line without its newline).
+        position: In bytes; 0 if there is no whole record, and the file is started again.
+        mend: Bytes missing there to end the record (a line without its newline).
     """
 
     position: int = 0
@@ -105,7 +98,7 @@ class Format(Protocol):
         """Return this format, settled as the beginning of ``file`` says (the header of a CSV).
 
         Raises:
-            NotThisFormat: What it says and what is configured do not agree.
+            NotThisFormat: It contradicts the settings.
         """
         ...
 
@@ -125,96 +118,3 @@ class FeedReport:
     format: str
     records: int
     position: int
-
-
-class OneFeed(Protocol):
-    """One feed, in one file or in several. ``open``, ``locate``, ``start``, ``close`` and ``abandon`` block."""
-
-    @property
-    def uri(self) -> str:
-        """Where it goes, as the user wrote it."""
-        ...
-
-    @property
-    def place(self) -> str:
-        """Where it goes, however it was spelled."""
-        ...
-
-    @property
-    def item_filter(self) -> ItemFilter:
-        """Which items it takes."""
-        ...
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """The only fields that it can write from now on; None if any."""
-        ...
-
-    @property
-    def position(self) -> int:
-        """Where the last whole record ends that was written; 0 before the first."""
-        ...
-
-    @property
-    def batch(self) -> tuple[int, int] | None:
-        """The number of the batch that is written, and how many items it has; None where there are none."""
-        ...
-
-    @property
-    def report(self) -> FeedReport:
-        """What was written so far."""
-        ...
-
-    def open(self) -> None:
-        """Open what it goes to; nothing in it has changed."""
-        ...
-
-    def locate(
-        self,
-        position: int | None = None,
-        columns: Sequence[str] | None = None,
-        batch: tuple[int, int] | None = None,
-    ) -> None:
-        """Find where to go on; nothing changes yet."""
-        ...
-
-    def start(self) -> None:
-        """Cut away what is behind that, and make it whole."""
-        ...
-
-    def add(self, item: object, origin: ItemOrigin | None = None) -> int:
-        """Take an item; return the bytes it takes, 0 if this feed does not want it.
-
-        Raises:
-            FeedError: The feed can't go on.
-            Exception: Any other means that this item can't be written; the feed is as it was before.
-        """
-        ...
-
-    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
-        """Take an item out of a job's outbox, as :meth:`add` takes an item."""
-        ...
-
-    def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
-        """Return the items that were taken and could not be written after all, each once, with the reason."""
-        ...
-
-    async def flush(self, blocking: Blocking) -> None:
-        """Write what was added."""
-        ...
-
-    async def sync(self, blocking: Blocking) -> None:
-        """Have all that was added on the disk itself."""
-        ...
-
-    async def finish(self, blocking: Blocking) -> None:
-        """Write all that was added and the end, and close."""
-        ...
-
-    def close(self) -> None:
-        """Close it as it is."""
-        ...
-
-    def abandon(self) -> None:
-        """Close it before it was started; what was made for it goes again."""
-        ...

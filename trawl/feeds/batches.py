@@ -9,7 +9,7 @@ overwritten when they are begun again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,9 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
-from trawl.feeds.base import FeedReport, OneFeed
-from trawl.feeds.feed import Feed
+from trawl.feeds.base import FeedReport
+from trawl.feeds.feed import Feed, TextFeed
 from trawl.feeds.item_errors import ItemOrigin
-from trawl.feeds.item_filter import ItemFilter
 from trawl.feeds.options import TABLES, FeedOptions, fill_path, is_numbered, placeholders_in
 from trawl.feeds.stored_items import StoredItem
 from trawl.feeds.table import TableFeed
@@ -36,25 +35,19 @@ GAP = 100
 """Numbers that must be free in a row for a feed that does not overwrite to begin there."""
 
 
-class BatchedFeed:
-    """One feed that is written to one file after the other.
+class BatchedFeed(Feed):
+    """A feed that is written to one file after the other. Its URI has placeholders for the batch."""
 
-    Attributes:
-        uri: Its path, with the names that stand for the batch.
-    """
-
-    def __init__(self, options: FeedOptions, make: Callable[[FeedOptions], OneFeed], *, started_utc: datetime) -> None:
-        """A feed that begins with its first batch; see :meth:`locate` for one that goes on.
+    def __init__(self, options: FeedOptions, make: Callable[[FeedOptions], Feed], *, started_utc: datetime) -> None:
+        """A feed that begins with its first batch; see :meth:`locate` for one that continues.
 
         Args:
-            options: Of the whole; its path names the batches.
+            options: Options of all batches.
             make: Makes the feed of one batch.
             started_utc: The wall time now.
         """
-        self.uri: str = options.uri
-        self._options = options
+        super().__init__(options)
         self._make = make
-        self._item_filter = options.item_filter
         self._started_utc = started_utc
         self._clock_utc = started_utc - timedelta(seconds=trio.current_time())
         self._number = 0  # of the newest batch
@@ -63,19 +56,8 @@ class BatchedFeed:
         self._uri = ""  # of the newest batch
         self._earlier = 0  # written to the open batch by earlier runs
         self._done = 0  # written to batches that are finished
-        self._refused: list[tuple[ItemOrigin, Exception]] = []
-        self._feeds: deque[OneFeed] = deque()
+        self._feeds: deque[Feed] = deque()
         self._is_open = True  # the first of them, once there is one; the others are not
-
-    @property
-    def place(self) -> str:
-        """Where it goes: the absolute path, with the names that stand for the batch."""
-        return self._options.place
-
-    @property
-    def item_filter(self) -> ItemFilter:
-        """Which items it takes."""
-        return self._item_filter
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -84,7 +66,7 @@ class BatchedFeed:
 
     @property
     def position(self) -> int:
-        """How far the open batch is written."""
+        """Position in the open batch."""
         return self._feeds[0].position
 
     @property
@@ -94,12 +76,12 @@ class BatchedFeed:
 
     @property
     def report(self) -> FeedReport:
-        """What was written so far."""
+        """Counts of all batches so far; the position is that in the open one."""
         now = self._feeds[0].report
         return FeedReport(self.uri, now.format, self._done + now.records, now.position)
 
     def open(self) -> None:
-        """Nothing: which batch is opened is known when it is located."""
+        """Do nothing: :meth:`locate` knows which batch to open."""
 
     def locate(
         self,
@@ -107,16 +89,7 @@ class BatchedFeed:
         columns: Sequence[str] | None = None,
         batch: tuple[int, int] | None = None,
     ) -> None:
-        """Open the batch to go on with, and find where. Blocks.
-
-        Args:
-            position: Of the batch, as it was recorded; None: it is a new one.
-            columns: Those that were recorded with it.
-            batch: Its number, and how many items it has.
-
-        Raises:
-            FeedError: It can't be opened or continued.
-        """
+        """Open the batch to continue with, and find where."""
         if batch is not None:
             self._open_at(batch[0], position, columns)
             self._items = self._earlier = batch[1]
@@ -132,7 +105,7 @@ class BatchedFeed:
         self._feeds[0].locate(position, columns)
 
     def _goes_on_with_blank(self, number: int) -> bool:
-        """Open the batch of this number if it has no item: whoever made it was killed before it had one."""
+        """Open the batch of this number if it has no items, because its process was killed before the first."""
         try:
             path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).place)
             if path.stat().st_size > BLANK_BYTES:
@@ -147,42 +120,27 @@ class BatchedFeed:
         return False
 
     def start(self) -> None:
-        """Make the open batch whole. Blocks.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Make the open batch whole."""
         self._feeds[0].start()
 
     def add(self, item: object, origin: ItemOrigin | None = None) -> int:
-        """Take an item; return the bytes it takes, 0 if this feed does not want it.
-
-        Raises:
-            FeedError: Two batches would go to one file.
-            Exception: The item can't be written, as in a feed of one file.
-        """
-        return self._take(lambda feed: feed.add(item, origin)) if self._item_filter.takes(item) else 0
+        """Take an item into the newest batch; into the next one if that is full."""
+        return self._take(lambda feed: feed.add(item, origin)) if self.item_filter.takes(item) else 0
 
     def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
-        """Take an item out of a job's outbox, as :meth:`add` takes an item.
-
-        Raises:
-            Exception: As there.
-        """
-        return self._take(lambda feed: feed.add_stored(stored, origin)) if self._item_filter.takes_stored(stored) else 0
+        """Take an item out of a job's outbox, as :meth:`add` takes an item."""
+        return self._take(lambda feed: feed.add_stored(stored, origin)) if self.item_filter.takes_stored(stored) else 0
 
     def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
         """Return the items that no batch could take as it was written."""
-        refused = [*self._refused, *self._feeds[0].take_refused()] if self._feeds else []
-        self._refused = []
-        return refused
+        return [*super().take_refused(), *self._feeds[0].take_refused()] if self._feeds else []
+
+    def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
+        """Add fields to the newest batch."""
+        return self._take(lambda feed: feed._add(fields, origin))
 
     async def flush(self, blocking: Blocking) -> None:
-        """Finish what is full, open what follows, and write what was added. A checkpoint if there is any.
-
-        Raises:
-            FeedError: A batch can't be written, or the next one can't be opened.
-        """
+        """Finish full batches, open the next one, and write what was added. A checkpoint if there is any."""
         await self._open_first(blocking)
         while len(self._feeds) > 1:
             full = self._feeds[0]
@@ -201,34 +159,26 @@ class BatchedFeed:
             self._is_open = True
 
     async def sync(self, blocking: Blocking) -> None:
-        """Have all that was added on the disk itself. A checkpoint.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Have all that was added on the disk itself. A checkpoint."""
         await self.flush(blocking)
         await self._feeds[0].sync(blocking)
 
     async def finish(self, blocking: Blocking) -> None:
-        """Write all that was added and the end, and close. A checkpoint.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Write all that was added and the end, and close. A checkpoint."""
         await self.flush(blocking)
         await self._feeds[0].finish(blocking)
 
     def close(self) -> None:
-        """Close the open batch as it is. Blocks."""
+        """Close the open batch as it is."""
         if self._feeds:
             self._feeds[0].close()
 
     def abandon(self) -> None:
-        """Close the batch before it was started. Blocks."""
+        """Close the open batch before it was started."""
         if self._feeds:
             self._feeds[0].abandon()
 
-    def _take(self, add: Callable[[OneFeed], int]) -> int:
+    def _take(self, add: Callable[[Feed], int]) -> int:
         """Add an item to the newest batch; to the next one where that is full."""
         items, most = self._options.batch_items, self._options.batch_bytes
         before = self._number, self._items, self._bytes, self._uri
@@ -274,13 +224,13 @@ class BatchedFeed:
         return number
 
 
-def _opened(feed: OneFeed) -> None:
+def _opened(feed: Feed) -> None:
     feed.open()
     feed.locate()
     feed.start()
 
 
-def make_feed(options: FeedOptions, *, started_utc: datetime) -> OneFeed:
+def make_feed(options: FeedOptions, *, started_utc: datetime) -> Feed:
     """The feed, not open yet.
 
     Args:
@@ -312,5 +262,5 @@ def refuse_for_job(options: FeedOptions) -> None:
         raise FeedError(f"feed {options.uri}: can't be a feed of a job: {why}", options.uri)
 
 
-def _one_file(options: FeedOptions) -> OneFeed:
-    return TableFeed(options) if options.format in TABLES else Feed(options)
+def _one_file(options: FeedOptions) -> Feed:
+    return TableFeed(options) if options.format in TABLES else TextFeed(options)

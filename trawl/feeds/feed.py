@@ -1,9 +1,14 @@
-"""One open feed: items in, whole records out, at a position that is known after each flush."""
+"""Feeds: items in, whole records out, at a position that is known after each flush.
+
+:class:`Feed` is their common part; :class:`TextFeed` writes records of bytes, :class:`trawl.feeds.table.TableFeed`
+has a library write rows, and :class:`trawl.feeds.batches.BatchedFeed` is a chain of either.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from trawl.blocking import Blocking
@@ -18,36 +23,181 @@ from trawl.feeds.stored_items import StoredItem
 from trawl.feeds.targets import FileTarget, RemoteFile, Target, Unopened, open_standard_output, open_store, open_target
 from trawl.feeds.to_json import written_fields, wrong_field
 
-__all__ = ["Feed"]
+__all__ = ["Feed", "TextFeed"]
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
-class Feed:
-    """One open feed. Adding encodes at once, so an item that is changed after it was yielded does no harm.
+class Feed(ABC):
+    """One feed, in one file or in several. ``open``, ``locate``, ``start``, ``close`` and ``abandon`` block.
 
     Attributes:
-        uri: Where it goes.
-        position: Bytes up to the end of the last whole record that was written; 0 before the first.
+        uri: Its path or URL, as the user wrote it.
+        item_filter: Decides which items it takes.
         records: Items written in this run.
-        pending_bytes: What was added and is not written yet.
+    """
+
+    _is_typed = False  # it has column types for times, decimals and bytes
+
+    def __init__(self, options: FeedOptions) -> None:
+        """A feed that is not open yet."""
+        self.uri: str = options.uri
+        self.item_filter: ItemFilter = options.item_filter
+        self.records: int = 0
+        self._options = options
+        self._remote: RemoteFile | None = None
+        self._refused: list[tuple[ItemOrigin, Exception]] = []
+
+    @property
+    def place(self) -> str:
+        """Its destination, however spelled: the absolute path; a store's URL; ``-`` for standard output."""
+        return self._options.place
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The only fields that it can write from now on; None if any."""
+        return None
+
+    @property
+    def batch(self) -> tuple[int, int] | None:
+        """The number of the batch being written, and how many items it has; None if it is one file."""
+        return None
+
+    @property
+    @abstractmethod
+    def position(self) -> int:
+        """End of the last whole record that was written, in bytes, or in rows of a table; 0 before the first."""
+
+    @property
+    def report(self) -> FeedReport:
+        """Counts so far."""
+        return FeedReport(self.uri, self._options.format, self.records, self.position)
+
+    @abstractmethod
+    def open(self) -> None:
+        """Open its destination; nothing in it has changed.
+
+        Raises:
+            FeedError: It can't be opened for writing.
+            SettingsError: That needs a library that is not installed.
+        """
+
+    @abstractmethod
+    def locate(
+        self,
+        position: int | None = None,
+        columns: Sequence[str] | None = None,
+        batch: tuple[int, int] | None = None,
+    ) -> None:
+        """Find where to continue; nothing changes yet.
+
+        Args:
+            position: One that was recorded after a sync; None finds the end of the last whole record, or takes 0 if the
+                feed overwrites.
+            columns: Those that were recorded with it, for a file that does not name them itself.
+            batch: The batch that was recorded with it.
+
+        Raises:
+            FeedError: It can't be continued in this format, or is shorter than ``position``.
+        """
+
+    @abstractmethod
+    def start(self) -> None:
+        """Cut away what follows the position, and make the file whole.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+
+    def add(self, item: object, origin: ItemOrigin | None = None) -> int:
+        """Take an item, encoded at once; return about how many bytes it takes, 0 if this feed does not want it.
+
+        Raises:
+            FeedError: The feed can't go on.
+            ValueError: The item can't be written: the text names the field, or the columns that it has nothing for.
+            Exception: Its own library, or the feed's filter, failed on it. The feed is as it was before.
+        """
+        if not self.item_filter.takes(item):
+            return 0
+        return self._add(item if type(item) is dict else written_fields(item, is_typed=self._is_typed), origin)
+
+    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
+        """Take an item out of a job's outbox, as :meth:`add` takes an item.
+
+        Raises:
+            Exception: As there.
+        """
+        return self._add(stored.fields, origin) if self.item_filter.takes_stored(stored) else 0
+
+    @abstractmethod
+    def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
+        """Encode an item. The feed changes only when that is done."""
+
+    def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
+        """Return the items that were taken and could not be written after all, each once, with the reason."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    @abstractmethod
+    async def flush(self, blocking: Blocking) -> None:
+        """Write what was added. A checkpoint if there is any. Cancelling loses nothing: the next call writes the rest.
+
+        Raises:
+            FeedError: It can't be written. What was whole before stays whole.
+        """
+
+    @abstractmethod
+    async def sync(self, blocking: Blocking) -> None:
+        """Have all that was added on the disk itself, so that its position may be recorded. A checkpoint.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+
+    @abstractmethod
+    async def finish(self, blocking: Blocking) -> None:
+        """Write all that was added and the end, have it on the disk itself, and close. A checkpoint.
+
+        Raises:
+            FeedError: It can't be written.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it as it is; what was added and not flushed is lost."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Close it before it was started; a file that was made for it is removed."""
+
+    def _open_remote(self) -> None:
+        """Write to a local file instead, if it goes to a store."""
+        if self._options.is_remote:
+            self._remote = open_store(self._options)
+            self._options = self._remote.options
+
+    def _failure(self, error: Exception) -> FeedError:
+        return FeedError(f"feed {self.uri}: {_words(error)}", self.uri)
+
+
+class TextFeed(Feed):
+    """A feed of records that are bytes, in a file or a stream.
+
+    Attributes:
+        pending_bytes: Bytes that were added and not written yet.
     """
 
     def __init__(self, options: FeedOptions, target: Target | None = None) -> None:
-        """A feed that begins at position 0 of ``target``; see :meth:`locate` for one that goes on.
+        """A feed that begins at position 0 of ``target``; see :meth:`locate` for one that continues.
 
         Without a target it takes items, and writes them once it is opened.
         """
-        self.uri: str = options.uri
-        self.position: int = 0
-        self.records: int = 0
+        super().__init__(options)
         self.pending_bytes: int = 0
-        self._options = options
+        self._position = 0
         self._format: Format = make_format(options)
-        self._item_filter = options.item_filter
         self._compression = make_compression(options.compression)
         self._target: Target = target or Unopened()
-        self._remote: RemoteFile | None = None
         self._end = End()
         self._pending: list[bytes] = []
         self._is_settled = False
@@ -59,43 +209,21 @@ class Feed:
         self._outgoing_records = 0
 
     @property
-    def place(self) -> str:
-        """Where it goes, however it was spelled: the absolute path; ``-`` for standard output."""
-        return self._options.place
+    def position(self) -> int:
+        """Bytes up to the end of the last whole record that was written; 0 before the first."""
+        return self._position
 
     @property
     def columns(self) -> tuple[str, ...] | None:
         """The only fields that it can write from now on; None if any."""
         return self._format.columns
 
-    @property
-    def item_filter(self) -> ItemFilter:
-        """Which items it takes."""
-        return self._item_filter
-
-    @property
-    def batch(self) -> tuple[int, int] | None:
-        """Which of its batches is written; none, it is one file."""
-        return None
-
-    @property
-    def report(self) -> FeedReport:
-        """What was written so far."""
-        return FeedReport(self.uri, self._format.name, self.records, self.position)
-
     # Opening. These block.
 
     def open(self) -> None:
-        """Open what it goes to; nothing in it has changed.
-
-        Raises:
-            FeedError: It can't be opened for writing.
-            SettingsError: That needs what is not installed.
-        """
+        """Open the file, device or stream."""
         try:
-            if self._options.is_remote:
-                self._remote = open_store(self._options)
-                self._options = self._remote.options
+            self._open_remote()
             path = self._options.path
             self._target = open_standard_output() if path is None else open_target(path)
         except OSError as error:
@@ -107,17 +235,7 @@ class Feed:
         columns: Sequence[str] | None = None,
         batch: tuple[int, int] | None = None,
     ) -> None:
-        """Find where to go on in an existing file; nothing in it changes yet.
-
-        Args:
-            position: One that was recorded after a flush; None looks for the end of the last whole record, or takes 0
-                if the feed overwrites.
-            columns: Those that were recorded with it, for a file that does not name them itself.
-            batch: Of no meaning for one file.
-
-        Raises:
-            FeedError: The file can't be continued in this format, or is shorter than ``position``.
-        """
+        """Find where to continue in a file."""
         target = self._target
         if not isinstance(target, FileTarget):
             return
@@ -128,7 +246,7 @@ class Feed:
                 self._end = End(position)
             elif not self._options.overwrite:
                 self._end = self._searched(target)
-            self.position = self._end.position
+            self._position = self._end.position
             if self._end.position:
                 if columns:
                     self._format = self._format.settled(columns)
@@ -139,11 +257,7 @@ class Feed:
             raise self._failure(error) from error
 
     def start(self) -> None:
-        """Cut the file to its whole records and close it off there, so that it parses from now on.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Cut a file to its whole records and close it off there, so that it parses from now on."""
         target = self._target
         if not isinstance(target, FileTarget):
             return
@@ -151,7 +265,7 @@ class Feed:
             target.cut(self._end.position)
             mend = self._packed(self._end.mend)
             self._write_now(self._end.position, mend)
-            self.position = self._end.position + len(mend)
+            self._position = self._end.position + len(mend)
             self._close_off()
         except OSError as error:
             raise self._failure(error) from error
@@ -182,33 +296,8 @@ class Feed:
 
     # Adding. This does not block.
 
-    def add(self, item: object, origin: ItemOrigin | None = None) -> int:
-        """Take an item, encoded at once; return the bytes it takes, 0 if this feed does not want it.
-
-        Raises:
-            ValueError: It can't be written: the text names the field, or the columns that it has nothing for.
-            Exception: Its own library, or the feed's filter, failed on it.
-        """
-        if not self._item_filter.takes(item):
-            return 0
-        return self._add(item if type(item) is dict else written_fields(item))
-
-    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
-        """Take an item out of a job's outbox, as :meth:`add` takes an item.
-
-        Raises:
-            ValueError: As there.
-        """
-        if not self._item_filter.takes_stored(stored):
-            return 0
-        return self._add(stored.fields)
-
-    def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
-        """Return nothing: what is encoded can be written."""
-        return ()
-
-    def _add(self, fields: Mapping[str, object]) -> int:
-        """Encode an item. The feed changes only when that is done: one that fails must not say the columns."""
+    def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
+        """Encode an item. The feed changes only when that is done: one that fails must not decide the columns."""
         row = self._options.select_fields(fields)
         style = self._format if self._is_settled else self._format.settled(row)
         columns = style.columns
@@ -252,23 +341,15 @@ class Feed:
     # Writing.
 
     async def flush(self, blocking: Blocking) -> None:
-        """Write all that was added, in one piece of whole records and the closing. A checkpoint if there is any.
+        """Write what was added, in one piece of whole records and the closing. A checkpoint if there is any.
 
         A compressed feed keeps up to :data:`trawl.feeds.compression.PIECE_BYTES` of it, until it is synced or finished.
-        Cancelling loses nothing: what was not written is written by the next call, from the same byte.
-
-        Raises:
-            FeedError: It can't be written. What was whole before stays whole.
         """
         if self._compression is None or self.pending_bytes >= PIECE_BYTES:
             await self._drain(blocking)
 
     async def sync(self, blocking: Blocking) -> None:
-        """Have all that was added on the disk itself, so that its position may be recorded. A checkpoint.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Have all that was added on the disk itself. A checkpoint."""
         await self._drain(blocking)
         await self._sync_target(blocking)
 
@@ -280,14 +361,10 @@ class Feed:
                 raise self._failure(error) from error
 
     async def finish(self, blocking: Blocking) -> None:
-        """Write all that was added and the end, have it on the disk itself, and close. A checkpoint.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Write all that was added and the end, sync and close. A checkpoint."""
         try:
             await self._drain(blocking)
-            is_unwanted = not self.position and not self._options.store_empty
+            is_unwanted = not self._position and not self._options.store_empty
             if not self._target.is_seekable and not is_unwanted and not self._is_ended:
                 self._is_ended = True
                 self._outgoing = memoryview(self._ending())
@@ -300,7 +377,7 @@ class Feed:
         await blocking.run(self._remove if is_unwanted else self._deliver)
 
     def close(self) -> None:
-        """Close the target as it is; what was added and not flushed is lost. Blocks."""
+        """Close the target as it is."""
         self._target.close()
         if self._remote is not None:
             self._remote.remove_local()
@@ -317,7 +394,7 @@ class Feed:
             await self._send(blocking)
 
     def abandon(self) -> None:
-        """Close the target before it was started; a file that was made for it goes again. Blocks."""
+        """Close the target; a file that was made for it is removed."""
         if isinstance(self._target, FileTarget) and self._target.is_new:
             self._target.remove()
         self.close()
@@ -329,11 +406,11 @@ class Feed:
 
     def _compose(self) -> None:
         style = self._format
-        lead = style.separator if self.position else style.opening + style.first
+        lead = style.separator if self._position else style.opening + style.first
         body = self._packed(lead + style.separator.join(self._pending))
         self._outgoing_records = len(self._pending)
-        self._outgoing_at = self.position
-        self._outgoing_ends = self.position + len(body)
+        self._outgoing_at = self._position
+        self._outgoing_ends = self._position + len(body)
         self._outgoing = memoryview(body + self._packed(style.closing) if self._target.is_seekable else body)
         self._pending = []
         self.pending_bytes = 0
@@ -347,29 +424,29 @@ class Feed:
                 raise self._failure(error) from error
             self._outgoing_at += taken
             self._outgoing = self._outgoing[taken:]
-        if self._outgoing_ends > self.position:
-            self.position = self._outgoing_ends
+        if self._outgoing_ends > self._position:
+            self._position = self._outgoing_ends
             self.records += self._outgoing_records
 
     def _restore(self) -> None:
         """After a write that failed: cut the half record away and close the file off again, as far as that goes."""
         self._outgoing = memoryview(b"")
-        self._outgoing_ends = self.position
+        self._outgoing_ends = self._position
         if not isinstance(self._target, FileTarget):
             return
         try:
-            self._target.cut(self.position)
+            self._target.cut(self._position)
             self._close_off()
         except OSError as error:
             logger.error("feed %s: the half record at its end can't be cut off: %s", self.uri, _words(error))
 
     def _close_off(self) -> None:
-        self._write_now(self.position, self._ending())
+        self._write_now(self._position, self._ending())
 
     def _ending(self) -> bytes:
         """Return the bytes that make the file whole after its last record, or without one."""
-        content = (b"" if self.position else self._format.opening) + self._format.closing
-        if self._compression is not None and not content and not self.position:
+        content = (b"" if self._position else self._format.opening) + self._format.closing
+        if self._compression is not None and not content and not self._position:
             return self._compression.nothing
         return self._packed(content)
 
@@ -379,9 +456,6 @@ class Feed:
             taken = self._target.write(position, rest)
             position += taken
             rest = rest[taken:]
-
-    def _failure(self, error: Exception) -> FeedError:
-        return FeedError(f"feed {self.uri}: {_words(error)}", self.uri)
 
 
 def _without_space(content: bytes) -> bytes:

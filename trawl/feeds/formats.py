@@ -36,8 +36,8 @@ class CsvTable:
         columns: The fields of the table, in order; None until the first item tells them.
         encoding: The character encoding; what it lacks is written as ``?``. ``utf-8-sig`` begins a file with a byte
             order mark.
-        has_header: Whether a new file begins with the names of the columns.
-        joint: What lists of plain values are joined with; None writes them as JSON.
+        has_header: Begin a new file with the names of the columns.
+        joint: Text to join lists of plain values with; None writes them as JSON.
     """
 
     columns: tuple[str, ...] | None = None
@@ -164,7 +164,7 @@ class JsonArray:
 
     Attributes:
         indent: Characters a level; with 0 an item takes one line.
-        is_ascii: Whether all other characters are escaped.
+        is_ascii: Escape all other characters.
     """
 
     indent: int = 0
@@ -203,7 +203,7 @@ class JsonArray:
         return self
 
 
-# Whatever is no bracket, texts as a whole; then one bracket, or an array or object with no other inside.
+# Anything but brackets, texts as a whole; then one bracket, or an array or object without another inside.
 _PLAIN = rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+'
 
 _TOKEN = re.compile(rb"(%b)(\{%b\}|\[%b\]|[\[\]{}])" % (_PLAIN, _PLAIN, _PLAIN), re.DOTALL)
@@ -212,7 +212,7 @@ _SPACE = b" \t\r\n"
 
 
 class _Scan:
-    """Counts brackets outside of texts. What stands at depth 1, between them, may be commas only."""
+    """Counts brackets outside of texts. Between those at depth 1 only commas are allowed."""
 
     def __init__(self) -> None:
         self.last_end = 0
@@ -261,7 +261,7 @@ class JsonLines:
     """Items as JSON, one a line.
 
     Attributes:
-        is_ascii: Whether all other characters are escaped.
+        is_ascii: Escape all other characters.
     """
 
     is_ascii: bool = False
@@ -317,7 +317,7 @@ def _is_whole(line: bytes) -> bool:
 class XmlTree:
     """Items as elements under one root.
 
-    A field whose name is no XML name is written under a name that is one, with its own in the attribute ``name``.
+    A field whose name is not an XML name is written under one that is, with its own in the attribute ``name``.
     Characters that XML 1.0 cannot hold (2.2) are dropped.
 
     Attributes:

@@ -149,7 +149,7 @@ FORMATS: Mapping[str, str] = {
 """The names and endings of formats, and the format that each means."""
 
 TABLES = frozenset({"sqlite", "parquet"})
-"""The formats that are no text: written by a library, not byte by byte."""
+"""Formats written by a library, not byte by byte."""
 
 PLUGINS = "trawl.feeds"
 """The group of entry points of further formats."""
@@ -169,20 +169,20 @@ class FeedOptions:
         uri: The path as the user gave it, with the spider's name and the time put in; ``-`` is standard output.
         format: ``jsonl``, ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``, or one of another package.
         compression: How it is compressed: ``gz``, ``zst`` or not at all ("").
-        overwrite: Whether an existing file is written anew, not continued.
+        overwrite: Replace an existing file instead of continuing it.
         encoding: The name of the character encoding; None is UTF-8, but ASCII with escapes for JSON.
         fields: The fields to write, each with the name it is written under; None for all.
         indent: Characters a level, for json and xml; 0 gives an item one line.
-        store_empty: Whether a feed without an item leaves a file.
+        store_empty: Leave a file for a feed without items.
         item_classes: Only items of these classes are written; all if empty.
-        accepts: Only items that it says yes to are written; all if None.
-        batch_items: After how many items a new file is begun; 0: never.
-        batch_bytes: After how many bytes of records a new file is begun; 0: never.
-        storage: What the store's file system is made with.
-        folder: Where what goes to a store is kept until it is whole; None: where the system keeps such files.
-        local: The file that is written in place of ``uri``, which is a store's; None: there is none.
-        is_of_job: A later run may cut it back to where it was, and go on.
-        arguments: What only one format knows.
+        accepts: Only items that it accepts are written; all if None.
+        batch_items: Items after which a new file is begun; 0: never.
+        batch_bytes: Bytes of records after which a new file is begun; 0: never.
+        storage: Arguments of the store's file system.
+        folder: Folder for feeds of stores until they are complete; None: the system's temporary folder.
+        local: Local file to write instead of ``uri``, which is a store's; None if there is none.
+        is_of_job: A later run may cut it back and continue it.
+        arguments: Options of one format.
     """
 
     uri: str
@@ -267,8 +267,8 @@ def feed_options(settings: FeedsSettings, *, spider_name: str, started_utc: date
 
     Args:
         settings: The settings of feeds.
-        spider_name: What ``%(name)s`` in a path stands for.
-        started_utc: What ``%(time)s`` in a path stands for.
+        spider_name: Value of ``%(name)s`` in a path.
+        started_utc: Value of ``%(time)s`` in a path.
 
     Raises:
         FeedError: A path that can't be one, an unknown format, two feeds at one path.

@@ -20,9 +20,9 @@ is gone from its place, may be that one: it is refused, for what it holds beyond
 Standard output, a pipe and a device can't be cut. There the items of a batch that was written and not recorded come
 twice after a kill, and never get lost.
 
-What is beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) comes into the outbox too, and is *withheld*: it is not
-copied. From which item on is kept with the first of them, in one transaction, so that the next run knows which items
-nobody has counted; it releases them first, as far as its own limit goes.
+Items beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) enter the outbox too, and are *withheld*: not copied. The
+position of the first is saved with it, in one transaction, so that the next run knows which items were not counted; it
+releases them first, as far as its own limit allows.
 
 Without a job none of this is in the way: :class:`trawl.feeds.Feeds` takes the items as they come.
 """
@@ -41,7 +41,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
-from trawl.feeds.base import OneFeed
+from trawl.feeds.feed import Feed
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
@@ -74,7 +74,7 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
         position: The end of its last whole record, in bytes; of a table in rows.
         columns: The fields that it can write, where its first item told them.
         batch: The number of the batch that the position is in, and how many items that has.
-        relative: Where it is, seen from the job's directory; None for what is no file.
+        relative: Its path from the job's directory; None for a feed that is not a file.
         earlier: The places where it was before it was moved.
     """
 
@@ -86,10 +86,10 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 FEED_STATES: Section[dict[str, FeedState]] = Section("feeds", dict[str, FeedState])
-"""What a job keeps of its feeds, by the places that they go to: absolute, so that ``-o`` may be spelled otherwise."""
+"""States of a job's feeds, by their places: absolute, so that ``-o`` may be spelled otherwise."""
 
 WITHHELD: Section[int] = Section("withheld", int)
-"""What a job keeps of the items beyond a limit: the position of the last item before them."""
+"""Position of the last item before those beyond a limit."""
 
 
 class OutboxWriter:
@@ -180,7 +180,7 @@ class OutboxWriter:
         return answers
 
     @staticmethod
-    def _may_take(feed: OneFeed, item: object, answers: Mapping[str, bool]) -> bool:
+    def _may_take(feed: Feed, item: object, answers: Mapping[str, bool]) -> bool:
         item_filter = feed.item_filter
         return (
             answers[item_filter.place]
@@ -245,7 +245,7 @@ class OutboxWriter:
             FeedError: A feed can't be written.
             JobError: The job can't be.
         """
-        task_status.started()  # at once: it is started shielded, and who is cancelled meanwhile would wait for it
+        task_status.started()  # at once: it is started shielded, and a caller cancelled meanwhile would wait for it
         try:
             await self._feeds.start()
             self._record()  # where each feed begins, before anything is written to it
@@ -285,7 +285,7 @@ class OutboxWriter:
                     return
             refusals = [refusal for one in items for refusal in self._add(one)]
             await self._feeds.sync()
-            # What is counted as lost goes into the transaction that takes it out of the outbox: each is counted once.
+            # Lost items are counted in the transaction that removes them from the outbox: each is counted once.
             self._tell(refusals)
             self._copied = items[-1].position
             self._record()
@@ -353,17 +353,17 @@ async def open_outbox(
         settings: Which feeds, and how they are written.
         blocking: How blocking work is done.
         job: Its outbox and what it has recorded.
-        spider_name: What ``%(name)s`` in a path stands for.
+        spider_name: Value of ``%(name)s`` in a path.
         started_utc: When the job began: what ``%(time)s`` in a path stands for, in each of its runs.
         stats: Where items that a feed can't take are counted.
 
     Raises:
         FeedError: A feed can't be opened, is shorter than what was written to it, or may be one that was moved.
-        JobError: What the job recorded of its feeds can't be read: going on would write items twice.
+        JobError: The saved positions of the feeds can't be read: continuing would write items twice.
     """
     states = FEED_STATES.read(job)
     if states is None and FEED_STATES.name in job.kept:
-        raise damage_error(job.directory, "what it recorded of its feeds can't be read")
+        raise damage_error(job.directory, "the saved positions of its feeds can't be read")
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
     states = await blocking.run(_located, states or {}, [one.place for one in options], job.directory)
     feeds = await open_feeds(  # they count nothing: what they do at a bad end is not recorded, and is done again

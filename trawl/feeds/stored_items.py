@@ -83,7 +83,7 @@ def to_stored(
     Args:
         item: Of any kind.
         classes: Those that some feed asks for.
-        answers: What the filters of feeds said of it, by their places.
+        answers: Answers of the feeds' filters, by their places.
         page: The URL of the page that it was found on.
 
     Raises:

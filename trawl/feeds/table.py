@@ -8,13 +8,12 @@ from typing import Any, Protocol
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
-from trawl.feeds.base import FeedReport, NotThisFormat
+from trawl.feeds.base import NotThisFormat
+from trawl.feeds.feed import Feed
 from trawl.feeds.item_errors import ItemOrigin
-from trawl.feeds.item_filter import ItemFilter
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.stored_items import StoredItem
-from trawl.feeds.targets import RemoteFile, make_folder, open_store
-from trawl.feeds.to_json import written_fields, wrong_field
+from trawl.feeds.targets import make_folder
+from trawl.feeds.to_json import wrong_field
 
 __all__ = ["AddedRow", "RefusedRow", "Row", "Table", "TableFeed"]
 
@@ -90,13 +89,8 @@ class Table(Protocol):
         ...
 
 
-class TableFeed:
-    """One feed that is a table.
-
-    Attributes:
-        uri: Where it goes.
-        records: Items written in this run.
-    """
+class TableFeed(Feed):
+    """A feed that is a table of a library's."""
 
     def __init__(self, options: FeedOptions) -> None:
         """A feed that is not open yet, in the kind of table that the options ask for.
@@ -104,56 +98,21 @@ class TableFeed:
         Raises:
             SettingsError: Its library is not installed.
         """
-        self.uri: str = options.uri
-        self.records: int = 0
-        self._options = options
-        self._item_filter = options.item_filter
+        super().__init__(options)
         self._table = _table(options)
+        self._is_typed = self._table.is_typed
         self._errors: tuple[type[Exception], ...] = (OSError, NotThisFormat, *self._table.errors)
-        self._remote: RemoteFile | None = None
-        self._refused: list[RefusedRow] = []
         self._rows: list[AddedRow] = []
         self._given: list[AddedRow] = []  # on their way to the table: a cancel may come before they are there
-
-    @property
-    def place(self) -> str:
-        """Where it goes, however it was spelled: the absolute path."""
-        return self._options.place
-
-    @property
-    def item_filter(self) -> ItemFilter:
-        """Which items it takes."""
-        return self._item_filter
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """None: the file itself says which it has."""
-        return None
 
     @property
     def position(self) -> int:
         """The number of the last row that was written."""
         return self._table.position
 
-    @property
-    def batch(self) -> tuple[int, int] | None:
-        """None: it is one file."""
-        return None
-
-    @property
-    def report(self) -> FeedReport:
-        """What was written so far."""
-        return FeedReport(self.uri, self._options.format, self.records, self.position)
-
     def open(self) -> None:
-        """Open what it goes to; nothing in it has changed.
-
-        Raises:
-            FeedError: It can't be opened for writing, or is something else.
-        """
-        if self._options.is_remote:
-            self._remote = open_store(self._options)
-            self._options = self._remote.options
+        """Open the file."""
+        self._open_remote()
         path = self._options.path
         if path is None:
             raise FeedError(f"feed {self.uri}: {self._options.format} is written to files only", self.uri)
@@ -171,11 +130,7 @@ class TableFeed:
         columns: Sequence[str] | None = None,
         batch: tuple[int, int] | None = None,
     ) -> None:
-        """Find where to go on; nothing changes yet.
-
-        Raises:
-            FeedError: There are fewer rows than ``position`` says.
-        """
+        """Find the row after which to continue."""
         try:
             self._table.locate(position)
         except NotThisFormat as error:
@@ -184,34 +139,11 @@ class TableFeed:
             raise self._failure(error) from error
 
     def start(self) -> None:
-        """Remove the rows behind that.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Remove the rows after it."""
         try:
             self._table.start()
         except self._errors as error:
             raise self._failure(error) from error
-
-    def add(self, item: object, origin: ItemOrigin | None = None) -> int:
-        """Take an item; return about how many bytes it takes, 0 if this feed does not want it.
-
-        Raises:
-            ValueError: It can't be written: the text names the field.
-            Exception: Its own library, or the feed's filter, failed on it.
-        """
-        if not self._item_filter.takes(item):
-            return 0
-        return self._add(written_fields(item, is_typed=self._table.is_typed), origin)
-
-    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
-        """Take an item out of a job's outbox, as :meth:`add` takes an item.
-
-        Raises:
-            ValueError: As there.
-        """
-        return self._add(stored.fields, origin) if self._item_filter.takes_stored(stored) else 0
 
     def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
         picked = self._options.select_fields(fields)
@@ -224,17 +156,8 @@ class TableFeed:
         self._rows.append((row, origin or ItemOrigin()))
         return size
 
-    def take_refused(self) -> Sequence[RefusedRow]:
-        """Return the items that the table could not take as it was written."""
-        refused, self._refused = self._refused, []
-        return refused
-
     async def flush(self, blocking: Blocking) -> None:
-        """Give the table what was added, in one piece. A checkpoint if there is any.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Give the table what was added, in one piece. A checkpoint if there is any."""
         while self._rows or self._given:
             if not self._given:
                 self._given, self._rows = self._rows, []
@@ -244,11 +167,7 @@ class TableFeed:
                 raise self._failure(error) from error
 
     async def sync(self, blocking: Blocking) -> None:
-        """Have all that was added on the disk itself. A checkpoint.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Have all that was added on the disk itself. A checkpoint."""
         await self.flush(blocking)
         try:
             await blocking.run(self._table.sync)
@@ -256,11 +175,7 @@ class TableFeed:
             raise self._failure(error) from error
 
     async def finish(self, blocking: Blocking) -> None:
-        """Write all that was added and the end, and close. A checkpoint.
-
-        Raises:
-            FeedError: It can't be written.
-        """
+        """Write all that was added and the end, and close. A checkpoint."""
         try:
             await self.flush(blocking)
             await blocking.run(self._end)
@@ -272,13 +187,13 @@ class TableFeed:
             raise
 
     def close(self) -> None:
-        """Close the table as it is; what was added and not flushed is lost. Blocks."""
+        """Close the table as it is."""
         self._table.close()
         if self._remote is not None:
             self._remote.remove_local()
 
     def abandon(self) -> None:
-        """Close it before it was started; what was made for it goes again. Blocks."""
+        """Close the table; a file that was made for it is removed."""
         self._table.remove()
         self.close()
 
@@ -299,9 +214,6 @@ class TableFeed:
         self._refused += refused
         if self._remote is not None:
             self._remote.upload()
-
-    def _failure(self, error: Exception) -> FeedError:
-        return FeedError(f"feed {self.uri}: {error}", self.uri)
 
 
 def _table(options: FeedOptions) -> Table:

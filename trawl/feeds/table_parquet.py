@@ -119,7 +119,7 @@ class ParquetTable:
         """Leave the file as it is, beside its place."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            with suppress(OSError, *self.errors):  # of a disk that is full, say: it is no whole file anyway
+            with suppress(OSError, *self.errors):  # for example of a full disk: the file is not whole anyway
                 writer.close()
         if self._path is not None:
             self._beside.unlink(missing_ok=True)

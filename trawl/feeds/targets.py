@@ -92,7 +92,7 @@ def open_store(options: FeedOptions) -> RemoteFile:
 
     Raises:
         FeedError: The store can't be used, or has such an object, and the feed does not overwrite.
-        SettingsError: What speaks its language is not installed.
+        SettingsError: Its library is not installed.
     """
     uri = options.uri
     try:
@@ -243,7 +243,7 @@ class StreamTarget:
         while done < len(content) and self._poll.poll(PIPE_WAIT * 1000):
             try:  # room for PIPE_BUF bytes is what POLLOUT means for a pipe; more could block
                 done += os.write(self._descriptor, content[done : done + select.PIPE_BUF])
-            except BlockingIOError:  # whoever gave us the pipe made it one that never blocks
+            except BlockingIOError:  # the pipe was set to non-blocking by its other owner
                 break
         return done
 

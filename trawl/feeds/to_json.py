@@ -82,7 +82,7 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
 def dump_item(value: object) -> object:
     """Return an item inside another one, or a value of pydantic's types, as its library writes it.
 
-    Mostly a dict; of some classes a list or a text. ``NotImplemented`` if there is no such library.
+    Mostly a dict; of some classes a list or a text. ``NotImplemented`` if it has no library.
 
     Raises:
         ValueError: Its library can't write a value in it; the text names the field.
@@ -151,7 +151,7 @@ def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
 def _pydantic(value: Any) -> object:
     """Dump a model, an instance of a pydantic dataclass or a value of one of pydantic's own types.
 
-    What pydantic can't write (bytes that are not UTF-8) is written as in any other item, if it can be.
+    Values that pydantic can't write (bytes that are not UTF-8) are written as in any other item, if possible.
     """
     try:
         return _dumped(value, "json")
@@ -235,7 +235,7 @@ def _pydantic_v1(item: Any) -> object:
 
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
-"""What JSON can say."""
+"""The types that JSON has."""
 
 
 def to_json(value: object) -> bytes:

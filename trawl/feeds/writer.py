@@ -2,7 +2,7 @@
 
 Theory of operation. A task that is woken for each item costs more than parsing a page, so the writer is woken by the
 first item only, then lets ``FLUSH_INTERVAL`` pass while others gather, and writes them all at once. Items are encoded
-where they are put: a snapshot, whose errors can be told with the page. What waits is bounded in bytes; above the bound
+where they are put: a snapshot, whose errors can be told with the page. The bytes that wait are limited; above the limit
 ``put`` waits, and the writer does not.
 """
 
@@ -20,8 +20,9 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
-from trawl.feeds.base import FeedReport, OneFeed
+from trawl.feeds.base import FeedReport
 from trawl.feeds.batches import make_feed, refuse_for_job
+from trawl.feeds.feed import Feed
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
@@ -47,7 +48,7 @@ class Feeds:
     """
 
     def __init__(
-        self, feeds: Sequence[OneFeed], blocking: Blocking, stats: Counts | None = None, *, is_started: bool = True
+        self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None, *, is_started: bool = True
     ) -> None:
         """Feeds that are open; :func:`open_feeds` makes them, not started."""
         self._is_started = is_started
@@ -68,7 +69,7 @@ class Feeds:
         return not self._feeds
 
     @property
-    def all(self) -> tuple[OneFeed, ...]:
+    def all(self) -> tuple[Feed, ...]:
         """The feeds, in the order of the settings."""
         return self._feeds
 
@@ -189,7 +190,7 @@ class Feeds:
         self._is_started = True
 
     async def sync(self) -> None:
-        """Have what was added on the disk itself: for who writes to them without :meth:`write`. A checkpoint.
+        """Have what was added on the disk itself; for use without :meth:`write`. A checkpoint.
 
         Raises:
             FeedError: A feed can't be written; it is closed.
@@ -203,7 +204,7 @@ class Feeds:
                 await feed.sync(self._blocking)
 
     async def finish(self) -> None:
-        """Write what was added and the feeds' ends, and close them: for who writes to them without :meth:`write`.
+        """Write what was added and the feeds' ends, and close them; for use without :meth:`write`.
 
         Raises:
             FeedError: A feed can't be written.
@@ -221,7 +222,7 @@ class Feeds:
         await trio.lowlevel.checkpoint()
 
     async def __aenter__(self) -> Self:
-        await trio.lowlevel.cancel_shielded_checkpoint()  # a cancel is heard inside: who hears it here closes nothing
+        await trio.lowlevel.cancel_shielded_checkpoint()  # a cancel is heard inside, where the feeds are closed
         return self
 
     async def __aexit__(
@@ -249,13 +250,13 @@ class Feeds:
         if self._error is not None:
             raise self._error
 
-    async def _flush_one(self, feed: OneFeed) -> None:
+    async def _flush_one(self, feed: Feed) -> None:
         async with self._closed_if_it_fails(feed):
             await feed.flush(self._blocking)
         self._item_errors.refused_late(feed.uri, feed.take_refused())
 
     @asynccontextmanager
-    async def _closed_if_it_fails(self, feed: OneFeed) -> AsyncGenerator[None, None]:
+    async def _closed_if_it_fails(self, feed: Feed) -> AsyncGenerator[None, None]:
         """Close a feed that can't be written any more: its end would fail again."""
         try:
             yield
@@ -311,12 +312,12 @@ async def open_feeds(
     Args:
         settings: Which feeds, and how they are written.
         blocking: How blocking work is done.
-        spider_name: What ``%(name)s`` in a path stands for.
-        started_utc: What ``%(time)s`` in a path stands for.
+        spider_name: Value of ``%(name)s`` in a path.
+        started_utc: Value of ``%(time)s`` in a path.
         stats: Where items that a feed can't take are counted.
-        positions: By place (:attr:`OneFeed.place`), where to cut a feed and go on, as :attr:`Feeds.positions` told it.
-        columns: By place, the fields that such a feed can write, as :attr:`OneFeed.columns` told them.
-        batches: By place, which batch such a feed was at, as :attr:`OneFeed.batch` told it.
+        positions: By place (:attr:`Feed.place`), where to cut a feed and go on, as :attr:`Feeds.positions` told it.
+        columns: By place, the fields that such a feed can write, as :attr:`Feed.columns` told them.
+        batches: By place, which batch such a feed was at, as :attr:`Feed.batch` told it.
         is_durable: They are of a job, whose later runs are to go on with them.
 
     Raises:
@@ -334,12 +335,12 @@ async def open_feeds(
 
 
 def _open_all(
-    feeds: Sequence[OneFeed],
+    feeds: Sequence[Feed],
     positions: Mapping[str, int],
     columns: Mapping[str, Sequence[str]],
     batches: Mapping[str, tuple[int, int]],
 ) -> None:
-    opened: list[OneFeed] = []
+    opened: list[Feed] = []
     try:
         for feed in feeds:
             opened.append(feed)  # before: opening it may get half way
@@ -351,11 +352,11 @@ def _open_all(
         raise
 
 
-def _start_all(feeds: Sequence[OneFeed]) -> None:
+def _start_all(feeds: Sequence[Feed]) -> None:
     for feed in feeds:
         feed.start()
 
 
-def _abandon_all(feeds: Sequence[OneFeed]) -> None:
+def _abandon_all(feeds: Sequence[Feed]) -> None:
     for feed in feeds:
         feed.abandon()
