@@ -30,7 +30,7 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_content(path: Path) -> None:
-    """Return when what was written to the file at ``path`` is on the disk, whoever wrote it.
+    """Return when what was written to the file at ``path`` is on the disk, whatever process wrote it.
 
     Raises:
         OSError: It can't be opened, or the disk failed.

@@ -424,7 +424,7 @@ async def test_tables_that_are_not_ours_to_the_letter_are_refused(tmp_path: Path
 
 async def test_a_directory_of_something_else_is_a_wrong_use_and_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=rf"^job {tmp_path}: there is something else in it \(notes\.txt\)"):
+    with pytest.raises(UsageError, match=rf"^job {tmp_path}: it holds other files \(notes\.txt\)"):
         await open_job(tmp_path, InlineBlocking())
     assert os.listdir(tmp_path) == ["notes.txt"]
     with pytest.raises(UsageError, match="it is not a directory"):

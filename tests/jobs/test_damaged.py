@@ -113,7 +113,7 @@ BEFORE_IT_BEGINS = [
     ("can't be numbered", said("UPDATE state SET value = -1 WHERE name = 'outbox_end'")),
     ("the order", said(f"UPDATE request SET ord = {2**63 - 1} {LAST}")),
     ("the order", said(f"UPDATE request SET ord = {-(2**63)} {LAST}")),
-    ("no fingerprints", said("UPDATE seen SET fingerprint = hex(fingerprint)")),
+    ("fingerprints are not bytes", said("UPDATE seen SET fingerprint = hex(fingerprint)")),
     ("'throttle' is not bytes", said(KEPT, "text", "throttle")),
     ("'job' is not bytes", said(KEPT, 7, "job")),
     ("says of itself can't be read", said(KEPT, msgspec.msgpack.encode((1, JOB_INFO)), "job")),
@@ -122,7 +122,7 @@ BEFORE_IT_BEGINS = [
     ("it has no version", said("PRAGMA user_version = 0")),
     ("1 bytes", cut(1)),
     ("malformed", cut(8192)),
-    ("text that is none", flipped(b"uestrequest")),
+    ("text that is not UTF-8", flipped(b"uestrequest")),
     ("Could not decode", said("UPDATE kept SET name = CAST(x'ff68' AS TEXT) WHERE name = 'throttle'")),
 ]
 
@@ -132,7 +132,7 @@ ONCE_IT_IS_READ = [
     ("item 4, which waits for the feeds, is not there", said("UPDATE outbox SET item = 17")),
     ("has the priority 'x'", said(f"UPDATE request SET priority = 'x' {LAST}")),
     ("and the share x'7a'|and the share b'z'", said(f"UPDATE request SET share = x'7a' {LAST}")),
-    ("is no data", said(f"UPDATE request SET record = 'text' {LAST}")),
+    ("is not bytes", said(f"UPDATE request SET record = 'text' {LAST}")),
     ("can't be used", said(f"UPDATE request SET record = x'c1' {LAST}")),
     ("can't be used", said(f"UPDATE request SET lane = 'x' {LAST}")),
 ]

@@ -81,7 +81,7 @@ def test_images_that_are_too_small_are_not_kept(tmp_path: Path, caplog: pytest.L
     result = crawled(tmp_path, IMAGES_MIN_WIDTH=10, IMAGES_MIN_HEIGHT=10)
     assert len(result.items[0]["images"]) == 3
     assert "small.jpg: no file: the image is too small: 4x4, not 10x10" in caplog.text
-    assert "text.png: no file: it is no image of a known kind" in caplog.text
+    assert "text.png: no file: it is not an image of a known format" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_ghostscript_is_not_run_for_a_stranger(
     result = one_image(tmp_path / "store", EPS)
     assert result.items[0]["images"] == []
     assert not (tmp_path / "was_run").exists()
-    assert "no image of a known kind (IMAGES_FORMATS)" in caplog.text
+    assert "not an image of a known format (IMAGES_FORMATS)" in caplog.text
 
 
 def test_formats_are_added_and_taken_away(tmp_path: Path) -> None:

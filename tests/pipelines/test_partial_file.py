@@ -71,7 +71,7 @@ async def test_what_is_not_kept_is_removed(store: FileStore, tmp_path: Path) -> 
     async with open_partial_file(store, InlineBlocking()) as part:
         part.begin()
         await part.write([b"a"])
-        with pytest.raises(ValueError, match="is no path below the store"):
+        with pytest.raises(ValueError, match="is not a path below the store"):
             await part.keep("../x")
         assert len(left_in(tmp_path)) == 1
     assert left_in(tmp_path) == []
@@ -155,7 +155,7 @@ async def test_closing_waits_for_a_write_and_nothing_begins_after_it(store: File
         may_end.set()
     assert left_in(tmp_path) == []
     part.begin()
-    with pytest.raises(BodyNotWritten, match="nobody waits"):
+    with pytest.raises(BodyNotWritten, match="its response was given up"):
         await part.write([b"abc"])
     await part.aclose()
 

@@ -116,7 +116,7 @@ class Record:
         self.stored: object = None
         is_exempt = not is_diverted and bool(request.meta_get("dont_throttle"))
         self.lane: LaneKey = lane_key(scopes, origin, amounts, is_exempt=is_exempt)
-        # What few records have, in one tuple that the others share: each slot is memory of every pending request.
+        # Values that few records have, in a tuple that the others share: each slot is memory of every pending request.
         is_special = not_before or share or is_diverted or is_exempt
         self._special = (not_before, share, is_diverted, is_exempt) if is_special else _ORDINARY
 
@@ -238,7 +238,7 @@ class Frontier(Protocol):
         ...
 
     async def replace(self, lease: Record, record: Record) -> None:
-        """Put ``record`` (a redirect's target, or a retry) in the place of a leased one, in one step.
+        """Put ``record`` (a redirect's target, or a retry) in place of a leased one, in one step.
 
         The new record is leased at once and goes behind its equals: its ``order`` is new.
         """

@@ -78,7 +78,7 @@ class CallbackNames:
         """Return the spider's method of that name; None for None.
 
         Raises:
-            LookupError: The spider has no such method: it was changed since, or the name is no callback's.
+            LookupError: The spider has no such method: it was changed since, or the name is not that of a callback.
         """
         if name is None:
             return None
@@ -164,7 +164,7 @@ def ext_hook(code: int, payload: memoryview) -> Any:
     """Decode one of our extension types: the ``ext_hook`` of a MessagePack decoder.
 
     Raises:
-        ValueError: It is no type of ours, or damaged.
+        ValueError: It is not one of our types, or damaged.
     """
     build = _BUILDERS.get(code)
     if build is None:
@@ -203,7 +203,7 @@ def _dict(value: Any, path: str, depth: int) -> object:
         (portable(key, f"the key {key!r} of {path}", depth + 1), portable(each, f"{path}[{key!r}]", depth + 1))
         for key, each in value.items()
     ]
-    if any(type(key) is msgspec.msgpack.Ext for key, _ in pairs):  # which is no key of a map
+    if any(type(key) is msgspec.msgpack.Ext for key, _ in pairs):  # which can't be a key of a map
         return _ext(_DICT, pairs)
     return dict(pairs)
 
@@ -272,11 +272,11 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
         callback: Its callback's name.
         errback: Its errback's name.
         priority: Its priority.
-        dont_filter: Whether duplicates are wanted.
+        dont_filter: True if duplicates are wanted.
         depth: Links from a start request.
         scopes: Its throttling scopes and amounts.
         origin: Its origin.
-        fingerprint: What was claimed for it.
+        fingerprint: Its claimed fingerprint.
         until: The wall time before which it may not be sent, in seconds since 1970; None for none.
         wait: Seconds that were left until then when it was stored.
         share: The largest part of a quota that it names.
@@ -337,7 +337,7 @@ def unpack(blob: bytes) -> StoredRecord:
     """Decode a stored record, with meta, cb_kwargs and cookies as they were.
 
     Raises:
-        ValueError: It is no stored record.
+        ValueError: It is not a stored record.
     """
     return _record_decoder.decode(blob)
 
@@ -403,7 +403,7 @@ class RecordCodec:
         """Decode a record at the instant ``now`` of the run clock.
 
         Raises:
-            ValueError: It is no record, or its request can't be made.
+            ValueError: It is not a record, or its request can't be made.
             LookupError: The spider has no such callback any more.
         """
         stored = unpack(blob)
@@ -436,6 +436,6 @@ class RecordCodec:
             amounts,
             is_diverted=stored.is_diverted,
         )
-        if stored.found is not None:  # the time between two runs is nobody's
+        if stored.found is not None:  # the time between two runs does not count
             record.found_at = min(now, max(self._wall.from_epoch(stored.found), self._wall.anchor_at))
         return record

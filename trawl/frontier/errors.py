@@ -15,7 +15,7 @@ from trawl.frontier.sections import damage_error
 __all__ = ["DATABASE_ERRORS", "job_error", "malformed"]
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a database raises: the second where its text is not UTF-8, be it in an error of SQLite's own."""
+"""Errors of reading a database: the second if its text is not UTF-8, even in an error of SQLite's own."""
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full. Nothing is lost: make room and start it again",

@@ -39,7 +39,7 @@ _HISTORY = (
     *("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls", "redirect_reasons"),
     *(REFUSED_AT, REFUSALS, BAD_PAGE, UNCOUNTED),
 )
-"""What the meta of a request that failed remembers of its tries."""
+"""Keys of the meta of a failed request that hold its earlier tries."""
 
 
 @attrs.frozen
@@ -80,12 +80,12 @@ class JobReport:
         last_error: Why the last process could not write to it; "" where it could.
         pending: Requests that have not ended, leased ones included.
         leased: Of these, how many are leased; they come back when nobody is using it.
-        oldest_lease: The one that was leased first; None: none is.
-        failed: Requests that ended in an error, and can be queued again.
+        oldest_lease: The request leased for the longest time; None if there is none.
+        failed: Failed requests, which can be queued again.
         seen: Fingerprints ever seen.
         items: Items that are not written to the feeds yet.
         scopes: Pending requests by throttling scope, the most first; one of several scopes counts for each.
-        kept: What is kept beside the frontier, by its name.
+        kept: Saved values by name.
     """
 
     directory: Path

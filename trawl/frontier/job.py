@@ -119,7 +119,7 @@ class OutboxTable:
         """Forget the items up to ``position``, which the feeds have.
 
         Raises:
-            ValueError: There is no such item yet, or a later one was told before.
+            ValueError: There is no such item yet, or a later one was given before.
         """
         if not self.start <= position <= self.end:
             raise ValueError(f"the feeds can't be at {position}: the outbox goes from {self.start} to {self.end}")
@@ -266,7 +266,7 @@ class Job:
         """Forget the items up to ``position``, which are written, with the next transaction. Waits for nothing.
 
         Raises:
-            ValueError: There is no such item yet, or a later one was told before.
+            ValueError: There is no such item yet, or a later one was given before.
         """
         self.outbox.done(position)
 
@@ -274,7 +274,7 @@ class Job:
         """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.
 
         Raises:
-            JobError: What was kept could not be written.
+            JobError: The saved values could not be written.
         """
         if not self._is_open:
             await trio.lowlevel.checkpoint()
@@ -314,7 +314,7 @@ class Job:
                     connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
             self._write_outbox(connection, start)
             self.row_counts.write(connection)
-            if self._is_older:  # who wrote it before must not go on with it: it would not know what this is
+            if self._is_older:  # an older release must not continue it: it could not read all of it
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._is_older = False
 
@@ -341,7 +341,7 @@ async def open_job(directory: str | PathLike[str], blocking: Blocking, *, busy_s
 
     Raises:
         JobError: Another process is using it; or it is damaged, of a newer version, or can't be written.
-        UsageError: It is no directory, or one with something else in it.
+        UsageError: It is not a directory, or holds other files.
     """
     path = Path(directory)
     return Job(path, await blocking.run(_Opened, path, busy_seconds), blocking)

@@ -184,7 +184,7 @@ class LaneReader:
 
     Args:
         transactions: The transactions in which is read.
-        caches: What memory knows of the lanes.
+        caches: The lanes in memory.
         leased: The orders of the records that are leased.
 
     Attributes:

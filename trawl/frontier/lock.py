@@ -21,7 +21,7 @@ from trawl.frontier.errors import job_error
 __all__ = ["LOCK_NAME", "JobLock", "read_last_error", "read_owner"]
 
 LOCK_NAME = "lock"
-"""The file in a job's directory that is locked. It stays there, unlocked, when nobody has the job."""
+"""The locked file in a job's directory. It stays there, unlocked, when no process has the job."""
 
 _PID_BYTES = 20
 _ERROR_BYTES = 400
@@ -107,7 +107,7 @@ def _is_locked_by(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # that works beside those who look, as they do it
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # works beside readers, which do the same
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.sched_yield()
         return False
@@ -122,7 +122,7 @@ def read_last_error(directory: Path) -> str:
         return ""
     try:
         return _error_in(descriptor)
-    except OSError:  # it is no file
+    except OSError:  # it is not a file
         return ""
     finally:
         os.close(descriptor)

@@ -26,8 +26,8 @@ class LaneQueue:
     """Records of one lane that are not leased.
 
     Args:
-        record: The first of them. What later ones share with it (scopes, lane) is kept once.
-        newest_first: Records of later orders, which are smaller numbers, come first.
+            record: The first of them. What later ones share with it (scopes, lane) is kept once.
+            newest_first: Records of later orders, which are smaller numbers, come first.
     """
 
     __slots__ = ("_heap", "_left", "_newest_first", "_queue", "_rank", "_scopes", "lane")
@@ -124,7 +124,7 @@ class MemoryFrontier:
     None of its calls waits for anything, so none is a checkpoint: the caller's next await is.
 
     Args:
-        depth_first: The newest of equals goes first, in place of the oldest.
+        depth_first: The newest of equals goes first, instead of the oldest.
     """
 
     __slots__ = ("_held", "_lanes", "_leased", "_next_order", "_pending", "_seen", "_sign")
@@ -198,7 +198,7 @@ class MemoryFrontier:
         await self.push_many(outputs)
 
     async def replace(self, lease: Record, record: Record) -> None:
-        """Put ``record`` in the place of a leased one; it is leased at once, behind its equals, depth first too."""
+        """Put ``record`` in place of a leased one; it is leased at once, behind its equals, depth first too."""
         record.order = self._next_order()
 
     async def release(self, leases: Iterable[Record]) -> None:

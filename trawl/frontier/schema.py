@@ -27,7 +27,7 @@ DATABASE_NAME = "job.db"
 SCHEMA_VERSION = 2
 """Goes up with every change that an older trawl could not work with.
 
-2: requests that wait for a time of their own are in a lane that is nobody's, and rows are counted. A job of version 1
+2: requests that wait for a time of their own are in a lane of their own, and rows are counted. A job of version 1
 becomes one with its first transaction.
 """
 
@@ -38,7 +38,7 @@ BUSY_SECONDS = 5.0
 """How long another program may hold the database before that is an error."""
 
 CACHE_BYTES = 16 << 20
-"""What SQLite keeps of the database in memory."""
+"""Cache of SQLite in memory."""
 
 LOG_PAGES = 4000
 """Pages of 4 KiB in the write-ahead log before they are copied to the database."""
@@ -69,7 +69,7 @@ def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sql
     Raises:
         sqlite3.Error: It can't be opened, read or written.
         JobError: It is of a newer version, or was changed by something else.
-        UsageError: It is no job of ours.
+        UsageError: It is not a job.
     """
     _look_at_file(directory)
     # One thread at a time uses it, never the same: the check of sqlite3 would only see that they differ.
@@ -95,9 +95,9 @@ def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sql
 def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """Open the job's database for reading beside the process that may be using it.
 
-    SQLite makes files beside a database to read it, and only who may write to that takes them away again: so a job at
-    rest, which has no log, is opened for writing, and nothing is written. Where files can't be made, on a disk that is
-    read-only say, it is taken for one that nobody changes.
+    SQLite makes files beside a database to read it, and removes them only with write access: so a job at rest, which
+    has no log, is opened for writing, and nothing is written. Where files can't be made, for example on a read-only
+    disk, it is opened as immutable.
 
     Raises:
         sqlite3.Error: It can't be opened or read.

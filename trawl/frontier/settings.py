@@ -32,7 +32,7 @@ async def named_frontier(value: object, settings: Mapping[str, Any]) -> Frontier
         settings: Of the crawl, given to the function.
 
     Raises:
-        SettingsError: There is no such function, or what it gives is no frontier.
+        SettingsError: There is no such function, or it does not return a frontier.
     """
     is_name = isinstance(value, str) and "." not in value
     make: Any = load_plugin(PLUGINS, str(value)) if is_name else load_object(value, SETTING)

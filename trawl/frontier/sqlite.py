@@ -47,8 +47,7 @@ __all__ = ["LEASES", "SqliteFrontier", "open_frontier"]
 T = TypeVar("T")
 
 LEASES = "frontier.leases"
-"""What is kept under this name: how many leases there are, the order of the oldest, and since when, in seconds since
-1970."""
+"""Name of a saved value: the number of leases, the order of the oldest, and its time in seconds since 1970."""
 
 
 class SqliteFrontier:
@@ -58,7 +57,7 @@ class SqliteFrontier:
     does not know.
 
     Attributes:
-        caches: What memory holds of each lane.
+        caches: The lanes in memory.
     """
 
     def __init__(
@@ -170,7 +169,7 @@ class SqliteFrontier:
         await self._job.transactions.execute(run, applied)
 
     async def replace(self, lease: Record, record: Record) -> None:
-        """Put ``record`` in the place of a leased one; it is leased at once. A checkpoint.
+        """Put ``record`` in place of a leased one; it is leased at once. A checkpoint.
 
         Raises:
             ValueError: The one is not leased, or the other can't be stored.
@@ -429,7 +428,7 @@ async def open_frontier(
         job: The job; it stays open when the frontier is closed.
         spider: Whose methods the callbacks are.
         wall: Wall time, for instants that outlive the process.
-        depth_first: The newest of equals goes first, in place of the oldest.
+        depth_first: The newest of equals goes first, instead of the oldest.
         bounds: How much is kept in memory; about 50 MB at the most if None.
 
     Raises:

@@ -188,8 +188,8 @@ def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return the position up to which the feeds have the outbox, and that of its last item.
 
     Raises:
-        sqlite3.DatabaseError: Its first items, or its last, are not there. What is missing between is found when it is
-            read.
+        sqlite3.DatabaseError: Its first items, or its last, are not there. Items missing between are found when they
+            are read.
     """
     state = dict(connection.execute("SELECT name, value FROM state"))
     start, end = state.get("outbox_start", 0), state.get("outbox_end", 0)

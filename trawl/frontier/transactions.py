@@ -71,7 +71,7 @@ class Transactions:
     """The transactions of one database.
 
     Args:
-        connection: The database, in autocommit mode; nobody else uses it.
+        connection: The database, in autocommit mode; not used by anything else.
         blocking: How blocking work is done.
         directory: The job's directory, for errors.
         beside: Called in Trio's thread just before a transaction that writes; what it gives is run in it, last.
@@ -141,7 +141,7 @@ class Transactions:
 
     async def _lead(self, batch: _Batch) -> None:
         try:
-            await trio.lowlevel.checkpoint()  # who is about to run now hands in too
+            await trio.lowlevel.checkpoint()  # tasks that are about to run now hand in too
             while self._running is not None:
                 await self._running.ended()
             self.check()

@@ -68,7 +68,7 @@ class Pipelines:
 
         Args:
             settings: The settings of pipelines.
-            crawl: What ``from_crawler`` is given: the running crawl.
+            crawl: The running crawl, for ``from_crawler``.
 
         Raises:
             SettingsError: A path that leads to no class, or a class that can't be made so.
@@ -193,7 +193,7 @@ _OURS = {
     "scrapy.pipelines.files.FilesPipeline": "trawl.pipelines.FilesPipeline",
     "scrapy.pipelines.images.ImagesPipeline": "trawl.pipelines.ImagesPipeline",
 }
-"""What takes the place of Scrapy's pipelines."""
+"""Replacements of Scrapy's pipelines."""
 
 
 def _made(entry: object, crawl: object) -> object:

@@ -228,12 +228,11 @@ def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStor
 
     Args:
         uri: A folder, ``file://...``, or the URL of a store.
-        options: What the store's file system is made with.
+        options: Arguments of the store's file system.
         setting: The setting that names it, for messages.
 
     Raises:
-        SettingsError: What speaks the store's language is not installed, or there is no such store; or its folder is
-            none, or may not be written to.
+        SettingsError: The store's library is not installed, the store is unknown, or its folder is not writable.
     """
     scheme, colon, rest = uri.partition("://")
     if not colon:
@@ -379,7 +378,7 @@ class PartialFile:
                 await self.discard()
         self._readable = None
 
-    # What runs in threads, under the lock.
+    # These run in threads, under the lock.
 
     def _write(self, pieces: Sequence[bytes]) -> None:
         if self._is_new:

@@ -89,7 +89,7 @@ class ImagesPipeline(MediaPipeline):
         """Write the image and its thumbnails to the store. Returns the image's path. A checkpoint.
 
         Raises:
-            FileError: It is no image, too small, or too large.
+            FileError: It is not an image, too small, or too large.
         """
         told: dict[str, Any] = {"response": response, "info": self.info, "item": item}
         path = self.file_path(request, **told)

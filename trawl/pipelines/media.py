@@ -108,7 +108,7 @@ class MediaPipeline(ABC):
     """
 
     kind: ClassVar[str] = "FILES"
-    """What the names of its settings begin with."""
+    """Prefix of the names of its settings."""
 
     def __init__(self, crawl: MediaCrawl) -> None:
         """A pipeline of a crawl.
@@ -140,8 +140,7 @@ class MediaPipeline(ABC):
     def get_media_requests(self, item: Any, info: MediaInfo) -> Any:
         """Return the requests for an item's files: by default one for each URL in its field of URLs.
 
-        What is no URL there, as pages have it, is told and counted like a file that could not be had; so is a field
-        that is no list.
+        A value that is not a URL is logged and counted like a failed download; so is a field that is not a list.
         """
         urls = item_fields(item).get(self.urls_field) or ()
         if isinstance(urls, str | bytes) or not isinstance(urls, Iterable):
@@ -187,7 +186,7 @@ class MediaPipeline(ABC):
             raise FileError(f"an item of type {type(item).__name__} takes no {self.result_field}: {error}") from error
         return item
 
-    # What a pipeline does.
+    # The pipeline.
 
     async def process_item(self, item: Any, spider: Any = None) -> Any:
         """Return the item, once its files are stored or have failed. A checkpoint if it has any."""
