@@ -14,14 +14,12 @@ import tempfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, BinaryIO, Protocol, Self, cast
-
-import attrs
+from typing import Any, BinaryIO, Self, cast
 
 from trawl.errors import SettingsError
 from trawl.feeds.base import CHUNK_BYTES, NotThisFormat
 
-__all__ = ["COMPRESSIONS", "PIECE_BYTES", "Compression", "Content", "Decompressed", "make_compression"]
+__all__ = ["COMPRESSIONS", "PIECE_BYTES", "Compression", "Content", "make_compression"]
 
 COMPRESSIONS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd": "zst"}
 """The endings that say how a feed is compressed, and the way that each means."""
@@ -29,54 +27,61 @@ COMPRESSIONS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd
 PIECE_BYTES = 1 << 16
 """Bytes of records that gather before they are written as one piece."""
 
-_FEWEST = 1 << 20
+_SPOOL_BYTES = 1 << 20
 
 
-class Decompressor(Protocol):
-    """Unpacks one piece: the interface of zlib's decompression objects, which zstandard has too."""
+class Compression(ABC):
+    """A compression method."""
+
+    name: str
+
+    def pack(self, content: bytes) -> bytes:
+        """Compress ``content`` as one piece; no bytes give no bytes."""
+        return self._packed(content) if content else b""
 
     @property
-    def eof(self) -> bool:
-        """True once the end of the piece was found."""
-        ...
+    def nothing(self) -> bytes:
+        """A piece without content, for a file without any: zero bytes can't be decompressed."""
+        return self._packed(b"")
 
-    @property
-    def unused_data(self) -> bytes:
-        """Bytes given that lie behind the end."""
-        ...
+    @abstractmethod
+    def _packed(self, content: bytes) -> bytes:
+        """Compress ``content`` as one piece."""
 
-    def decompress(self, data: bytes) -> bytes:
-        """Decompress ``data``."""
-        ...
+    @abstractmethod
+    def piece(self) -> Any:
+        """Make a decompressor of one piece, with the interface of zlib's objects."""
 
-
-@attrs.frozen
-class Decompressed:
-    """The content of a compressed file.
-
-    Attributes:
-        file: The content of its whole pieces; to be closed.
-        ends: Where each piece ends: bytes of content to bytes of the file.
-        size_bytes: Where the last whole piece ends in the file.
-    """
-
-    file: BinaryIO
-    ends: Mapping[int, int]
-    size_bytes: int
+    @abstractmethod
+    def errors(self) -> tuple[type[Exception], ...]:
+        """Return the exceptions that a decompressor raises."""
 
 
 class Content:
-    """The content of a feed's file while it is looked at, compressed or not. Leaving closes neither file for good."""
+    """The content of a feed's file while it is read, compressed or not. Leaving closes neither file for good.
+
+    Attributes:
+        file: The content: of a compressed file, that of its whole pieces; a broken end is left out.
+        size_bytes: Bytes of the file that are content, or whole pieces of it.
+    """
 
     def __init__(self, reader: io.BufferedReader, compression: Compression | None) -> None:
-        """Look at what ``reader`` reads; it is detached at the end."""
-        self._reader = reader
-        self._decompressed = compression and _unpacked_or_detached(compression, reader)
+        """Read from ``reader``, which is detached at the end.
 
-    @property
-    def file(self) -> BinaryIO:
-        """The content."""
-        return self._decompressed.file if self._decompressed else self._reader
+        Raises:
+            NotThisFormat: It is not compressed in this way.
+        """
+        self._reader = reader
+        self._ends: dict[int, int] | None = None  # where each piece ends: bytes of content to bytes of the file
+        self.file: BinaryIO = reader
+        if compression is None:
+            self.size_bytes: int = reader.seek(0, io.SEEK_END)
+            return
+        try:
+            self._decompress(compression)
+        except BaseException:
+            self._close()
+            raise
 
     def position_of(self, position: int) -> int:
         """Return where a position in the content is in the file.
@@ -84,116 +89,59 @@ class Content:
         Raises:
             NotThisFormat: It is within a compressed piece, so the file can't be cut there.
         """
-        if not self._decompressed:
+        if self._ends is None:
             return position
-        if position not in self._decompressed.ends:
+        if position not in self._ends:
             raise NotThisFormat("it was compressed by something else, in pieces that do not end where records end")
-        return self._decompressed.ends[position]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the file that are content, or whole pieces of it."""
-        return self._decompressed.size_bytes if self._decompressed else self._reader.seek(0, io.SEEK_END)
+        return self._ends[position]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._decompressed:
-            self._decompressed.file.close()
+        self._close()
+
+    def _close(self) -> None:
+        if self.file is not self._reader:
+            self.file.close()
         self._reader.detach()
 
-
-def _unpacked_or_detached(compression: Compression, reader: io.BufferedReader) -> Decompressed:
-    try:
-        return compression.decompressed(reader)
-    except BaseException:
-        reader.detach()
-        raise
-
-
-class Compression(Protocol):
-    """A compression method."""
-
-    def pack(self, content: bytes) -> bytes:
-        """Compress ``content`` as one piece; no bytes give no bytes."""
-        ...
-
-    @property
-    def nothing(self) -> bytes:
-        """A piece without content, which a file without any holds: zero bytes can not be decompressed."""
-        ...
-
-    def decompressed(self, file: BinaryIO) -> Decompressed:
-        """Decompress the whole pieces of ``file``, from its beginning; a broken end is left out.
-
-        Raises:
-            NotThisFormat: It is not compressed in this way.
-        """
-        ...
-
-
-class _Compression(ABC):
-    """Common part of both methods."""
-
-    name: str
-
-    def pack(self, content: bytes) -> bytes:
-        return self._packed(content) if content else b""
-
-    @property
-    def nothing(self) -> bytes:
-        return self._packed(b"")
-
-    def decompressed(self, file: BinaryIO) -> Decompressed:
+    def _decompress(self, compression: Compression) -> None:
         """Read piece by piece, into a file of its own once it is large."""
-        content = cast(BinaryIO, tempfile.SpooledTemporaryFile(_FEWEST))  # noqa: SIM115 - handed to the caller
+        self.file = content = cast(BinaryIO, tempfile.SpooledTemporaryFile(_SPOOL_BYTES))  # noqa: SIM115 - closed by _close()
         ends, packed_end, rest = {0: 0}, 0, b""
-        file.seek(0)
+        self._reader.seek(0)
         try:
-            while rest := rest or file.read(CHUNK_BYTES):
-                piece, size = self._piece(), 0
+            while rest := rest or self._reader.read(CHUNK_BYTES):
+                piece, size = compression.piece(), 0
                 while rest:
                     size += len(rest)
                     content.write(piece.decompress(rest))
-                    rest = piece.unused_data if piece.eof else file.read(CHUNK_BYTES)
+                    rest = piece.unused_data if piece.eof else self._reader.read(CHUNK_BYTES)
                     if piece.eof:
                         packed_end += size - len(rest)
                         ends.setdefault(content.tell(), packed_end)  # nothing is lost with a piece without content
                         break
-        except self._errors() as error:
-            content.close()
-            raise NotThisFormat(f"it is not compressed as {self.name}: {error}") from error
+        except compression.errors() as error:
+            raise NotThisFormat(f"it is not compressed as {compression.name}: {error}") from error
         content.truncate(max(ends))
-        return Decompressed(content, ends, packed_end)
-
-    @abstractmethod
-    def _packed(self, content: bytes) -> bytes:
-        """Compress ``content``, which is not empty, as one piece."""
-
-    @abstractmethod
-    def _piece(self) -> Decompressor:
-        """Make a decompressor of one piece."""
-
-    @abstractmethod
-    def _errors(self) -> tuple[type[Exception], ...]:
-        """Return the exceptions it raises for bytes that are no piece."""
+        self._ends, self.size_bytes = ends, packed_end
 
 
-class _Gzip(_Compression):
+class _Gzip(Compression):
     name = "gz"
 
     def _packed(self, content: bytes) -> bytes:
         return gzip.compress(content, 6, mtime=0)
 
-    def _piece(self) -> Decompressor:
+    def piece(self) -> Any:
         return zlib.decompressobj(wbits=31)
 
-    def _errors(self) -> tuple[type[Exception], ...]:
+    def errors(self) -> tuple[type[Exception], ...]:
         return (zlib.error,)
 
 
-class _Zstandard(_Compression):
+class _Zstandard(Compression):
     name = "zst"
 
     def __init__(self) -> None:
@@ -207,11 +155,10 @@ class _Zstandard(_Compression):
         packed: bytes = self._library.ZstdCompressor().compress(content)
         return packed
 
-    def _piece(self) -> Decompressor:
-        piece: Decompressor = self._library.ZstdDecompressor().decompressobj()
-        return piece
+    def piece(self) -> Any:
+        return self._library.ZstdDecompressor().decompressobj()
 
-    def _errors(self) -> tuple[type[Exception], ...]:
+    def errors(self) -> tuple[type[Exception], ...]:
         return (self._library.ZstdError,)
 
 

@@ -1,8 +1,4 @@
-"""The formats of text: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
-
-Length: four formats of one shape (record, end of the whole records, continuation), best read side by side; the half of
-each that finds where a cut file ends belongs to the half that writes it.
-"""
+"""The formats of text: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0."""
 
 from __future__ import annotations
 
@@ -46,9 +42,7 @@ class CsvTable:
     joint: str | None = None
 
     name = "csv"
-    first = b""
-    separator = b""
-    closing = b""
+    first = separator = closing = b""
 
     @property
     def opening(self) -> bytes:
@@ -158,8 +152,24 @@ def _is_quoted_after(line: bytes, is_quoted: bool) -> bool:
         at += 2 if is_quoted else 1
 
 
+class _AnyFields:
+    """Part of formats whose items may have any fields: nothing is settled by the first, or by the file."""
+
+    __slots__ = ()
+
+    columns = None
+
+    def settled(self, names: Iterable[str]) -> Self:
+        """Return this format: any fields fit."""
+        return self
+
+    def continued(self, file: BinaryIO) -> Self:
+        """Return this format: the file says nothing about its items."""
+        return self
+
+
 @attrs.frozen(kw_only=True)
-class JsonArray:
+class JsonArray(_AnyFields):
     """Items as the elements of one array.
 
     Attributes:
@@ -171,15 +181,10 @@ class JsonArray:
     is_ascii: bool = False
 
     name = "json"
-    columns = None
     opening = b"["
     first = b"\n"
     separator = b",\n"
     closing = b"\n]\n"
-
-    def settled(self, names: Iterable[str]) -> Self:
-        """Return this format: any fields fit."""
-        return self
 
     def record(self, row: Mapping[str, object]) -> bytes:
         """Encode the item as an object; no newline inside a text is raw, so its lines can be indented."""
@@ -197,10 +202,6 @@ class JsonArray:
             scan.feed(chunk)
         scan.finish()
         return End(scan.last_end)
-
-    def continued(self, file: BinaryIO) -> Self:
-        """Return this format: an array says nothing about its elements."""
-        return self
 
 
 # Anything but brackets, texts as a whole; then one bracket, or an array or object without another inside.
@@ -257,7 +258,7 @@ class _Scan:
 
 
 @attrs.frozen(kw_only=True)
-class JsonLines:
+class JsonLines(_AnyFields):
     """Items as JSON, one a line.
 
     Attributes:
@@ -267,15 +268,7 @@ class JsonLines:
     is_ascii: bool = False
 
     name = "jsonl"
-    columns = None
-    opening = b""
-    first = b""
-    separator = b""
-    closing = b""
-
-    def settled(self, names: Iterable[str]) -> Self:
-        """Return this format: any fields fit."""
-        return self
+    opening = first = separator = closing = b""
 
     def record(self, row: Mapping[str, object]) -> bytes:
         """Encode the item as a line, newline included."""
@@ -300,10 +293,6 @@ class JsonLines:
             return End(size, b"\n")
         return End(position)
 
-    def continued(self, file: BinaryIO) -> Self:
-        """Return this format: a file says nothing about its lines."""
-        return self
-
 
 def _is_whole(line: bytes) -> bool:
     """Return whether a line without a newline is an object; no beginning of an object is one."""
@@ -314,7 +303,7 @@ def _is_whole(line: bytes) -> bool:
 
 
 @attrs.frozen(kw_only=True)
-class XmlTree:
+class XmlTree(_AnyFields):
     """Items as elements under one root.
 
     A field whose name is not an XML name is written under one that is, with its own in the attribute ``name``.
@@ -333,7 +322,6 @@ class XmlTree:
     encoding: str = "utf-8"
 
     name = "xml"
-    columns = None
     first = b"\n"
     separator = b"\n"
 
@@ -346,10 +334,6 @@ class XmlTree:
     def closing(self) -> bytes:
         """The root's end."""
         return f"\n</{self.root}>\n".encode("ascii")
-
-    def settled(self, names: Iterable[str]) -> Self:
-        """Return this format: any fields fit."""
-        return self
 
     def record(self, row: Mapping[str, object]) -> bytes:
         """Encode the item as an element."""

@@ -208,8 +208,6 @@ def _by_adapter(kind: type[Any]) -> _Writer:
 
 
 def _foreign(value: Any) -> object:
-    from trawl.feeds.to_json import to_builtins  # noqa: PLC0415 - which asks this module about items inside of items
-
     return to_builtins(value)
 
 
