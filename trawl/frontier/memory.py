@@ -26,8 +26,8 @@ class LaneQueue:
     """Records of one lane that are not leased.
 
     Args:
-            record: The first of them. What later ones share with it (scopes, lane) is kept once.
-            newest_first: Records of later orders, which are smaller numbers, come first.
+        record: The first of them. Its scopes and lane are shared by later ones.
+        newest_first: Records of later orders, which are smaller numbers, come first.
     """
 
     __slots__ = ("_heap", "_left", "_newest_first", "_queue", "_rank", "_scopes", "lane")
