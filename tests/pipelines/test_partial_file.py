@@ -213,7 +213,7 @@ async def test_cancelling_at_each_checkpoint_leaves_no_temporary_file(
         async def download() -> None:
             nonlocal runs
             runs += 1
-            crawl = Crawl(tmp_path / str(runs), made(), engine)
+            crawl: Any = Crawl(tmp_path / str(runs), made(), engine)
             await FilesPipeline(crawl).process_item({"file_urls": ["http://a.example/x"]})
 
         async def settled() -> None:

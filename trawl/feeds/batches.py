@@ -4,6 +4,8 @@ Theory of operation. Items are encoded when they are put, so a full batch is fol
 yet and only takes items. The next flush finishes the full ones in order and opens the next. With a job the number of
 the batch and its count of items are recorded with its position: what a killed process wrote of later batches is
 overwritten when they are begun again.
+
+Only ``trawl.feeds.writer`` imports this module, by :func:`make_feed`; together they would be too long to read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The formats of text: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0."""
+"""The formats of text: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
+
+Only ``trawl.feeds.feed``, and plugins that derive a format, import this module.
+"""
 
 from __future__ import annotations
 
@@ -126,13 +129,9 @@ class CsvTable:
 
 
 _FIELD = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|[^",\n][^,\n]*+)?+'
-
 _WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # the usual case, in one step
-
 _OTHER = re.compile(rb'\s*+(?:\{"[^\n]*\}\r?\n|\[\s*+[{\]]|<\?xml\s)')
-
 _BEGINNING = 1 << 16
-
 _QUOTED_FIELD = re.compile(rb'(?:^|,)"')
 
 
@@ -206,9 +205,7 @@ class JsonArray(_AnyFields):
 
 # Anything but brackets, texts as a whole; then one bracket, or an array or object without another inside.
 _PLAIN = rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+'
-
 _TOKEN = re.compile(rb"(%b)(\{%b\}|\[%b\]|[\[\]{}])" % (_PLAIN, _PLAIN, _PLAIN), re.DOTALL)
-
 _SPACE = b" \t\r\n"
 
 
@@ -381,13 +378,9 @@ class XmlTree(_AnyFields):
 
 # XML 1.0, 2.3, without the colon, which would need a namespace, and without what is not ASCII, for plain tools.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
-
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
-
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, 2.2
-
 _TEXT = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}  # a raw CR would be read as LF (XML 1.0, 2.11)
-
 _SPECIAL = re.compile(r"[&<>\r]")
 
 

@@ -22,12 +22,14 @@ import msgspec
 
 from trawl.frontier.codec import StoredRecord, repack, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
-from trawl.frontier.held import HELD
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.schema import connect, connect_to_read
 from trawl.frontier.sections import damage_error
 from trawl.frontier.sqlite import LEASES
-from trawl.frontier.tables import read_kept
+from trawl.frontier.tables import (
+    HELD,
+    read_kept,
+)
 from trawl.throttling.outcomes import ADMITTED_AT, BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 
 __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "inspect_job", "requeue_failed"]

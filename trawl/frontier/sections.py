@@ -8,16 +8,17 @@ items) is not kept here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import msgspec
 
 from trawl.errors import JobError
 from trawl.frontier.base import JobStore
 
-__all__ = ["JOB_INFO", "START_ITEMS", "STATISTICS", "JobInfo", "Kept", "Section", "damage_error"]
+if TYPE_CHECKING:
+    from trawl.frontier.inspect import JobReport
+
+__all__ = ["JOB_INFO", "START_ITEMS", "STATISTICS", "JobInfo", "Section", "damage_error"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -31,20 +32,6 @@ def damage_error(directory: object, detail: str) -> JobError:
         f" what can be read with `sqlite3 {directory}/job.db .recover`",
         str(directory),
     )
-
-
-class Kept(Protocol):
-    """Saved values: those of an open job, or of a report."""
-
-    @property
-    def directory(self) -> Path:
-        """The job's directory."""
-        ...
-
-    @property
-    def kept(self) -> Mapping[str, bytes]:
-        """The saved values by name."""
-        ...
 
 
 class Section(Generic[T]):
@@ -72,7 +59,7 @@ class Section(Generic[T]):
         """Save the value with the next transaction."""
         job.keep(self.name, self.encode(value))
 
-    def read(self, job: Kept) -> T | None:
+    def read(self, job: JobStore | JobReport) -> T | None:
         """Return the saved value; None if there is none, or none that can be read."""
         blob = job.kept.get(self.name)
         if blob is None:

@@ -25,19 +25,25 @@ from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, OutboxItem, Record, SortKey
 from trawl.frontier.codec import RecordCodec
-from trawl.frontier.held import HELD, bring_forward, due, hold, is_clock_set_back, let_in, wall_time
 from trawl.frontier.job import Job
 from trawl.frontier.lane_cache import Bounds, LaneCache, LaneCaches, LaneReader
 from trawl.frontier.tables import (
+    HELD,
     DupeFilter,
     Row,
     Snapshot,
+    bring_forward,
+    due,
     end,
+    hold,
     insert,
+    is_clock_set_back,
+    let_in,
     read_snapshot,
     replace,
     spill,
     unspill,
+    wall_time,
     which_are_seen,
 )
 from trawl.http import Request

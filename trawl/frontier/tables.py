@@ -6,6 +6,10 @@ whether rows are missing. Another program may have changed the database, and a s
 A claimed fingerprint is in memory until its request is stored, and is stored in the same transaction. Beside those, the
 fingerprints used last are kept in two generations: when the younger is full it replaces the older. So a crawl of common
 size never reads the database for one, and a large crawl only for those that it has not met for a while.
+
+A request with a time of its own is *held*: it stands in the table of requests in a lane that no other is in, ordered by
+its time. The column of the priority has the wall time in microseconds before which it may not be sent. So held requests
+are not in memory, and hold up nobody behind them. When its time has come, a request moves into its own lane.
 """
 
 from __future__ import annotations
@@ -16,18 +20,25 @@ from typing import TypeAlias
 
 import attrs
 
+from trawl.frontier.codec import repack, unpack
 from trawl.frontier.errors import malformed
-from trawl.frontier.held import HELD, first_due
 
 __all__ = [
+    "HELD",
     "DupeFilter",
     "LaneHead",
     "LaneRow",
     "Row",
     "RowCounts",
     "Snapshot",
+    "bring_forward",
+    "due",
     "end",
+    "first_due",
+    "hold",
     "insert",
+    "is_clock_set_back",
+    "let_in",
     "read_kept",
     "read_lanes",
     "read_outbox_ends",
@@ -35,6 +46,7 @@ __all__ = [
     "replace",
     "spill",
     "unspill",
+    "wall_time",
     "which_are_seen",
 ]
 
@@ -96,6 +108,13 @@ class DupeFilter:
         self._young.add(fingerprint)
 
 
+HELD = int.from_bytes(b"held", "big")
+"""The number of their lane. Those of other lanes are hashes of 64 bits."""
+
+AT_ONCE = 1000
+"""Requests that are let in by one transaction."""
+
+
 Row: TypeAlias = "tuple[int, int, int, float, bytes]"
 """Order, lane, minus priority, minus share, record."""
 
@@ -121,7 +140,7 @@ class Snapshot:
         seen: How many fingerprints were seen.
         marks: These fingerprints, or None where they are many.
         held: How many requests wait for a time of their own, in no lane.
-        due: The time of the first of these, as :func:`trawl.frontier.held.wall_time` has it; None: there is none.
+        due: The time of the first of these, as :func:`wall_time` has it; None: there is none.
     """
 
     lanes: Sequence[tuple[int, LaneRow]]
@@ -286,3 +305,65 @@ def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> se
     """Return those of ``marks`` that were seen."""
     statement = "SELECT 1 FROM seen WHERE fingerprint = ?"
     return {mark for mark in marks if connection.execute(statement, (mark,)).fetchone() is not None}
+
+
+def wall_time(until: float) -> int:
+    """Return the value stored as priority for a wall time in seconds since 1970, rounded up."""
+    return int(until * 1e6) + 2
+
+
+def due(connection: sqlite3.Connection, now: int) -> list[tuple[int, bytes]]:
+    """Read the first requests that are due at ``now``, in microseconds since 1970: the order and record of each."""
+    statement = "SELECT ord, record FROM request WHERE lane = ? AND priority <= ? ORDER BY priority, share, ord LIMIT ?"
+    rows: list[tuple[int, bytes]] = connection.execute(statement, (HELD, now, AT_ONCE)).fetchall()
+    return rows
+
+
+def let_in(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, float, int]]) -> int | None:
+    """Move requests into their lanes. Returns the time of the first request still held; None if there is none.
+
+    Args:
+        connection: The database.
+        rows: The lane, minus priority, minus share and order of each.
+    """
+    connection.executemany("UPDATE request SET lane = ?, priority = ?, share = ? WHERE ord = ?", rows)
+    return first_due(connection)
+
+
+def hold(connection: sqlite3.Connection, rows: Sequence[tuple[int, int]]) -> None:
+    """Hold requests that are in lanes, each given by its order, until a time."""
+    statement = "UPDATE request SET lane = ?, priority = ?, share = 0.0 WHERE ord = ?"
+    connection.executemany(statement, [(HELD, until, order) for order, until in rows])
+
+
+def first_due(connection: sqlite3.Connection) -> int | None:
+    """Return the time of the first held request; None if there is none."""
+    (first,) = connection.execute("SELECT min(priority) FROM request WHERE lane = ?", (HELD,)).fetchone()
+    if first is not None and type(first) is not int:
+        raise malformed(f"a request may go at {first!r}")
+    return first
+
+
+def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
+    """Return whether the newest held request was stored later than ``now``, in seconds since 1970."""
+    statement = "SELECT record FROM request WHERE lane = ? ORDER BY abs(ord) DESC LIMIT 1"
+    row = connection.execute(statement, (HELD,)).fetchone()
+    if row is None:
+        return False
+    stored = unpack(row[0])
+    return stored.until is not None and stored.until - stored.wait > now + 1.0
+
+
+def bring_forward(connection: sqlite3.Connection, now: float) -> None:
+    """Limit waits after the clock was set back to ``now``: none is longer than when its request was stored."""
+    last = -(2**63)
+    statement = "SELECT ord, record FROM request WHERE lane = ? AND ord > ? ORDER BY ord LIMIT ?"
+    while rows := connection.execute(statement, (HELD, last, AT_ONCE)).fetchall():
+        last = rows[-1][0]
+        changed = []
+        for order, record in rows:
+            stored = unpack(record)
+            if stored.until is not None and stored.until > now + stored.wait:
+                until = now + stored.wait
+                changed.append((wall_time(until), repack(stored, until=until), order))
+        connection.executemany("UPDATE request SET priority = ?, record = ? WHERE ord = ?", changed)

@@ -12,14 +12,17 @@ Only the package imports this module, lazily: users know its path from Scrapy.
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.pipelines.file_store import check_path
-from trawl.pipelines.media import FileError, MediaCrawl, MediaInfo, MediaPipeline, name_of
+from trawl.pipelines.media import FileError, MediaInfo, MediaPipeline, name_of
+
+if TYPE_CHECKING:
+    from trawl.engine.crawl import Crawl
 
 __all__ = ["ImagesPipeline"]
 
@@ -35,7 +38,7 @@ class ImagesPipeline(MediaPipeline):
 
     kind = "IMAGES"
 
-    def __init__(self, crawl: MediaCrawl) -> None:
+    def __init__(self, crawl: Crawl) -> None:
         """A pipeline of a crawl.
 
         Raises:

@@ -13,19 +13,16 @@ import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, ClassVar, Protocol, Self
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
 import msgspec
 import trio
 
-from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, TrawlError
 from trawl.http import FileResponse, Request, Response, body_bytes, fingerprint
 from trawl.items import item_fields
-from trawl.observe import Stats
 from trawl.pipelines.file_store import (
     FileRecord,
     FileStore,
@@ -36,7 +33,10 @@ from trawl.pipelines.file_store import (
     sha1_of,
 )
 
-__all__ = ["FileError", "MediaCrawl", "MediaInfo", "MediaPipeline", "Result", "name_of"]
+if TYPE_CHECKING:
+    from trawl.engine.crawl import Crawl
+
+__all__ = ["FileError", "MediaInfo", "MediaPipeline", "Result", "name_of"]
 
 MAX_KNOWN = 10_000
 """URLs of one crawl whose results are remembered; others are looked up on the store again."""
@@ -56,38 +56,6 @@ class FileError(TrawlError):
     """A file could not be had, or is not wanted; the text says why."""
 
 
-class MediaCrawl(Protocol):
-    """Interface of the running crawl that is used here."""
-
-    @property
-    def spider(self) -> Any:
-        """The spider."""
-        ...
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The settings by their upper-case names."""
-        ...
-
-    @property
-    def stats(self) -> Stats:
-        """Statistics, where files are counted."""
-        ...
-
-    @property
-    def blocking(self) -> Blocking:
-        """Runs functions that write files."""
-        ...
-
-    def now_utc(self) -> datetime:
-        """Wall time now."""
-        ...
-
-    async def fetch(self, request: Request) -> Response:
-        """Send a request through the throttle."""
-        ...
-
-
 @attrs.frozen
 class MediaInfo:
     """The crawl, as the methods of a pipeline get it.
@@ -97,7 +65,7 @@ class MediaInfo:
         spider: Its spider.
     """
 
-    crawl: MediaCrawl
+    crawl: Crawl
     spider: Any
 
 
@@ -110,7 +78,7 @@ class MediaPipeline(ABC):
     kind: ClassVar[str] = "FILES"
     """Prefix of the names of its settings."""
 
-    def __init__(self, crawl: MediaCrawl) -> None:
+    def __init__(self, crawl: Crawl) -> None:
         """A pipeline of a crawl.
 
         Raises:
