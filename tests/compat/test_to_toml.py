@@ -140,8 +140,8 @@ def test_a_project_whose_settings_were_not_moved_is_told_so(
     project: Path, web: SimulatedWeb, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["crawl", "shop/only_one.py", "--quiet"], crawl_with=crawl_on(web)) == 0
-    assert "shop/settings.py is not read: " in (said := capfd.readouterr().err)
-    assert "`trawl settings --move shop/settings.py` prints what to write" in said
+    assert "shop/settings.py is not read; " in (said := capfd.readouterr().err)
+    assert "`trawl settings --move shop/settings.py` converts them" in said
     (project / "pyproject.toml").write_text("[tool.trawl]\nDOWNLOAD_DELAY = 2\n", "utf-8")
     assert main(["crawl", "shop/only_one.py", "--quiet"], crawl_with=crawl_on(web)) == 0
     assert capfd.readouterr().err == ""

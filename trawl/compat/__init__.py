@@ -14,7 +14,7 @@ module                            what it has
 ================================  ======================================================================================
 
 The engine and the packages below it do not import this package. :mod:`trawl._run` gives the engine its hooks, and
-:mod:`trawl.migration` asks it for advice. The modules whose names are exported here load no other part of trawl, so
+``trawl.migration`` asks it for advice. The modules whose names are exported here load no other part of trawl, so
 that advice on a name costs little.
 """
 
