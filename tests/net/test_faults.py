@@ -103,7 +103,7 @@ TABLE = [
     Row("sends_for_ever", BodyTooLarge, "passes 200000 bytes", 0, 4 * MEGABYTE),
     Row("sends_a_chunk_without_end", BodyTooLarge, "passes 200000 bytes", 0, 4 * MEGABYTE),
     Row("sends_chunks_without_end", BodyTooLarge, "passes 200000 bytes", 0, 4 * MEGABYTE),
-    Row("sends_a_chunk_size_without_end", ResponseBroken, "what frames its body has no end", 0, 4 * MEGABYTE),
+    Row("sends_a_chunk_size_without_end", ResponseBroken, "the framing of its body has no end", 0, 4 * MEGABYTE),
     Row("sends_trailers_without_end", ResponseBroken, "has no end", 0, 4 * MEGABYTE),
     Row("is_larger_than_it_may_be", BodyTooLarge, "100000000000 bytes passes 200000", 0, 4 * MEGABYTE),
     Row("bombs_in_gzip", BodyTooLarge, "once decompressed", 0, 4 * MEGABYTE),

@@ -15,7 +15,7 @@ from trawl.errors import ConnectFailed, ConnectTimeout, ReadTimeout, TLSFailed
 from trawl.http import Outcome, Request
 from trawl.transport import TransportSettings
 from trawl.transport.http11 import Http11Transport
-from trawl.transport.http11.pool import client_context
+from trawl.transport.http11.network_stream import client_context
 
 __all__ = ["clock"]
 

@@ -1,41 +1,133 @@
-"""One connection and its responses, one after another.
+"""One connection with its time limits, and the responses read from it, one after another.
 
-From what a server sends to a whole response within its limits.
+Theory of operation of :class:`RequestDeadline`: a request has one limit for the whole and one for each thing it waits
+for. A cancel scope for each would cost more than reading a small page; moving a deadline costs a third of a scope. So
+there is one scope, its deadline is the earlier one of the two limits, and when it has passed the phase tells which
+limit it was. The scope is entered at the first wait: a request that is answered without waiting needs no limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
+from types import TracebackType
+from typing import Self
 
 import trio
 
-from trawl.errors import BodyTooLarge, DownloadError, ResponseBroken
+from trawl.errors import (
+    BodyTooLarge,
+    ConnectTimeout,
+    DownloadError,
+    DownloadTimeout,
+    ReadTimeout,
+    ResponseBroken,
+)
 from trawl.http import Outcome, Request, Response
 from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
 from trawl.transport.errors import words_of
-from trawl.transport.http11.network_stream import NetworkStream, RequestDeadline
+from trawl.transport.http11.network_stream import NetworkStream
 from trawl.transport.http11.parser import ResponseParser, ServerDisconnectedError
 from trawl.transport.http11.pool import Origin
+from trawl.transport.settings import TransportSettings
 
-__all__ = ["Connect", "Connection", "read_response"]
+__all__ = ["Connect", "Connection", "RequestDeadline", "read_response"]
 
 Connect = Callable[[Origin], Awaitable[NetworkStream]]
-"""Opens a connection. Raises ``ConnectFailed``; when it is cancelled, it closes what it opened."""
+"""Opens a connection. Raises ``ConnectFailed``; cancelling closes what was opened."""
+
+CONNECTING, SENDING, READING = range(3)
 
 EXPECT_WAIT = 1.0
-"""Seconds that a request with ``Expect: 100-continue`` waits for the server's word before it sends its body."""
+"""Seconds that a request with ``Expect: 100-continue`` waits for the server's answer before it sends its body."""
+
+
+class RequestDeadline:
+    """The time limits of one request; enter it once, around the whole request. Hot: mutable."""
+
+    __slots__ = ("_connect", "_deadline", "_ends_at", "_limit", "_phase", "_read", "_scope")
+
+    def __init__(self, now: float, limit: float, settings: TransportSettings) -> None:
+        self._limit = limit
+        self._connect = settings.download_connect_timeout
+        self._read = settings.download_read_timeout
+        self._ends_at = now + limit
+        self._phase = SENDING
+        self._deadline = now + self._read
+        self._scope: trio.CancelScope | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return self._scope is not None and bool(self._scope.__exit__(kind, error, trace))
+
+    def start(self) -> None:
+        """Enforce the limits from now on: the request is about to wait.
+
+        Cancel scopes are left in the reverse order in which they were entered, so don't call this inside another scope
+        or nursery of the request's own.
+        """
+        if self._scope is None:
+            self._scope = trio.CancelScope(deadline=min(self._ends_at, self._deadline))
+            self._scope.__enter__()
+
+    @property
+    def has_passed(self) -> bool:
+        """True if a limit has passed and ended the request; :meth:`error` says which."""
+        return self._scope is not None and self._scope.cancelled_caught
+
+    def connecting(self, now: float) -> None:
+        """Start the limit for connecting at ``now``."""
+        self._phase = CONNECTING
+        self._move(now + self._connect)
+
+    def sending(self, now: float) -> None:
+        """Start the limit for the server to accept something at ``now``."""
+        self._phase = SENDING
+        self._move(now + self._read)
+
+    def reading(self, now: float) -> None:
+        """Start the limit for the server to send something at ``now``."""
+        self._phase = READING
+        self._move(now + self._read)
+
+    def writing(self) -> None:
+        """Keep only the limit for the whole: writing down what has come is not the server's time."""
+        self._move(inf)
+
+    def still_reading(self) -> None:
+        """Go on to reading without a new deadline: little has been sent, so only the error's words would differ."""
+        self._phase = READING
+
+    def _move(self, deadline: float) -> None:
+        self._deadline = deadline
+        if self._scope is not None:
+            self._scope.deadline = min(self._ends_at, deadline)
+
+    def error(self) -> DownloadError:
+        """Return the error for the limit that has passed."""
+        if self._deadline >= self._ends_at:
+            return DownloadTimeout(f"not done within {self._limit:g} s")
+        if self._phase == CONNECTING:
+            return ConnectTimeout(f"no connection within {self._connect:g} s")
+        if self._phase == SENDING:
+            return ReadTimeout(f"the server took nothing for {self._read:g} s")
+        return ReadTimeout(f"nothing came for {self._read:g} s")
 
 
 class Connection:
-    """A wire with its parser. Hot: mutable.
+    """A stream to a server with the parser of its responses. Hot: mutable.
 
     Attributes:
         wire: The bytes to and from the server.
-        parser: Reads the present response.
-        requests: Requests sent so far, the present one included.
-        idle_since: When it was put back last; run clock.
-        broken: What the system said when it took no more of the request. The server may have answered all the same: one
-            that refuses a body answers and closes while it is still sent.
+        parser: Reads the current response.
+        requests: Requests sent so far, the current one included.
+        idle_since: Instant on the run clock at which it became idle.
+        broken: The system's error when it accepted no more of the request. The server may have answered all the same: a
+            server that refuses a body answers and closes while the body is still sent.
     """
 
     __slots__ = ("broken", "idle_since", "parser", "requests", "wire")
@@ -48,7 +140,7 @@ class Connection:
         self.broken: OSError | None = None
 
     def ask_nowait(self, data: bytes, *, is_head: bool = False) -> int:
-        """Send the beginning of a request; return how much of ``data`` went. What came so far is forgotten."""
+        """Send the beginning of a request and forget the last response. Returns the number of bytes sent."""
         self.requests += 1
         self.parser.begin(is_head=is_head)
         try:
@@ -68,10 +160,10 @@ class Connection:
         """Wait for the next bytes of the response and parse them. Always a checkpoint.
 
         Args:
-            deadline: Started before anything is waited for.
+            deadline: Started before this waits.
 
         Raises:
-            ResponseBroken: They are no response, or it ended early.
+            ResponseBroken: They are not a response, or it ended early.
             ServerDisconnectedError: The connection broke or ended before the first byte of the response.
             OSError: The connection broke.
         """
@@ -92,9 +184,9 @@ class Connection:
             parser.end()
 
     async def receive_word(self) -> None:
-        """Wait, not for long, until the server asks for the body or answers without it (RFC 9110, 10.1.1).
+        """Wait, at most ``EXPECT_WAIT``, until the server asks for the body or answers without it (RFC 9110, 10.1.1).
 
-        Raises what :meth:`receive` does.
+        Raises the errors of :meth:`receive`.
         """
         parser = self.parser
         with trio.move_on_after(EXPECT_WAIT):
@@ -103,12 +195,12 @@ class Connection:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the next request may go out on it: the response is whole, and nothing else came."""
+        """True if the next request may use it: the response is whole, and nothing else came."""
         parser = self.parser
         return parser.is_complete and parser.is_keepable and not parser.has_extra_data and self.broken is None
 
     def close(self) -> None:
-        """Close it at once. Safe to call twice."""
+        """Close the connection at once. Safe to call twice."""
         self.wire.close()
         self.parser.close()
 
@@ -119,10 +211,10 @@ _BODILESS = frozenset({204, 304})  # RFC 9112, 6.3, rule 1
 async def read_response(
     connection: Connection, outcome: Outcome, limits: ResponseLimits, deadline: RequestDeadline
 ) -> Response:
-    """Read the response to the request just sent, and note when its headers came. Cancelling loses it.
+    """Read the response to the request just sent, noting when its headers came. Cancelling loses it.
 
     Raises:
-        DownloadError: It is broken, or larger than it may be.
+        DownloadError: It is broken, or larger than the limit.
         ServerDisconnectedError: The server closed the connection instead.
         OSError: The connection broke.
     """
@@ -169,9 +261,9 @@ async def _read_body(
     broken: DownloadError | None,
     writer: SinkWriter | None = None,
 ) -> tuple[bytes, Sequence[str]]:
-    """Read a body that is not simply there, or that has to be looked at; return it with the response's flags.
+    """Read a body that has not come with the headers, or has to be checked; return it with the response's flags.
 
-    With ``writer`` only what has not gone there is returned.
+    With ``writer`` only the part that was not written is returned.
     """
     parser = connection.parser
     length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
@@ -191,7 +283,7 @@ async def _read_body(
 
 
 async def _read_head(connection: Connection, deadline: RequestDeadline) -> DownloadError | None:
-    """Read the headers; return what is wrong with as much of the body as came in the same read."""
+    """Read the headers; return the error of the part of the body that came in the same read, if there is one."""
     parser = connection.parser
     try:
         if not parser.has_head:
@@ -214,7 +306,7 @@ async def _read_rest(
     broken: DownloadError | None,
     writer: SinkWriter | None,
 ) -> DownloadError | None:
-    """Read the body to its end; return what is wrong with its end, if that is allowed."""
+    """Read the body to its end; return the error at its end if the limits allow one."""
     parser = connection.parser
     while broken is None and not parser.is_complete:
         deadline.reading(trio.current_time())
@@ -230,7 +322,7 @@ async def _read_rest(
 
 
 async def _take(body: Body, piece: bytes, deadline: RequestDeadline, writer: SinkWriter | None) -> None:
-    """Take a piece of a body. Writing it down, or decompressing it, is not the server's time, but has an end too."""
+    """Take a piece of a body. Writing or decompressing it is not the server's time."""
     if writer is not None or body.is_compressed:
         deadline.writing()
         deadline.start()

@@ -1,157 +1,73 @@
-"""Bytes to and from a server.
+"""The bytes to and from a server: over TCP, over TLS, or over any of Trio's streams.
 
-Theory of operation: HTTP/1.1 is taken in turns, so a wire is never read and written at once, and what Trio's streams do
-to guard against that (two conflict detectors, a checkpoint after each send) buys nothing here. :class:`TcpStream`
-sends without giving way. Then everybody else has one turn, after which a busy program finds most answers there: waiting
-for a socket costs three times as much as giving way, and needs a time limit besides. Where that fails, it is not tried
-again for a while. Any other stream goes through :class:`TrioStream`.
+Theory of operation: HTTP/1.1 takes turns, so a stream is never read and written at once, and what Trio's streams do to
+guard against that (two conflict detectors, a checkpoint after each send) buys nothing here. :class:`TcpStream` sends
+without giving way. Then all other tasks have one turn, after which a busy program finds most answers there: waiting for
+a socket costs three times as much as giving way, and needs a time limit besides. If nothing has come by then, this is
+not tried again for a while. Any other stream goes through :class:`TrioStream`.
 
-The time limits of one exchange, kept by one cancel scope whose deadline moves.
-
-Theory of operation: an exchange has one limit for the whole and one for each thing it waits for. A scope for each would
-cost more than reading a small page; moving a deadline costs a third of a scope. So there is one scope, its deadline is
-the earlier one of the two, and when it has passed the phase tells which limit it was. It is entered at the first wait:
-an exchange whose answer is there without waiting needs no limit.
-
-Scopes must be left in the reverse order in which they were entered, so :meth:`RequestDeadline.start` must not be called
-inside a scope or nursery of the exchange's own.
+TLS is Trio's ``SSLStream`` (RFC 8446), used as browsers do: the peer's goodbye is not waited for. A server that closes
+without ``close_notify`` has ended its stream: most do so. A body that has a length or chunks shows a cut all the same;
+one that ends with the connection does not (RFC 9112, 9.8).
 """
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
-from math import inf
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
+import certifi
 import trio
 
-from trawl.errors import ConnectTimeout, DownloadError, DownloadTimeout, ReadTimeout
-from trawl.transport.settings import TransportSettings
-
-__all__ = ["NetworkStream", "RequestDeadline", "TcpStream", "TrioStream", "peer_of"]
-
-CONNECTING, SENDING, READING = range(3)
-
-
-class RequestDeadline:
-    """Limits an exchange; to be entered once, around the whole of it. Hot: mutable."""
-
-    __slots__ = ("_connect", "_deadline", "_ends_at", "_limit", "_phase", "_read", "_scope")
-
-    def __init__(self, now: float, limit: float, settings: TransportSettings) -> None:
-        self._limit = limit
-        self._connect = settings.download_connect_timeout
-        self._read = settings.download_read_timeout
-        self._ends_at = now + limit
-        self._phase = SENDING
-        self._deadline = now + self._read
-        self._scope: trio.CancelScope | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        return self._scope is not None and bool(self._scope.__exit__(kind, error, trace))
-
-    def start(self) -> None:
-        """Keep the limits from now on: something is about to be waited for."""
-        if self._scope is None:
-            self._scope = trio.CancelScope(deadline=min(self._ends_at, self._deadline))
-            self._scope.__enter__()
-
-    @property
-    def has_ended_it(self) -> bool:
-        """Whether a limit has passed and cut the exchange off; :meth:`error` says which."""
-        return self._scope is not None and self._scope.cancelled_caught
-
-    def connecting(self, now: float) -> None:
-        """From ``now`` on a connection is opened."""
-        self._phase = CONNECTING
-        self._move(now + self._connect)
-
-    def sending(self, now: float) -> None:
-        """From ``now`` on the server is to take something."""
-        self._phase = SENDING
-        self._move(now + self._read)
-
-    def reading(self, now: float) -> None:
-        """From ``now`` on the server is to send something."""
-        self._phase = READING
-        self._move(now + self._read)
-
-    def writing(self) -> None:
-        """What has come is written down: that is not the server's time, so only the limit for the whole holds."""
-        self._move(inf)
-
-    def still_reading(self) -> None:
-        """Small things have just been sent: the deadline is right as it is, only the words are not."""
-        self._phase = READING
-
-    def _move(self, deadline: float) -> None:
-        self._deadline = deadline
-        if self._scope is not None:
-            self._scope.deadline = min(self._ends_at, deadline)
-
-    def error(self) -> DownloadError:
-        """Which limit has passed."""
-        if self._deadline >= self._ends_at:
-            return DownloadTimeout(f"not done within {self._limit:g} s")
-        if self._phase == CONNECTING:
-            return ConnectTimeout(f"no connection within {self._connect:g} s")
-        if self._phase == SENDING:
-            return ReadTimeout(f"the server took nothing for {self._read:g} s")
-        return ReadTimeout(f"nothing came for {self._read:g} s")
-
+__all__ = ["NetworkStream", "TcpStream", "TrioStream", "client_context", "peer_of", "start_tls"]
 
 READ_BYTES = 65_536
-"""The most that is read at once."""
+"""The largest piece that is read at once."""
 
 RELUCTANCE = 4
-"""Reads that wait at once, after one that gave way for nothing."""
+"""Reads that wait at once after one that gave way in vain."""
 
 
 class NetworkStream(Protocol):
-    """An open connection. Its methods raise ``OSError`` when it breaks, and are used by one task at a time."""
+    """An open connection, used by one task at a time. Its methods raise ``OSError`` when it breaks."""
 
     peer: str | None
     """The address at the other end, if there is one."""
 
     def send_nowait(self, data: bytes) -> int:
-        """Send as much of ``data`` as is taken at once, and return how much that was."""
+        """Send as much of ``data`` as the system takes at once. Returns the number of bytes sent."""
         ...
 
     async def send(self, data: bytes) -> None:
-        """Send all of ``data``. Not always a checkpoint. When it is cancelled, the wire can only be closed."""
+        """Send all of ``data``. Not always a checkpoint. After a cancellation the stream can only be closed."""
         ...
 
     async def receive_soon(self) -> bytes | None:
-        """Return what has come when everybody else had a turn; empty at the end; None: it takes longer, or may.
+        """Give way once and return what has come; empty at the end; None: nothing has come, or giving way was skipped.
 
         A checkpoint unless it returns None.
         """
         ...
 
     async def receive(self) -> bytes:
-        """Return what has come, or wait for it; empty at the end. A checkpoint; cancelling loses nothing."""
+        """Return what has come, or wait for it; empty at the end. Always a checkpoint; cancelling loses nothing."""
         ...
 
     def is_quiet(self) -> bool:
-        """Whether the wire is open and nothing has come that nobody asked for."""
+        """Return True if the connection is open and no bytes have come unasked."""
         ...
 
     def session(self) -> ssl.SSLSession | None:
-        """The TLS session, once something has been read, to go on with in another connection; None without TLS."""
+        """Return the TLS session, for another connection to resume; None without TLS. Read something first."""
         ...
 
     def close(self) -> None:
-        """Close it at once, without a word to the peer. Safe to call twice."""
+        """Close the connection at once, without telling the peer. Safe to call twice."""
         ...
 
 
@@ -192,7 +108,7 @@ class TcpStream:
             return 0
 
     async def receive_soon(self) -> bytes | None:
-        """Give way and return what has come then, if anything has; None where that was of no use lately."""
+        """Give way and return what has come then; None if nothing has, or if that was in vain lately."""
         if self._reluctance:
             self._reluctance -= 1
             return None
@@ -213,11 +129,11 @@ class TcpStream:
                 continue
 
     def is_quiet(self) -> bool:
-        """Whether a look at the socket finds neither bytes nor its end."""
+        """Return True if the socket has neither bytes nor its end to read."""
         return self._fd >= 0 and not self._is_readable()
 
     def session(self) -> None:
-        """None: this is no TLS."""
+        """Return None: a TCP connection has no TLS session."""
 
     def close(self) -> None:
         """Close the socket."""
@@ -228,7 +144,7 @@ class TcpStream:
 
 
 class TrioStream:
-    """Any of Trio's streams: TLS, or in memory.
+    """One of Trio's streams: TLS, or in memory.
 
     Attributes:
         peer: The address at the other end, if there is one.
@@ -246,7 +162,7 @@ class TrioStream:
         self._is_quiet = is_quiet
 
     def send_nowait(self, data: bytes) -> int:
-        """Nothing: a stream can't be asked without waiting."""
+        """Send nothing and return 0: a stream can't send without waiting."""
         return 0
 
     async def send(self, data: bytes) -> None:
@@ -257,30 +173,30 @@ class TrioStream:
             raise _system_error(error) from error
 
     async def receive_soon(self) -> None:
-        """None: a stream can't be asked without waiting."""
+        """Return None: a stream can't receive without waiting."""
 
     async def receive(self) -> bytes:
-        """Return what comes next. Always a checkpoint."""
+        """Wait for the next bytes; empty at the end. Always a checkpoint."""
         try:
             return bytes(await self.stream.receive_some(READ_BYTES))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise _system_error(error) from error
 
     def is_quiet(self) -> bool:
-        """What the one who made the stream says."""
+        """Return the result of the ``is_quiet`` that the stream was made with."""
         return self._is_quiet()
 
     def session(self) -> ssl.SSLSession | None:
-        """The TLS session, if the stream is one of TLS."""
+        """Return the TLS session, if the stream has one."""
         return self.stream.session if isinstance(self.stream, trio.SSLStream) else None
 
     def close(self) -> None:
-        """Close what is under the stream."""
+        """Close the socket under the stream."""
         self._close()
 
 
 def _readable(sock: socket.socket) -> Callable[[], object]:
-    """What says whether there are bytes, or the end, to be read from a socket; poll(2) costs a third of a peek."""
+    """Return a function that tells if a socket has bytes, or its end, to read; poll(2) costs a third of a peek."""
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(sock, select.POLLIN)
@@ -289,14 +205,62 @@ def _readable(sock: socket.socket) -> Callable[[], object]:
 
 
 def peer_of(connected: trio.socket.SocketType) -> str | None:
-    """The address at the other end; None for a Unix socket."""
+    """Return the address at the other end; None for a Unix socket."""
     peer = connected.getpeername()
     return str(peer[0]) if isinstance(peer, tuple) else None
 
 
 def _system_error(error: BaseException) -> OSError:
-    """What the system said behind Trio's error."""
+    """Return the system's error behind Trio's."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, OSError):
         found = found.__cause__
     return found or ConnectionResetError(str(error) or "the connection is closed")
+
+
+def client_context(*, verifies: bool = True) -> ssl.SSLContext:
+    """Return a TLS context that trusts what certifi trusts, or ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` if one is set.
+
+    Args:
+        verifies: Check certificates.
+    """
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    context = ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
+    if not verifies:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def start_tls(
+    plain: trio.SocketStream, host: str, context: ssl.SSLContext, session: ssl.SSLSession | None
+) -> TrioStream:
+    """Do the TLS handshake over ``plain`` and return the stream over TLS. A failure or cancelling closes ``plain``.
+
+    Args:
+        plain: A fresh connection.
+        host: The name that the certificate must be for.
+        context: Decides what is trusted.
+        session: An earlier session with this server, of the same context, to resume (RFC 8446, 2.2); None: no session.
+
+    Raises:
+        ssl.SSLError: The handshake failed or the certificate was refused.
+        OSError: The connection broke.
+    """
+    peer = peer_of(plain.socket)
+    secure = trio.SSLStream(plain, context, server_hostname=host.rstrip("."), https_compatible=True)
+    try:
+        if session is not None:
+            secure.session = session
+        await secure.do_handshake()
+    except trio.BrokenResourceError as error:
+        plain.socket.close()
+        raise (error.__cause__ if isinstance(error.__cause__, OSError) else ConnectionResetError(str(error))) from error
+    except BaseException:
+        plain.socket.close()
+        raise
+
+    def is_quiet() -> bool:
+        return plain.socket.fileno() >= 0 and not plain.socket.is_readable() and not secure.pending()
+
+    return TrioStream(secure, close=plain.socket.close, is_quiet=is_quiet, peer=peer)

@@ -1,20 +1,17 @@
 """One response after another out of the bytes of one connection (RFC 9112), parsed by httptools (llhttp).
 
-Theory of operation: llhttp says where things begin and end, and this class decides what that means, because llhttp
-alone would take several wrong answers for right ones. It knows no end of a body that ends with the connection; it
-waits for a body after HEAD; it takes the end of a 103 for the end of the response, and what follows a response for the
-next one; and it reads headers without end. So the framing is tracked here, bytes that bring nothing are counted, and a
-second response on one request ends the parsing. What is raised inside a callback comes out of llhttp as an error of
-its own with ours as ``__context__``.
+Theory of operation: llhttp tells where things begin and end, and this class decides what that means, because llhttp
+alone would accept several wrong answers. It knows no end of a body that ends with the connection; it waits for a body
+after HEAD; it takes the end of a 103 for the end of the response, and the bytes after a response for the next one; and
+it reads headers without end. So the framing is tracked here, bytes that bring nothing are counted, and a second
+response on one request ends the parsing. An exception raised inside a callback comes out of llhttp as an error of its
+own with ours as ``__context__``.
 
-Leniencies, case by case: accepted, as browsers do, are lines that end in a bare LF, ``Content-Length`` beside chunked
-(chunked counts, and the connection is dropped), and what :mod:`~trawl.transport.http11.parser` mends. A field name
-with a blank, a line without a colon, an unknown transfer coding and an unclear length are refused.
-
-Headers that llhttp refuses and browsers read, made over so that their meaning is clear.
-
-What is mended: a field folded over several lines becomes one (RFC 9112, 5.2: a user agent replaces the fold by
-blanks), and ``Content-Length`` said several times with one value is said once (RFC 9112, 6.3, rule 5).
+Leniencies: accepted, as browsers do, are lines that end in a bare LF, and ``Content-Length`` beside chunked (chunked
+counts, and the connection is dropped). Headers that llhttp refuses are parsed once more, mended so that their meaning
+is clear: a field folded over several lines becomes one (RFC 9112, 5.2: a user agent replaces the fold by blanks), and
+``Content-Length`` said several times with one value is said once (RFC 9112, 6.3, rule 5). A field name with a blank, a
+line without a colon, an unknown transfer coding and an unclear length are refused.
 """
 
 from __future__ import annotations
@@ -46,13 +43,14 @@ _FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
 
 
 def end_of_head(received: bytes, start: int = 0) -> tuple[int | None, int]:
-    """Return where the headers of the final response end, interim responses being passed over; None: not yet.
+    """Find the end of the final response's headers, skipping interim responses.
 
-    The second number is where the next look begins, when more has come: what was passed over is not looked at again.
+    Returns:
+        The end, or None if it has not come yet; and the start of the next search, after the interim responses.
 
     Args:
-        received: All that has come.
-        start: Where a response begins in it, as the last look has told.
+        received: All bytes received.
+        start: The start of a response, as the last search returned it.
     """
     while (blank := _BLANK_LINE.search(received, start)) is not None:
         if _INTERIM.match(received, start) is None:
@@ -62,7 +60,7 @@ def end_of_head(received: bytes, start: int = 0) -> tuple[int | None, int]:
 
 
 def mended(head: bytes) -> Iterator[bytes]:
-    """The lines of ``head``, unfolded, with each length said once."""
+    """Yield the lines of ``head``, unfolded, with each length said once."""
     status, _, fields = head.partition(b"\n")
     yield status + b"\n"
     lengths: set[bytes] = set()
@@ -78,10 +76,10 @@ def mended(head: bytes) -> Iterator[bytes]:
 
 
 MAX_IDLE_BYTES = 100 * 1024
-"""Bytes on end that may come without completing the headers or adding to the body (httpx's limit for headers)."""
+"""Maximum number of bytes in a row that neither complete the headers nor add to the body; httpx's limit for headers."""
 
 MAX_FIELDS = 1_000
-"""Fields of one response; a line counts as one."""
+"""Maximum number of fields of one response; a line counts as one."""
 
 _HTTP = b"HTTP/"
 
@@ -95,7 +93,7 @@ _LENIENT = {
 
 
 class ServerDisconnectedError(Exception):
-    """The server closed the connection before the first byte of a response; internal to this package."""
+    """The server closed the connection before the first byte of a response. Internal to the transports."""
 
 
 class _ExtraDataError(Exception):
@@ -103,15 +101,15 @@ class _ExtraDataError(Exception):
 
 
 class ResponseParser:
-    """Reads responses, one for each :meth:`begin`. Hot: mutable, and its own protocol for httptools.
+    """Reads responses, one for each :meth:`begin`. Hot: mutable, and itself the object that httptools calls.
 
     Attributes:
         status: The final status code; 0 before the headers are complete.
         version: ``"1.1"`` and the like.
         fields: Names and values in order, as they came; trailers are not among them.
-        headers: The same, to be looked up; empty before the headers are complete.
+        headers: The same fields, found by name; empty before the headers are complete.
         trailers: The fields after a chunked body (RFC 9112, 7.1.2).
-        length: What ``Content-Length`` says, if the body is framed by it.
+        length: The ``Content-Length``, if it frames the body.
         has_head: The headers are complete.
         has_started: A byte of the response has come.
         is_invited: A 100 (Continue) has come.
@@ -157,7 +155,7 @@ class ResponseParser:
         self._reset(is_head=False)
 
     def begin(self, *, is_head: bool = False) -> None:
-        """Get ready for the next response; ``is_head``: to a HEAD request, so without a body whatever it says."""
+        """Prepare for the next response; ``is_head``: it answers a HEAD request, so it has no body whatever it says."""
         if self._is_head:
             self._parser = None  # it still waits for the body
         self._reset(is_head)
@@ -184,20 +182,20 @@ class ResponseParser:
         self.is_complete = self.has_extra_data = self.is_keepable = False
 
     def take(self) -> list[bytes]:
-        """Return what has come of the body since the last time."""
+        """Return the pieces of the body that have come since the last call."""
         pieces = self._pieces
         self._pieces = []
         return pieces
 
     def close(self) -> None:
-        """Let go of httptools' parser, which holds this object in turn."""
+        """Drop httptools' parser, which holds this object in turn."""
         self._parser = None
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the connection; :meth:`take` what they bring before the next ones.
+        """Parse the next bytes of the connection; :meth:`take` their pieces of the body before the next call.
 
         Raises:
-            ResponseBroken: They are no HTTP, or a response that nobody should trust.
+            ResponseBroken: They are not HTTP, or a response that can't be trusted.
         """
         self.has_started = True
         if self.is_complete:
@@ -213,11 +211,11 @@ class ResponseParser:
             self._count(data)
 
     def _count(self, data: bytes) -> None:
-        """Count bytes that brought nothing."""
+        """Count bytes that neither completed the headers nor added to the body."""
         self._idle_bytes += len(data)
         if self._idle_bytes > MAX_IDLE_BYTES:
-            what = "what frames its body has" if self.has_head else "its headers have"
-            raise ResponseBroken(f"{what} no end: {self._idle_bytes} bytes came")
+            part = "the framing of its body has" if self.has_head else "its headers have"
+            raise ResponseBroken(f"{part} no end: {self._idle_bytes} bytes came")
 
     def end(self) -> None:
         """Take the end of the connection: it completes a body without a length (RFC 9112, 6.3, rule 8).
@@ -237,13 +235,13 @@ class ResponseParser:
         self.is_complete = True
 
     def _feed_head(self, data: bytes) -> None:
-        """Feed what may have the end of the headers in it, and remember it in case it needs mending."""
+        """Feed bytes that may hold the end of the headers, and remember them in case they need mending."""
         head = self._head = self._head + data if self._head else data
         if self._refusal is not None:
             self._mend(head)
         elif self._is_head:
             for line in data.splitlines(keepends=True):
-                # Line by line, because llhttp would take what follows for the body and not tell how much there was.
+                # Line by line, because llhttp would take the rest for the body and not tell how long it was.
                 if self.is_complete:
                     self.has_extra_data = True
                     break
@@ -259,8 +257,8 @@ class ResponseParser:
             return
         except httptools.HttpParserError as error:
             failure = error
-        # Not in the ``except`` block: whatever is raised inside one, by the next parser for instance, gets the error
-        # that is being handled as its ``__context__``, in place of the one from the callback.
+        # Not in the ``except`` block: an exception raised inside one, by the next parser for example, gets the error
+        # that is being handled as its ``__context__``, instead of the one from the callback.
         if isinstance(failure.__context__, _ExtraDataError) or self.is_complete:
             self.has_extra_data = True
         elif isinstance(failure.__context__, ResponseBroken):
@@ -268,17 +266,17 @@ class ResponseParser:
         elif self.has_head or self._head is None:
             raise ResponseBroken(f"the answer is broken: {failure}") from failure
         else:
-            self._complain(self._head, failure)
+            self._retry_mended(self._head, failure)
 
-    def _complain(self, head: bytes, failure: Exception) -> None:
-        """Refuse what is no HTTP; wait for the whole of headers that may be mended."""
+    def _retry_mended(self, head: bytes, failure: Exception) -> None:
+        """Refuse bytes that are not HTTP; wait for the whole of headers that may be mended."""
         if not head.lstrip(b"\r\n").startswith(_HTTP[: len(head)]):
             raise ResponseBroken(f"the answer is not HTTP: it begins {head[:50]!r}") from failure
         self._refusal = failure
         self._mend(head)
 
     def _mend(self, head: bytes) -> None:
-        """Parse what has come once more, mended, when the headers are all there."""
+        """Parse the bytes once more, mended, when the headers are complete."""
         end, self._looked_at = end_of_head(head, self._looked_at)
         if end is None:
             return
@@ -296,21 +294,21 @@ class ResponseParser:
         if end < len(head):
             self.feed(head[end:])
 
-    # What httptools calls.
+    # The callbacks of httptools.
 
     def on_message_begin(self) -> None:
-        """A status line begins."""
+        """Called when a status line begins."""
         if self.is_complete:
             raise _ExtraDataError
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field, or a trailer."""
-        if name.endswith(b" "):  # llhttp lets that pass where it knows the name, and then does not heed the field
+        """Called for each field and trailer."""
+        if name.endswith(b" "):  # llhttp accepts that if it knows the name, and then ignores the field
             raise ResponseBroken(f"the answer is broken: Invalid header token: a blank behind {name.rstrip()[:50]!r}")
-        self._add((name, value.rstrip(b" \t")))  # llhttp has dropped what is before it only
+        self._add((name, value.rstrip(b" \t")))  # llhttp has stripped the start only
 
     def on_headers_complete(self) -> None:
-        """All fields of the final response, or of an interim one, are there."""
+        """Called when all fields of the final response, or of an interim one, have come."""
         parser = self._parser
         status: int = parser.get_status_code()
         if status < 200:
@@ -331,7 +329,7 @@ class ResponseParser:
         self.has_head = True
 
     def _frame(self) -> None:
-        """Find out how the body ends (RFC 9112, 6.3)."""
+        """Determine how the body ends (RFC 9112, 6.3)."""
         headers = self.headers = Headers.from_wire(self.fields)
         lengths, codings = headers.getlist("content-length"), headers.getlist("transfer-encoding")
         if codings:
@@ -346,19 +344,19 @@ class ResponseParser:
             self.is_keepable = self._is_persistent()
 
     def _is_persistent(self) -> bool:
-        """Whether the connection stays after this response (RFC 9112, 9.3); llhttp would wait for a body first."""
+        """Return True if the connection stays open (RFC 9112, 9.3); llhttp would wait for a body first."""
         options = b",".join(value for name, value in self.fields if name.lower() == b"connection").lower()
         words = {option.strip() for option in options.split(b",")}
         return b"close" not in words and (self.version != "1.0" or b"keep-alive" in words)
 
     def on_body(self, piece: bytes) -> None:
-        """Some of the body."""
+        """Called for each piece of the body."""
         if self._is_interim:  # it would stand before the page (RFC 9110, 15.2: there is none)
             raise ResponseBroken("the answer is broken: an interim response has a body")
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """A response, maybe an interim one, has ended."""
+        """Called when a response, maybe an interim one, has ended."""
         if self._is_interim:
             self._is_interim = False
             self.fields = []
@@ -370,7 +368,7 @@ class ResponseParser:
 
 
 class ReasonParser(ResponseParser):
-    """The same, for those who ask what stands behind the status code.
+    """A parser that keeps the reason phrase too.
 
     Attributes:
         reason: The reason phrase of the final response (RFC 9112, 4); often empty.
@@ -383,10 +381,10 @@ class ReasonParser(ResponseParser):
         self.reason: bytes = b""
 
     def on_message_begin(self) -> None:
-        """A status line begins."""
+        """Called when a status line begins."""
         super().on_message_begin()
         self.reason = b""
 
     def on_status(self, piece: bytes) -> None:
-        """Some of the reason phrase."""
+        """Called for each piece of the reason phrase."""
         self.reason += piece

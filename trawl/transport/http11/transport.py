@@ -1,9 +1,8 @@
 """The fast transport: trawl's requests and responses over HTTP/1.1, with nothing between them and httptools.
 
-Theory of operation: an exchange is one task, one cancel scope, one write and, for a page that comes at once, one read.
-A connection is either in the pool, or in the hands of one exchange, which gives it back whole or closes it: whatever
-ends an exchange early, a cancellation included, passes one ``except``. So the pool is sound at every
-await. Closing never waits.
+Theory of operation: a request is one task, one cancel scope, one write and, for a page that comes at once, one read. A
+connection is either in the pool or held by one request, which gives it back whole or closes it: whatever ends a request
+early, a cancellation included, passes one ``except``. So the pool is sound at every await. Closing never waits.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from trawl.transport.body import ResponseLimits
 from trawl.transport.connect import ConnectOptions
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.errors import words_of
-from trawl.transport.http11.connection import Connect, Connection, read_response
-from trawl.transport.http11.network_stream import RequestDeadline
+from trawl.transport.http11.connection import Connect, Connection, RequestDeadline, read_response
 from trawl.transport.http11.parser import ServerDisconnectedError
 from trawl.transport.http11.pool import Connector, FileLimitError, Origin, Pool, room_for_idle
 from trawl.transport.http11.request_head import Message, message_of
@@ -38,13 +36,13 @@ class Http11Transport:
     """Sends requests over HTTP/1.1, with TLS verified, within the limits of ``settings``.
 
     Args:
-        settings: ResponseLimits.
-        resolve: Looks names up; None: as the system does, in threads.
+        settings: Limits.
+        resolve: Looks names up; None: the system does, in threads.
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
-        connect: Opens connections in place of the usual way.
-        max_idle: Idle connections kept; None: as many as the limit for open files has room for.
+        connect: Opens connections; None: over TCP and TLS.
+        max_idle: Maximum number of idle connections; None: as many as the limit for open files allows.
         guard: Says which addresses may be connected to; None: all.
-        room: Closes an idle connection of somebody else's where we have none; None: there is nobody else.
+        room: Closes an idle connection of another transport if this one has none; None: there is no other.
     """
 
     def __init__(
@@ -74,7 +72,7 @@ class Http11Transport:
         self._defaults = Headers({"Accept-Encoding": codings}) if codings else None
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once and read the whole response; what goes wrong is the outcome's error.
+        """Send ``request`` once and read the whole response; a failure is the outcome's error.
 
         A request of a safe method goes again, on a new connection, if the server closed an old one instead of
         answering (RFC 9112, 9.3.1) and ``on_sent`` lets it. Cancelling drops the connection. Always a checkpoint.
@@ -92,7 +90,7 @@ class Http11Transport:
             except OSError as error:
                 failure = ResponseBroken(f"the connection broke: {words_of(error)}")
                 failure.__cause__ = error
-        if deadline.has_ended_it:
+        if deadline.has_passed:
             failure = deadline.error()
         if failure is not None:
             failure.url, failure.method = request.url, request.method
@@ -101,7 +99,7 @@ class Http11Transport:
         return outcome
 
     async def aclose(self) -> None:
-        """Close the idle connections, and each other one when its exchange ends. Safe to call twice. A checkpoint."""
+        """Close the idle connections, and each other one when its request ends. Safe to call twice. A checkpoint."""
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
@@ -154,17 +152,17 @@ class Http11Transport:
                 return response
 
     def _kept(self, origin: Origin, request: Request, now: float) -> tuple[Connection | None, bool]:
-        """A connection that is open to ``origin``, and whether ``request`` may go again where that one is dead."""
+        """Take a kept connection; return it, and True if ``request`` may go again should it be dead."""
         connection = self._pool.take(origin, now)
         if connection is None or not request.meta_get(NEW_CONNECTION):
             return connection, connection is not None
         if connection.requests:
             connection.close()
             return None, False
-        return connection, False  # as good as new: left by who had to wait
+        return connection, False  # as good as new: left by a request that had to wait
 
     async def _open(self, origin: Origin, outcome: Outcome, deadline: RequestDeadline) -> Connection | None:
-        """A new connection; None where this process can open none now, because too many files are open."""
+        """Open a connection; return None if this process can't, because too many files are open."""
         deadline.start()
         while True:
             now = trio.current_time()
@@ -183,13 +181,13 @@ class Http11Transport:
             return connection
 
     async def make_room(self) -> bool:
-        """Close the connection that has been idle for longest; whether there was one."""
+        """Close the connection that has been idle for longest. Returns False if there is none."""
         return self._pool.make_room()
 
     async def _send_rest(
         self, connection: Connection, rest: bytes, message: Message, body: bytes, deadline: RequestDeadline
     ) -> None:
-        """Send what the server did not take at once; a body that waits for its word, when it says so or nothing."""
+        """Send the rest of a request; after ``Expect: 100-continue`` its body only if the server asks, or is silent."""
         if rest:
             await connection.send(rest)
         if message.expects and body:
@@ -201,7 +199,7 @@ class Http11Transport:
                 await connection.send(body)
 
     async def _unsent(self, origin: Origin, connection: Connection, outcome: Outcome) -> None:
-        """Leave the connection to another request. A checkpoint."""
+        """Give the connection back unused. A checkpoint."""
         outcome.sent_at = None
         self._pool.give(origin, connection, trio.current_time())
         await trio.lowlevel.cancel_shielded_checkpoint()  # the connection is the pool's now: nothing here may close it

@@ -1,25 +1,23 @@
-"""The transport over httpx's connections: HTTP/2, and every kind of proxy.
+"""The transport over httpcore's connections: HTTP/2, and every kind of proxy.
 
-Theory of operation: ``httpcore`` (what httpx itself sends with) speaks HTTP and keeps connections; httpx's client,
-requests and URLs are left out, because they cost more than a page and write URLs anew. The connections under it are
-ours (:mod:`~trawl.transport.httpx_.backend`).
+Theory of operation: ``httpcore`` speaks HTTP and keeps connections; httpx's client, requests and URLs are left out. The
+connections under it are ours (:mod:`~trawl.transport.httpx_.backend`), and its ``trace`` extension tells the instants
+of a request and lets it be held back at the wire (:class:`RequestTrace`).
 
-What belongs to a proxy goes to the proxy only: ``Proxy-Authorization`` is part of the ``CONNECT`` that opens a tunnel,
-or of a request that the proxy itself is to read, and of no request that goes through a tunnel or without a proxy.
+``Proxy-Authorization`` goes to the proxy only: it is part of the ``CONNECT`` that opens a tunnel, or of a request that
+the proxy itself reads, and of no request that goes through a tunnel or without a proxy.
 
-The timings of one exchange, noted as httpcore passes them.
-
-A response of httpcore's, read whole and within its limits; without importing it.
+Imported by its package alone, when a crawl needs it: importing httpcore takes 0.1 s.
 """
 
 from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 
 import httpcore
 import trio
@@ -34,36 +32,49 @@ from trawl.errors import (
     ResponseBroken,
     UnsupportedScheme,
 )
-from trawl.http import SAFE_METHODS, BodySink, Headers, Outcome, Request, Response, scheme_of
+from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response, scheme_of
 from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
 from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
 from trawl.transport.connect import is_short_of_files
 from trawl.transport.content_encoding import accept_encoding
-from trawl.transport.http11.pool import client_context
+from trawl.transport.http11.network_stream import client_context
 from trawl.transport.http11.request_head import Target, wire_fields
-from trawl.transport.httpx_.backend import Backend, Pools, Route
-from trawl.transport.httpx_.errors import BODY_BROKEN, LEFT, ErrorContext, is_foreign, mapped
+from trawl.transport.httpx_.backend import (
+    BODY_BROKEN,
+    DISCONNECTED,
+    Backend,
+    Pools,
+    Route,
+    Stream,
+    is_foreign,
+    mapped,
+)
 from trawl.transport.proxy import Proxy
 from trawl.transport.resolver import Resolve, ThreadResolver
 from trawl.transport.settings import BindAddress, TransportSettings
 
-__all__ = ["Answer", "HttpxTransport", "NotSentError", "Refusable", "RequestTimings", "ResponseReader"]
+__all__ = ["HttpxTransport"]
 
 _WRITTEN = frozenset({"send_request_headers.complete", "send_request_body.complete"})
+
+_FORBIDDEN = re.compile(rb"[\r\n\0]")
+
+_CONNECTION_FIELDS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"})
+"""Fields of a connection of HTTP/1.1, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
 
 
 class NotSentError(Exception):
     """The request must not go to the wire now (:data:`~trawl.transport.base.OnSent`)."""
 
 
-class RequestTimings:
-    """Notes the timings of one exchange, and tells that the request goes to the wire.
+class RequestTrace:
+    """Notes the instants of one request, and calls ``on_sent`` when it goes to the wire; httpcore's ``trace``.
 
     What httpcore says to a proxy before that (``CONNECT``) is not the request.
 
     Attributes:
         is_new: A connection was opened for it.
-        is_through: A proxy has let it through, so that what goes wrong from now on is between us and the server.
+        is_through: A proxy has let it through, so that later errors are between us and the server.
         has_sent: It has gone to the wire.
     """
 
@@ -80,19 +91,14 @@ class RequestTimings:
 
     @property
     def is_stale(self) -> bool:
-        """Whether it was sent on a connection that had been idle, and nothing came back."""
+        """True if it was sent on a connection that had been idle, and nothing came back."""
         return not self.is_new and self.has_sent and self._outcome.first_byte_at is None
 
-    @property
-    def is_past_proxies(self) -> bool:
-        """Whether no proxy is to blame for what goes wrong."""
-        return self.is_through or self.has_sent
-
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
-        """Called by httpcore as things happen.
+        """Note an event of httpcore's.
 
         Raises:
-            NotSentError: It is about to be sent, and must not be.
+            NotSentError: It is about to be sent, and must not be sent now.
         """
         where, _, what = event.partition(".")
         outcome = self._outcome
@@ -117,7 +123,7 @@ class RequestTimings:
             outcome.first_byte_at = trio.current_time()
 
     def end(self) -> None:
-        """Close what httpcore leaves open: a connection to a SOCKS proxy that would not do what it was asked."""
+        """Close the connection that httpcore leaves open: one to a SOCKS proxy that refused the request."""
         if self._close is not None:
             self._close()
 
@@ -133,97 +139,51 @@ class RequestTimings:
             outcome.started_at = outcome.sent_at
 
 
-_FORBIDDEN = re.compile(rb"[\r\n\0]")
-
-
-class Answer(Protocol):
-    """What is used of ``httpcore.Response``."""
-
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    stream: Any
-    extensions: MutableMapping[str, Any]
-
-    def aiter_stream(self) -> AsyncIterator[bytes]:
-        """The pieces of the body."""
-        ...
-
-
-class Refusable(Protocol):
-    """What is used of the stream that we gave httpcore."""
-
-    is_spoilt: bool
-
-    def refuse(self) -> None:
-        """Read nothing more."""
-        ...
-
-
-def _check(answer: Answer) -> None:
-    """Refuse what HTTP/2 can carry and httpcore lets pass (RFC 9113, 8.2.1; RFC 9110, 15).
-
-    Raises:
-        ResponseBroken: The sentence says what it is.
-    """
-    if not 200 <= answer.status <= 999:
-        raise ResponseBroken(f"the answer is broken: its status is {answer.status:03}")
-    for name, value in answer.headers:
-        if _FORBIDDEN.search(name) or _FORBIDDEN.search(value):
-            raise ResponseBroken(f"the answer is broken: the field {name[:50]!r} holds a line end")
-
-
-class ResponseReader:
-    """One response from its headers to its end.
+class _ResponseReader:
+    """Reads one response from its headers to its end.
 
     Args:
-        request: What was asked.
+        request: The request that it answers.
         answer: The response, its body unread.
-        outcome: Tells how long it took.
-        settings: ResponseLimits.
-        broken: The errors that mean that the body did not come to its end.
+        outcome: Has the instants of the request.
+        settings: Limits.
 
     Raises:
-        ResponseBroken: Its status or its fields are none.
+        ResponseBroken: Its status or a field is invalid.
+        BodyTooLarge: Its ``Content-Length`` exceeds the limit.
     """
 
     def __init__(
-        self,
-        request: Request,
-        answer: Answer,
-        outcome: Outcome,
-        settings: TransportSettings,
-        broken: tuple[type[Exception], ...],
+        self, request: Request, answer: httpcore.Response, outcome: Outcome, settings: TransportSettings
     ) -> None:
+        _check(answer)
         self._request = request
         self._answer = answer
-        self._broken = broken
         self._outcome = outcome
-        _check(answer)
+        self._stream: Stream = answer.extensions["network_stream"]
         self._headers = Headers.from_wire(answer.headers)
         self._limits = ResponseLimits.of(settings).for_request(request)
-        self._has_body = request.method != "HEAD" and answer.status not in {204, 304}
-        length = self._headers.get("Content-Length", "") if self._has_body else ""
+        has_body = request.method != "HEAD" and answer.status not in {204, 304}
+        self._sink = sink_for(request, answer.status) if has_body else None
+        length = self._headers.get("Content-Length", "") if has_body else ""
         self._length = int(length) if length.isdecimal() else None
         self._body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
 
-    def response(self) -> Coroutine[Any, Any, Response]:
-        """Read the body and make the response, when awaited.
+    async def read(self) -> Response:
+        """Read the body and return the response.
 
         Raises:
-            DownloadError: It is larger than it may be, or broken.
-            Exception: One of ``broken``.
+            DownloadError: It is larger than the limit, or broken.
+            Exception: One of ``BODY_BROKEN``.
         """
-        sink = sink_for(self._request, self._answer.status) if self._has_body else None
-        return self._whole(None) if sink is None else self._written_to_sink(sink)
+        if self._sink is None:
+            return await self._read(None)
+        async with SinkWriter(self._sink) as writer:
+            return await self._read(writer)
 
-    async def _written_to_sink(self, sink: BodySink) -> Response:
-        async with SinkWriter(sink) as writer:
-            return await self._whole(writer)
-
-    async def _whole(self, writer: SinkWriter | None) -> Response:
+    async def _read(self, writer: SinkWriter | None) -> Response:
         answer, request = self._answer, self._request
-        stream = answer.extensions["network_stream"]
-        loss = await self._read(stream, writer) or self._extra_data(stream)
+        loss = await self._read_body(writer) or self._extra_data()
         body, flags = self._limits.finish(self._body, loss, request)
         make = Response if writer is None else await writer.end(body)
         return make(
@@ -234,15 +194,15 @@ class ResponseReader:
             request,
             flags,
             self._outcome.latency,
-            ip_address=stream.get_extra_info("server_addr"),
+            ip_address=self._stream.get_extra_info("server_addr"),
             protocol=answer.extensions.get("http_version", b"HTTP/1.1").decode("ascii"),
         )
 
-    async def _read(self, stream: Refusable, writer: SinkWriter | None) -> DownloadError | None:
-        """Read the body to its end; return what is wrong with its end.
+    async def _read_body(self, writer: SinkWriter | None) -> DownloadError | None:
+        """Read the body to its end; return the error at its end, if there is one.
 
-        Whatever happens between two pieces, a cancellation included, httpcore's generators are to come to their end,
-        which they do when their stream refuses to be read; only then it is told.
+        Whatever happens between two pieces, a cancellation included, httpcore's generators must come to their end,
+        which they do when their stream refuses to be read. The error is raised after that.
         """
         refused: DownloadError | None = None
         cancelled: trio.Cancelled | None = None
@@ -253,11 +213,11 @@ class ResponseReader:
                         await (self._body.feed(chunk) if writer is None else writer.feed(self._body, chunk))
                     except DownloadError as error:
                         refused = error
-                        stream.refuse()
+                        self._stream.refuse()
                     except trio.Cancelled as error:  # noqa: ASYNC103 - raised when the generators have ended
                         cancelled = error
-                        stream.refuse()
-        except self._broken as error:
+                        self._stream.refuse()
+        except BODY_BROKEN as error:
             if refused is None and cancelled is None:
                 if self._limits.is_strict:
                     raise
@@ -268,10 +228,10 @@ class ResponseReader:
             raise refused
         return refused
 
-    def _extra_data(self, stream: Refusable) -> DownloadError | None:
-        """Note that more came than the response's framing says; the connection is then dropped (RFC 9112, 6.3).
+    def _extra_data(self) -> DownloadError | None:
+        """Return an error if more came than the response's framing says (RFC 9112, 6.3), and spoil the connection.
 
-        httpcore shows what its parser has left to nobody, and would read it as the next response.
+        httpcore does not show the bytes that its parser has left, and would read them as the next response.
         """
         connection: Any = getattr(getattr(self._answer.stream, "_stream", None), "_connection", None)
         state = getattr(connection, "_h11_state", None)
@@ -280,27 +240,36 @@ class ResponseReader:
         left, _ = state.trailing_data
         if not left:
             return None
-        stream.is_spoilt = True
+        self._stream.is_spoilt = True
         if self._length is not None and left.strip(b"\r\n"):
             return ResponseBroken(f"more came than its Content-Length of {self._length} bytes")
         return None
 
 
-_OF_CONNECTIONS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"})
-"""Fields of a connection of HTTP/1.1, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
+def _check(answer: httpcore.Response) -> None:
+    """Refuse statuses and fields that HTTP/2 can carry and httpcore accepts (RFC 9113, 8.2.1; RFC 9110, 15).
+
+    Raises:
+        ResponseBroken: The status or a field is invalid.
+    """
+    if not 200 <= answer.status <= 999:
+        raise ResponseBroken(f"the answer is broken: its status is {answer.status:03}")
+    for name, value in answer.headers:
+        if _FORBIDDEN.search(name) or _FORBIDDEN.search(value):
+            raise ResponseBroken(f"the answer is broken: the field {name[:50]!r} holds a line end")
 
 
 class HttpxTransport:
-    """Sends requests by httpx's own means, within the limits of ``settings``: HTTP/1.1, HTTP/2, through proxies.
+    """Sends requests by httpcore, within the limits of ``settings``: HTTP/1.1, HTTP/2, through proxies.
 
     Args:
-        settings: ResponseLimits, and whether HTTP/2 is offered.
-        resolve: Looks names up; None: as the system does, in threads.
-        ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names, made
-            when the first ``https`` URL is asked for.
-        guard: Says which addresses may be connected to; None: all. Names are looked up by proxies, where there are
-            any, so that there only addresses in URLs are looked at; a proxy itself may be anywhere.
-        room: Closes an idle connection of somebody else's where we have none; None: there is nobody else.
+        settings: Limits, and ``HTTP2_ENABLED``.
+        resolve: Looks names up; None: the system does, in threads.
+        ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names,
+            loaded for the first ``https`` URL.
+        guard: Says which addresses may be connected to; None: all. A proxy looks names up itself, so with one only
+            addresses in URLs are checked; the proxy itself may have any address.
+        room: Closes an idle connection of another transport if this one has none; None: there is no other.
     """
 
     def __init__(
@@ -327,7 +296,7 @@ class HttpxTransport:
         self._accept_encoding = accept_encoding() if settings.compression_enabled else None
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once and read the whole response; what goes wrong is the outcome's error.
+        """Send ``request`` once and read the whole response; a failure is the outcome's error.
 
         It goes through the proxy that ``request.meta["proxy"]`` names, if it names one. Cancelling drops the
         connection. Always a checkpoint.
@@ -353,7 +322,7 @@ class HttpxTransport:
         await self._pools.aclose()
 
     async def make_room(self) -> bool:
-        """Close a connection that is idle; whether there was one. Not always a checkpoint."""
+        """Close an idle connection. Returns False if there is none. Not always a checkpoint."""
         return await self._pools.make_room()
 
     async def _any_room(self) -> bool:
@@ -369,42 +338,41 @@ class HttpxTransport:
         is_secure = scheme == "https" or (proxy is not None and proxy.scheme == "https")
         pool = await self._pools.get(route, proxy, is_secure=is_secure)
         for is_last in (True,) if request.meta_get(NEW_CONNECTION) else (False, True):
-            timings = RequestTimings(outcome, on_sent)
+            trace = RequestTrace(outcome, on_sent)
             try:
-                return await self._converse(pool, self._message(request, target, proxy, timings), outcome)
+                return await self._receive(pool, self._message(request, target, proxy, trace), outcome)
             except NotSentError:  # httpcore has closed the connection, unless others share it
                 return None
             except Exception as error:
                 if isinstance(error, DownloadError) or not is_foreign(error):
                     raise
-                if timings.is_new and not timings.has_sent and is_short_of_files(error):
+                if trace.is_new and not trace.has_sent and is_short_of_files(error):
                     outcome.sent_at = None
                     await trio.sleep(ROOM_PAUSE)  # noqa: ASYNC120 - the error is none: it is not sent
                     return None
-                is_stale = timings.is_stale and isinstance(error, LEFT) and request.method in SAFE_METHODS
+                is_stale = trace.is_stale and isinstance(error, DISCONNECTED) and request.method in SAFE_METHODS
                 if is_last or not is_stale:  # else a new connection may do better (RFC 9112, 9.3.1)
-                    shown = None if proxy is None else str(proxy)
-                    around = ErrorContext(target.host, shown, not timings.is_past_proxies, self._settings)
-                    raise mapped(error, around) from error
+                    blamed = None if trace.is_through or trace.has_sent else proxy
+                    raise mapped(error, target.host, blamed, self._settings) from error
                 outcome.sent_at = None  # it goes again: a send like any other
             finally:
-                timings.end()
+                trace.end()
         raise AssertionError  # the last try returns or raises
 
-    async def _converse(
+    async def _receive(
         self, pool: httpcore.AsyncConnectionPool, message: httpcore.Request, outcome: Outcome
     ) -> Response:
         answer = await pool.handle_async_request(message)
         try:
-            return await ResponseReader(outcome.request, answer, outcome, self._settings, BODY_BROKEN).response()
+            return await _ResponseReader(outcome.request, answer, outcome, self._settings).read()
         finally:
             await answer.aclose()
 
     def _route(self, request: Request, target: Target) -> tuple[Route, Proxy | None]:
-        """How ``request`` goes.
+        """Return the way of ``request``, and its proxy.
 
         Raises:
-            RequestInvalid: Its proxy is none, or one that needs what is not installed; or its ``bindaddress`` is none.
+            RequestInvalid: Its proxy or ``bindaddress`` is invalid, or the proxy needs a package that is not installed.
             AddressRefused: It is to go through a proxy to an address that the crawl may not connect to.
         """
         bind_address = BindAddress.for_request(request)
@@ -423,13 +391,11 @@ class HttpxTransport:
                 raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
         return Route(str(url), request.headers.get("Proxy-Authorization", ""), bind_address), proxy
 
-    def _message(
-        self, request: Request, target: Target, proxy: Proxy | None, trace: RequestTimings
-    ) -> httpcore.Request:
+    def _message(self, request: Request, target: Target, proxy: Proxy | None, trace: RequestTrace) -> httpcore.Request:
         settings = self._settings
         fields = wire_fields(request, target, self._accept_encoding)
         if settings.http2_enabled and target.scheme == "https":
-            fields = [field for field in fields if field[0].lower() not in _OF_CONNECTIONS]
+            fields = [field for field in fields if field[0].lower() not in _CONNECTION_FIELDS]
         times = {"connect": settings.download_connect_timeout, "read": settings.download_read_timeout}
         extensions = {"timeout": {**times, "write": times["read"]}, "trace": trace}
         host = target.host
@@ -460,7 +426,7 @@ def _is_address(host: str) -> bool:
 
 
 class _Once:
-    """A request's body in one piece; no generator, which a failing write would leave behind half-read."""
+    """A request's body in one piece; not a generator, which a failing write would leave behind half-read."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
