@@ -1,28 +1,22 @@
-"""Keeps pages of strangers from sending a crawl to the user's own network (server-side request forgery, SSRF).
+"""The guard that keeps pages from sending a crawl to the user's own network (server-side request forgery, SSRF).
 
-Theory of operation: a page may link, or redirect, to any URL, and a name may resolve to any address. So what counts is
-the address that is dialled, each time one is: a name that is public when it is looked at and private when it is
-connected to (DNS rebinding) gains nothing. A connection in the pool was dialled once and stays where it is, so that
-nothing is asked about the pages that follow on it. URLs whose host is an address are refused before that, when they are
-found.
+Theory of operation: a page may link, or redirect, to any URL, and a name may resolve to any address. So the address is
+checked each time one is connected to: a name that is public when it is checked and private when it is connected to (DNS
+rebinding) gains nothing. A connection in the pool stays at its address, so the pages that follow on it are not checked.
+URLs whose host is an address are refused earlier, when they are found.
 
-Who may send a crawl to a private address, if the setting leaves it open? The user, by what ``start()`` gives:
+If the setting leaves it open, start URLs decide about private addresses:
 
-* A start URL that says so in its text (an address that is not public, ``localhost``, a name without a dot, ``.local``,
-  ``.internal``, ``.home.arpa``) opens every private address to the crawl: it is one of the own network.
+* A start URL that names one in its text (an address that is not public, ``localhost``, a name without a dot,
+  ``.local``, ``.internal``, ``.home.arpa``) opens every private address to the crawl: it is one of the own network.
 * A start URL with any other name vouches for that name alone, and only as long as the name has never had a public
-  address: whoever owns a name could otherwise open the guard by what he lets it resolve to.
+  address: otherwise the owner of a name could open the guard by the addresses that it resolves to.
 * A cloud's metadata service is open only to a start URL that names its address or an ``.internal`` name.
 
-What an IP address is for, if it is not one that anybody on the Internet may be reached at.
-
-An IPv6 address that carries an IPv4 address (mapped, 6to4, NAT64 and the like) is what the carried one is, because a
-gateway, or the system itself, goes on to that one.
-
-Two ranges are left open on purpose. 198.18.0.0/15 (RFC 2544) is where transparent proxies on the user's own machine put
-the names that they will resolve themselves. The ranges for documentation (RFC 5737, RFC 3849) lead nowhere.
-
-Which addresses a crawl may connect to: what an address is for, and who may send us there.
+An IPv6 address that carries an IPv4 address (mapped, 6to4, NAT64 and the like) has the kind of the carried one, because
+a gateway, or the system itself, goes on to that one. Two ranges count as public on purpose: transparent proxies on the
+user's own machine use 198.18.0.0/15 (RFC 2544) for names that they resolve themselves, and the ranges for documentation
+(RFC 5737, RFC 3849) lead nowhere.
 """
 
 from __future__ import annotations
@@ -90,7 +84,7 @@ _CARRYING: tuple[tuple[IPv6Network, int], ...] = tuple(
         ("2002::/16", 80),  # RFC 3056: 6to4
     )
 )
-"""Where IPv6 addresses carry an IPv4 address, and how many bits are behind it."""
+"""The IPv6 networks whose addresses carry an IPv4 address, and the number of bits after it."""
 
 _TEREDO = IPv6Network("2001::/32")
 
@@ -98,19 +92,19 @@ _ALL_ONES = 0xFFFFFFFF
 
 
 def kind_of(address: str) -> str | None:
-    """What ``address`` is for, as ``"loopback"`` or ``"private"``; None if it is public.
+    """Return the kind of ``address``, as ``"loopback"`` or ``"private"``; None if it is public.
 
     Args:
-        address: IPv4 or IPv6, without brackets; a zone (``%eth0``) is of no meaning.
+        address: IPv4 or IPv6, without brackets; a zone (``%eth0``) is ignored.
 
     Raises:
-        ValueError: It is no address.
+        ValueError: It is not an address.
     """
     return next((kind for each in _meant(ip_address(address.partition("%")[0])) if (kind := _kind(each))), None)
 
 
 def _meant(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """The address, and those that it carries."""
+    """Yield the address and those that it carries."""
     yield address
     if isinstance(address, IPv4Address):
         return
@@ -132,10 +126,10 @@ def _kind(address: IPv4Address | IPv6Address) -> str | None:
 
 
 MAX_NAMES = 10_000
-"""Names of start URLs that are remembered; those after them can't vouch for a private address."""
+"""Maximum number of names of start URLs; later ones can't vouch for a private address."""
 
 MAX_REMEMBERED = 10_000
-"""Addresses in URLs whose kind is remembered."""
+"""Maximum number of addresses in URLs whose kind is remembered."""
 
 _OWN_NAMES = (
     ".localhost",  # RFC 6761, 6.3
@@ -148,10 +142,10 @@ _DIGITS = "0123456789["
 
 
 class AddressGuard:
-    """Decides for one crawl which addresses it may connect to. Mutable: it learns from start URLs and from look-ups.
+    """Decides which addresses a crawl may connect to. Mutable: it learns from start URLs and from lookups.
 
     Args:
-        allows: True lets everything through, False no address that is not public; None: start URLs decide.
+        allows: True allows all addresses, False only public ones; None: start URLs decide.
     """
 
     __slots__ = ("_allows", "_is_open", "_kinds", "_names")
@@ -164,16 +158,16 @@ class AddressGuard:
 
     @property
     def is_open(self) -> bool:
-        """Whether private addresses may be connected to, whoever names them."""
+        """True if all private addresses may be connected to."""
         return self._is_open
 
     def open(self) -> None:
-        """Let private addresses be connected to, whoever names them, unless the setting says that none may be."""
+        """Allow all private addresses, unless the setting forbids them."""
         if self._allows is None:
             self._is_open = True
 
     def begin_at(self, url: str) -> bool:
-        """Take note of a URL (in normal form) that the user starts from; whether such URLs have opened the guard."""
+        """Take note of a start URL (in normal form). Returns True if start URLs have opened the guard."""
         if self._allows is not None:
             return False
         host = _bare(host_of(url))
@@ -184,7 +178,7 @@ class AddressGuard:
         return self._is_open
 
     def refuses_url(self, url: str) -> bool:
-        """Whether a URL (in normal form) names an address that may not be connected to. Hot: names cost nothing."""
+        """Return True if a URL (in normal form) names an address that is not allowed. Hot: names cost nothing."""
         if self._is_open:
             return False
         if url[url.find(":") + 3] not in _DIGITS and "@" not in url:
@@ -193,11 +187,11 @@ class AddressGuard:
         return _is_address(host) and bool(self.refused(host, [host]))
 
     def refused(self, host: str, addresses: Iterable[str]) -> dict[str, str]:
-        """Those of a host's ``addresses`` that may not be connected to, each with what it is for.
+        """Return those of a host's ``addresses`` that may not be connected to, each with its kind.
 
         Args:
             host: A name or an address.
-            addresses: What it was found to have, all of them.
+            addresses: All its addresses.
         """
         if self._allows:
             return {}
@@ -208,7 +202,7 @@ class AddressGuard:
         return {address: kind for address, kind in kinds.items() if kind is not None and not self._admits(host, kind)}
 
     def _admits(self, host: str, kind: str) -> bool:
-        """Whether ``host`` may be connected to at a private address of that kind."""
+        """Return True if ``host`` may be connected to at a private address of that kind."""
         if kind == METADATA:
             return host in self._names and (_is_address(host) or _is_own_name(host))
         return self._is_open or self._names.get(host, False)
@@ -236,5 +230,5 @@ def _is_address(host: str) -> bool:
 
 
 def _is_own_name(host: str) -> bool:
-    """Whether a name can only be one of the own machine or network."""
+    """Return True if a name can only be one of the own machine or network."""
     return "." not in host or host.endswith(_OWN_NAMES)

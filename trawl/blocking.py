@@ -1,8 +1,8 @@
-"""The one seam for work that blocks: files, SQLite, name look-ups.
+"""The one seam for blocking work: files, SQLite, name lookups.
 
-A real run sends it to a thread under a limiter of our own, so that a name server that hangs cannot take the threads of
-whatever else runs in this Trio program. A simulated run does it inline: under an autojumping ``MockClock`` a thread of
-20 ms lets an hour of virtual time pass.
+A real run does it in threads under a limiter of our own, so that a name server that hangs can't take the threads of
+other code in this Trio program. A simulated run does it inline: under an autojumping ``MockClock`` a thread of 20 ms
+lets an hour of virtual time pass.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ Ts = TypeVarTuple("Ts")
 
 
 class Blocking(Protocol):
-    """How a crawl runs a function that blocks."""
+    """Runs functions that block."""
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What ``function(*args)`` returns or raises. Always a checkpoint.
+        """Run ``function(*args)`` and return its result. Always a checkpoint.
 
         Cancelling waits for the function to end, so that a file is never written by two threads.
         """
         ...
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """The same for a function that holds nothing, such as a name look-up. Always a checkpoint.
+        """Run a function that holds nothing, such as a name lookup. Always a checkpoint.
 
-        Cancelling leaves it to its thread: a name server that is gone must not hold up timeouts or the crawl's end.
+        Cancelling abandons it to its thread: a name server that is gone must not hold up timeouts or the crawl's end.
         """
         ...
 
 
 MAX_ABANDONED = 256
-"""Threads of abandonable functions, those that nobody waits for any more included."""
+"""Maximum number of threads of abandonable functions, the abandoned ones included."""
 
 
 class ThreadBlocking:
     """Blocking work in threads, at most ``threads`` at once, and as many abandonable functions beside them.
 
-    Each has a limiter of its own: hung look-ups take no thread from the files. One that was abandoned makes room for
-    the next one, up to :data:`MAX_ABANDONED` threads: a name server that does not answer about some names must not
-    keep the others from being asked for.
+    Each kind has a limiter of its own: hung lookups take no thread from the files. An abandoned function makes room for
+    the next one, up to :data:`MAX_ABANDONED` threads: a name server that does not answer for some names must not keep
+    others from being looked up.
     """
 
-    __slots__ = ("_abandonable", "_limiter", "_waited_for")
+    __slots__ = ("_abandonable", "_callers", "_limiter")
 
     def __init__(self, threads: int = 16) -> None:
         self._limiter = trio.CapacityLimiter(threads)
-        self._waited_for = trio.CapacityLimiter(threads)
+        self._callers = trio.CapacityLimiter(threads)
         self._abandonable = trio.CapacityLimiter(MAX_ABANDONED)
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What ``function(*args)`` returns or raises, from a thread. Always a checkpoint."""
+        """Run ``function(*args)`` in a thread and return its result. Always a checkpoint."""
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What ``function(*args)`` returns or raises, from a thread that a cancel leaves. Always a checkpoint."""
-        async with self._waited_for:
+        """Run ``function(*args)`` in a thread that cancelling abandons, and return its result. Always a checkpoint."""
+        async with self._callers:
             return await trio.to_thread.run_sync(function, *args, limiter=self._abandonable, abandon_on_cancel=True)
 
 
@@ -71,10 +71,10 @@ class InlineBlocking:
     __slots__ = ()
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What ``function(*args)`` returns or raises. Always a checkpoint."""
+        """Run ``function(*args)`` and return its result. Always a checkpoint."""
         await trio.lowlevel.checkpoint()
         return function(*args)
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What ``function(*args)`` returns or raises. Always a checkpoint."""
+        """Run ``function(*args)`` and return its result. Always a checkpoint."""
         return await self.run(function, *args)

@@ -1,13 +1,4 @@
-"""The links of a page that lead where one wants to go.
-
-A link, as a value.
-
-The addresses in an attribute: one, or the candidates of a ``srcset``.
-
-The endings of paths that are no pages.
-
-Links found on a page, and what finds them.
-"""
+"""Links: the value, the addresses in attributes, and the extractor that finds the wanted links of a page."""
 
 from __future__ import annotations
 
@@ -35,10 +26,10 @@ class Link:
     """A link found on a page; ``response.follow`` takes it. Two are equal when all of their parts are.
 
     Attributes:
-        url: Where it leads, absolute.
+        url: Its absolute URL.
         text: The words inside it.
-        fragment: What follows the ``#``, if it was taken off the URL.
-        nofollow: Whether the page asks robots not to follow it (``rel="nofollow"``).
+        fragment: The part after the ``#``, if it was taken off the URL.
+        nofollow: The page asks robots not to follow it (``rel="nofollow"``).
     """
 
     url: str
@@ -85,7 +76,7 @@ IGNORED_EXTENSIONS: tuple[str, ...] = (
     *("css", "pdf", "exe", "bin", "rss", "dmg", "iso", "apk", "jar", "sh", "rb", "js", "hta", "bat", "cpl", "msi"),
     *("msp", "py"),
 )
-"""What a :class:`~trawl.links.LinkExtractor` leaves out unless it is told otherwise: Scrapy's list, and AVIF."""
+"""The default of ``deny_extensions``: Scrapy's list, and AVIF."""
 
 Patterns = str | re.Pattern[str] | Iterable[str | re.Pattern[str]] | None
 """A regular expression, compiled or not, or several."""
@@ -99,16 +90,16 @@ _SPACE = " \t\n\r\f"
 
 _NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exslt.org/sets"}
 
-_MOST_WORDS = 10_000
+_MAX_TEXT = 10_000
 
-_TEXT = etree.XPath(f"substring(string(), 1, {_MOST_WORDS})", smart_strings=False)
-"""The words of a link. Links that are not closed lie in each other: each of hundreds would have all of a large page."""
+_TEXT = etree.XPath(f"substring(string(), 1, {_MAX_TEXT})", smart_strings=False)
+"""The text of a link, cut: links that are not closed lie in each other, and each would have all of a large page."""
 
 
 class LinkExtractor:
-    """Finds links: what it is told once holds for every page. Arguments and meaning are those of Scrapy's.
+    """Finds the wanted links of pages. The arguments are those of Scrapy's link extractor.
 
-    A domain matches with all that is below it, on any port unless it names one.
+    A domain matches with its subdomains, on any port unless it names one.
     """
 
     def __init__(  # noqa: PLR0917 - Scrapy's arguments, in its order
@@ -128,27 +119,27 @@ class LinkExtractor:
         strip: bool = True,
         restrict_text: Patterns = None,
     ) -> None:
-        r"""Say which links are wanted.
+        r"""Make an extractor of the wanted links.
 
         Args:
-            allow: Only links whose URL one of these finds (searched, not matched); empty: all.
-            deny: No link whose URL one of these finds; stronger than ``allow``.
+            allow: Only links whose URL one of these matches anywhere; empty: all.
+            deny: No link whose URL one of these matches anywhere; overrides ``allow``.
             allow_domains: Only links to these.
             deny_domains: No link to these.
-            restrict_xpaths: Look only inside what these find.
+            restrict_xpaths: Search only inside the elements that these find.
             tags: The elements that are links.
             attrs: Their attributes that hold addresses; ``srcset`` holds several.
             canonicalize: Give URLs in canonical form: query sorted, no fragment.
-            unique: Each URL once a page.
-            process_value: Gets each address, made absolute, and returns it, another, or None to leave the link out:
-                ``javascript:open('/a')`` can be taken apart so.
+            unique: Give each URL once per page.
+            process_value: Gets each address, made absolute, and returns it, another one (taken out of
+                ``javascript:open('/a')``, for example), or None to leave the link out.
             deny_extensions: Endings of paths that are left out, without the dot; None: :data:`IGNORED_EXTENSIONS`.
-            restrict_css: Look only inside what these find.
+            restrict_css: Search only inside the elements that these find.
             strip: Take white space off the addresses.
-            restrict_text: Only links whose words one of these finds.
+            restrict_text: Only links whose text one of these matches anywhere.
 
         Raises:
-            ValueError: A regular expression, an XPath or a CSS query is wrong; the sentence names it.
+            ValueError: A regular expression, an XPath or a CSS query is invalid; the text names it.
         """
         queries = [*_texts(restrict_xpaths), *(css_to_xpath(query) for query in _texts(restrict_css))]
         extensions = IGNORED_EXTENSIONS if deny_extensions is None else _texts(deny_extensions)
@@ -167,11 +158,11 @@ class LinkExtractor:
         self._words = _compiled("restrict_text", restrict_text)
 
     def extract_links(self, response: Response) -> list[Link]:
-        """Return the wanted links of a page, in its order; part by part where it looks only inside some.
+        """Return the wanted links of a page, in its order; part by part if only some parts are searched.
 
         Links are relative to the page's ``<base href>``. A link that makes no URL, or one that is neither ``http``,
-        ``https``, ``ftp`` nor ``file``, is left out. The words of a link are those inside its element, as they stand:
-        10,000 characters of them at most.
+        ``https``, ``ftp`` nor ``file``, is left out. The text of a link is that inside its element, at most 10,000
+        characters of it.
         """
         links = []
         seen: set[str] = set()
@@ -186,7 +177,7 @@ class LinkExtractor:
                     key = url = canonicalize_url(url)
                 if self._unique and key in seen:
                     continue
-                text = str(_TEXT(element)) if len(element) else (element.text or "")[:_MOST_WORDS]
+                text = str(_TEXT(element)) if len(element) else (element.text or "")[:_MAX_TEXT]
                 if self._words and not _finds(self._words, text):
                     continue
                 seen.add(key)
@@ -196,12 +187,12 @@ class LinkExtractor:
         return links
 
     def matches(self, url: str) -> bool:
-        """Say whether ``url`` is let through by ``allow``, ``deny`` and the domains, as if it stood on a page."""
+        """Return True if ``allow``, ``deny`` and the domains accept ``url``."""
         try:
             url = normalize_url(url)
         except ValueError:
             return False
-        return self._is_at_home(url) and self._is_let_through(url)
+        return self._is_in_domains(url) and self._is_allowed(url)
 
     def _roots(self, response: Response) -> Iterator[Element]:
         root = response.selector.root
@@ -227,7 +218,7 @@ class LinkExtractor:
                     yield element, address.strip(_SPACE) if strip else address
 
     def _url_of(self, address: str, base: str, response: Response) -> str | None:
-        """The URL that an address on the page makes; None if it makes none."""
+        """Return the URL that an address on the page makes; None if it makes none."""
         try:
             if self._process_value is not None:
                 value = self._process_value(urljoin(base, address))
@@ -241,18 +232,18 @@ class LinkExtractor:
             return None
 
     def _is_wanted(self, url: str) -> bool:
-        if scheme_of(url) not in _SCHEMES or not self._is_let_through(url) or not self._is_at_home(url):
+        if scheme_of(url) not in _SCHEMES or not self._is_allowed(url) or not self._is_in_domains(url):
             return False
         return not (self._endings and _path_of(url).lower().endswith(self._endings))
 
-    def _is_let_through(self, url: str) -> bool:
+    def _is_allowed(self, url: str) -> bool:
         return (not self._allow or _finds(self._allow, url)) and not (self._deny and _finds(self._deny, url))
 
-    def _is_at_home(self, url: str) -> bool:
+    def _is_in_domains(self, url: str) -> bool:
         if not self._allow_domains and not self._deny_domains:
             return True
         hosts = _hosts_of(url)
-        return (not self._allow_domains or _is_below(hosts, self._allow_domains)) and not _is_below(
+        return (not self._allow_domains or _match_domain(hosts, self._allow_domains)) and not _match_domain(
             hosts, self._deny_domains
         )
 
@@ -266,7 +257,7 @@ def _compiled(name: str, patterns: Patterns) -> tuple[re.Pattern[str], ...]:
     try:
         return tuple([re.compile(pattern) for pattern in several])
     except re.error as error:
-        raise ValueError(f"{name}: {error.pattern!r} is no regular expression: {error}") from error
+        raise ValueError(f"{name}: {error.pattern!r} is not a regular expression: {error}") from error
 
 
 def _path(query: str) -> etree.XPath:
@@ -281,12 +272,12 @@ def _finds(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
 
 
 def _path_of(url: str) -> str:
-    """The path of a URL in normal form."""
+    """Return a URL in normal form without query and fragment."""
     return url.partition("#")[0].partition("?")[0]
 
 
 def _hosts_of(url: str) -> tuple[str, ...]:
-    """The host of a URL in normal form, without its port and, where it has one, with it; "" for a ``file:`` without."""
+    """Return the host of a URL in normal form without its port and, if it has one, with it; "" for a ``file:`` URL."""
     host = host_of(url)
     port = url.partition("://")[2].partition("/")[0].rpartition(host)[2] if host else ""
     host = host.removesuffix(".")
@@ -294,7 +285,7 @@ def _hosts_of(url: str) -> tuple[str, ...]:
 
 
 def _domain(name: str) -> str:
-    """A domain, with or without a port, as hosts are in a URL in normal form."""
+    """Return a domain, with or without a port, as hosts are written in normal form."""
     plain = name.strip().strip(".").lower()
     if plain.isascii():
         return plain
@@ -305,5 +296,5 @@ def _domain(name: str) -> str:
         return plain
 
 
-def _is_below(hosts: Iterable[str], domains: Iterable[str]) -> bool:
+def _match_domain(hosts: Iterable[str], domains: Iterable[str]) -> bool:
     return any(host == domain or host.endswith(f".{domain}") for host in hosts for domain in domains)

@@ -1,12 +1,8 @@
-"""One way to make a selector of a text.
-
-Start tags with so many attributes that reading them would take minutes, cut short before they are parsed.
+"""Selectors over a page: parsel's, with a limit for attributes.
 
 libxml2 compares each attribute of an HTML element with all before it: 20,000 of them take a second, 50,000 more than a
-minute, and they fit into a page of half a megabyte. Nobody's element has a hundred. Pages that are too small to hold
-many are not looked at.
-
-CSS, XPath and JMESPath over a page: parsel's selectors.
+minute, and they fit into a page of half a megabyte. No honest element has a hundred. So start tags with more than
+:data:`MAX_ATTRIBUTES` are cut short before a page is parsed, unless the page is too small to hold many.
 """
 
 from __future__ import annotations
@@ -26,16 +22,16 @@ __all__ = [
     "SelectorList",
     "SelectorType",
     "css_to_xpath",
-    "found",
+    "find_css",
     "limit_attributes",
     "select",
 ]
 
 MAX_ATTRIBUTES = 1_000
-"""Attributes of one element; a tag that has more ends after them."""
+"""Maximum number of attributes of one element; a tag that has more ends after them."""
 
 SMALL = 4 * 10_000
-"""Characters up to which a page can't hold attributes enough to take long."""
+"""Characters up to which a page can't hold enough attributes to take long."""
 
 
 # As HTML, 13.2.5.32 to 39 read attributes. Every repetition is possessive: nothing is read twice.
@@ -47,7 +43,7 @@ _REST = re.compile(rf"(?:{_ATTRIBUTE})++")
 
 
 def limit_attributes(text: str) -> str:
-    """``text``, an HTML page, with the attributes past :data:`MAX_ATTRIBUTES` of each element left out."""
+    """Return ``text``, an HTML page, without the attributes past :data:`MAX_ATTRIBUTES` of each element."""
     if len(text) <= SMALL:
         return text
     kept: list[str] = []
@@ -61,19 +57,19 @@ def limit_attributes(text: str) -> str:
 
 
 SelectorType = Literal["html", "xml", "json", "text"]
-"""How a text is read: as browsers read HTML, as XML that is repaired, as JSON (JMESPath), or not at all."""
+"""The way to parse a text: HTML as browsers do, XML with repairs, JSON (JMESPath), or not at all."""
 
 
 def select(text: str, type: SelectorType = "html", base_url: str | None = None) -> Selector:
     """Parse ``text`` once and return the selector of its root.
 
-    Never raises for broken markup; text that is no JSON selects nothing with ``type="json"``. Of an HTML element's
-    attributes no more than :data:`~trawl.selectors.MAX_ATTRIBUTES` are read: many more would take minutes.
+    Never raises for broken markup; a text that is not JSON selects nothing with ``type="json"``. At most
+    :data:`MAX_ATTRIBUTES` attributes of an HTML element are read.
 
     Args:
         text: The decoded page.
-        type: How to read it.
-        base_url: What the document's own URL is said to be.
+        type: The way to parse it.
+        base_url: The URL of the document.
     """
     if type == "html":
         text = limit_attributes(text)
@@ -81,7 +77,7 @@ def select(text: str, type: SelectorType = "html", base_url: str | None = None) 
 
 
 def css_to_xpath(query: str) -> str:
-    """Return the XPath query that finds what a CSS query finds, with ``::text`` and ``::attr(name)``.
+    """Return a CSS query, with ``::text`` and ``::attr(name)``, as an XPath query.
 
     Raises:
         ValueError: ``query`` is not CSS.
@@ -92,8 +88,8 @@ def css_to_xpath(query: str) -> str:
         raise ValueError(f"{query!r} is not CSS: {error}") from error
 
 
-def found(selector: Selector, css: str) -> list[Any]:
-    """Return what a CSS query finds as elements of lxml and texts: to find them takes less than a selector for each.
+def find_css(selector: Selector, css: str) -> list[Any]:
+    """Return the matches of a CSS query as elements of lxml and texts: faster than a selector for each.
 
     Raises:
         ValueError: ``css`` is not CSS, or the page is JSON.

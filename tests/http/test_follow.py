@@ -64,7 +64,7 @@ def test_follow_takes_a_selector_of_a_link_or_an_attribute(query: str, url: str)
 
 @pytest.mark.parametrize(
     ("query", "sentence"),
-    [("p", "<p> is no link"), ("a[name]", "<a> has no href"), ("a", "a list of selectors is many links")],
+    [("p", "<p> is not a link"), ("a[name]", "<a> has no href"), ("a", "a list of selectors is many links")],
 )
 def test_follow_refuses_a_selector_that_is_no_link(query: str, sentence: str) -> None:
     response = page()
@@ -76,10 +76,10 @@ def test_follow_refuses_a_selector_that_is_no_link(query: str, sentence: str) ->
 def test_follow_refuses_what_is_no_link_at_all() -> None:
     with pytest.raises(ValueError, match="it is None"):
         page().follow(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a link is a str, a Link or a selector, not int: 5"):
+    with pytest.raises(TypeError, match="a link must be a str, a Link or a selector, not int: 5"):
         page().follow(5)  # type: ignore[arg-type]
     comment = page("<p><!-- a --></p>").xpath("//comment()")[0]
-    with pytest.raises(ValueError, match="is no element and no attribute"):
+    with pytest.raises(ValueError, match="is neither an element nor an attribute"):
         page().follow(comment)
     with pytest.raises(ValueError, match="makes no valid URL"):
         page().follow("http://[")

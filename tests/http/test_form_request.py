@@ -130,9 +130,9 @@ def test_a_form_is_relative_to_the_base_and_speaks_the_encoding_of_its_page() ->
         (LOGIN, {"formnumber": 9}, IndexError, "has 3 forms: there is no form number 9"),
         (LOGIN, {"formxpath": "//body"}, ValueError, "no form at"),
         (LOGIN, {"formcss": "a["}, ValueError, "is not CSS"),
-        (LOGIN, {"formid": "login", "clickdata": {"name": "do"}}, ValueError, "2 elements .* there has to be one"),
+        (LOGIN, {"formid": "login", "clickdata": {"name": "do"}}, ValueError, "2 elements .* exactly one must"),
         (LOGIN, {"formid": "login", "clickdata": {"name": "x"}}, ValueError, "0 elements"),
-        (LOGIN, {"formdata": "a=1"}, ValueError, "formdata is a mapping, or pairs"),
+        (LOGIN, {"formdata": "a=1"}, ValueError, "formdata must be a mapping, or pairs"),
     ],
 )
 def test_what_cannot_be_sent_is_said(body: str, options: dict[str, Any], kind: type[Exception], words: str) -> None:

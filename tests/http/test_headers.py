@@ -128,7 +128,7 @@ def test_a_name_that_is_no_token_is_refused(name: str) -> None:
 
 
 def test_a_value_of_another_type_is_refused() -> None:
-    with pytest.raises(TypeError, match="the header 'A' is a str, bytes or a number, not dict"):
+    with pytest.raises(TypeError, match="the header 'A' must be a str, bytes or a number, not dict"):
         Headers({"A": {}})
 
 

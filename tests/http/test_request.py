@@ -95,11 +95,11 @@ def test_a_wrong_value_is_refused_when_the_request_is_made(wrong: dict[str, Any]
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"callback": "parse"}, "callback is a function or None, not 'parse'"),
-        ({"errback": 1}, "errback is a function or None, not 1"),
-        ({"priority": "high"}, "priority is an int, not 'high'"),
-        ({"method": b"GET"}, "a method is a str, not bytes"),
-        ({"body": 1}, "a body is bytes or str, not int"),
+        ({"callback": "parse"}, "callback must be a function or None, not 'parse'"),
+        ({"errback": 1}, "errback must be a function or None, not 1"),
+        ({"priority": "high"}, "priority must be an int, not 'high'"),
+        ({"method": b"GET"}, "a method must be a str, not bytes"),
+        ({"body": 1}, "a body must be bytes or str, not int"),
         ({"encoding_": "x"}, "encoding_"),
     ],
 )
@@ -220,5 +220,5 @@ def test_a_query_and_a_body_of_text_may_be_in_another_encoding() -> None:
 
 
 def test_flags_are_refused_with_what_to_write() -> None:
-    with pytest.raises(TypeError, match="put words into meta"):
+    with pytest.raises(TypeError, match="use meta instead"):
         Request("http://a.example/", flags=["x"])  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def test_a_response_without_a_request_says_so(name: str) -> None:
 
 
 def test_a_body_is_bytes() -> None:
-    with pytest.raises(TypeError, match="the body of a response is bytes, not str"):
+    with pytest.raises(TypeError, match="the body of a response must be bytes, not str"):
         Response("http://a.example/", body="text")  # type: ignore[arg-type]
 
 

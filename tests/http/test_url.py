@@ -92,9 +92,9 @@ def test_what_may_be_written_otherwise_is_parsed(url: str) -> None:
 
 
 def test_a_url_that_is_no_text_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"a URL is a str, not bytes: b'http://a.example/'"):
+    with pytest.raises(TypeError, match=r"a URL must be a str, not bytes: b'http://a.example/'"):
         normalize_url(b"http://a.example/")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a URL is a str, not NoneType: None"):
+    with pytest.raises(TypeError, match="a URL must be a str, not NoneType: None"):
         join_url("http://a.example/", None)  # type: ignore[arg-type]
 
 

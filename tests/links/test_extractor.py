@@ -205,7 +205,7 @@ def test_an_address_is_matched_without_a_page(options: dict[str, Any], url: str,
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"allow": "("}, "allow: '\\(' is no regular expression"),
+        ({"allow": "("}, "allow: '\\(' is not a regular expression"),
         ({"deny": ["a", "["]}, "deny"),
         ({"restrict_xpaths": "//["}, "is not XPath"),
         ({"restrict_css": "a["}, "is not CSS"),

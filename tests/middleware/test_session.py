@@ -157,8 +157,8 @@ def test_a_limit_that_there_is_not_ends_the_crawl_before_it_begins() -> None:
     [
         ({"headers": {"User Agent": "x"}}, "'User Agent' is not a header name"),
         ({"headers": {"X-A": "a\r\nb"}}, "X-A"),
-        ({"proxy": "gopher://me:secret@x"}, "a proxy's scheme is http, https, socks5 or socks5h, not 'gopher'"),
-        ({"proxy": "http://me:secret@:80"}, "':80' is no host and port of a proxy"),
+        ({"proxy": "gopher://me:secret@x"}, "a proxy's scheme must be http, https, socks5 or socks5h, not 'gopher'"),
+        ({"proxy": "http://me:secret@:80"}, "':80' is not a host and port of a proxy"),
     ],
 )
 def test_what_can_be_no_session_is_refused_before_anything_is_sent(config: Any, said: str) -> None:

@@ -1,13 +1,21 @@
-"""What goes over the wire and comes back: requests, responses, headers, URLs, outcomes. Pure: no I/O, no Trio."""
+"""Requests, responses, headers, URLs and outcomes. Pure: no I/O, no Trio."""
 
 from trawl.http.forms import FormRequest
 from trawl.http.headers import Headers, SharedHeaders, parse_date
-from trawl.http.outcome import SAFE_METHODS, Drop, Fetch, Middleware, Outcome, Replace
+from trawl.http.outcome import SAFE_METHODS, Drop, Fetch, Middleware, Outcome, Replace, Times, TimesTotal
 from trawl.http.request import Request, fingerprint
 from trawl.http.response import Response
-from trawl.http.response_types import HtmlResponse, JsonRequest, JsonResponse, TextResponse, XmlResponse, kind_of
-from trawl.http.sink import BodySink, FileResponse, body_bytes
-from trawl.http.times import Times, TimesTotal
+from trawl.http.response_types import (
+    BodySink,
+    FileResponse,
+    HtmlResponse,
+    JsonRequest,
+    JsonResponse,
+    TextResponse,
+    XmlResponse,
+    body_bytes,
+    kind_of,
+)
 from trawl.http.url import (
     FETCHED_SCHEMES,
     canonicalize_url,

@@ -1,4 +1,7 @@
-"""A curl command, as a browser's developer tools copy it, read as the arguments of a request."""
+"""A curl command, as a browser's developer tools copy it, read as the arguments of a request.
+
+Imported by the request alone, when it is needed: few programs do, and it brings argparse.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,18 @@ _FLAGS = (
     ("--http1.1",),
     ("--http2",),
 )
-"""Options that are passed over without a word: they change nothing about what is sent."""
+"""Options that are ignored without a warning: they do not change the request."""
 
 
 def options_of_curl(command: str, *, ignore_unknown_options: bool = True) -> dict[str, Any]:
-    """Return the arguments that make a request of a curl command: ``url``, ``method``, ``headers``, ...
+    """Return a curl command as the arguments of a request: ``url``, ``method``, ``headers``, ...
 
     Args:
         command: As ``Copy as cURL`` gives it, for a POSIX shell; it begins with ``curl``.
-        ignore_unknown_options: Warn of options that are not understood, in place of refusing them.
+        ignore_unknown_options: Warn of unknown options instead of refusing them.
 
     Raises:
-        ValueError: it is no curl command, or has an option that is not understood and may not be ignored.
+        ValueError: It is not a curl command, or has an unknown option that may not be ignored.
     """
     words = shlex.split(_ANSI_C.sub(_plain, command.replace("\\\n", " ").replace("\\\r\n", " ")))
     if words[:1] != ["curl"]:
@@ -91,7 +94,7 @@ def _parser() -> _Parser:
 
 
 def _plain(match: re.Match[str]) -> str:
-    """``$'...'`` of bash as a word that every shell understands."""
+    """Return bash's ``$'...'`` as a word that every shell understands."""
     return shlex.quote(re.sub(r"\\(u[0-9a-fA-F]{1,4}|x[0-9a-fA-F]{1,2}|.)", _unescaped, match[1], flags=re.S))
 
 
@@ -129,7 +132,7 @@ def _headers(given: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _named(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Headers as curl reads them: ``Name: value``; ``Name;`` sends an empty one, ``Name:`` none."""
+    """Yield headers as curl reads them: ``Name: value``; ``Name;`` is an empty header, ``Name:`` none."""
     for text in texts:
         name, colon, value = text.partition(":")
         if colon and value.strip():
@@ -139,7 +142,7 @@ def _named(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def _cookies(given: argparse.Namespace) -> dict[str, str]:
-    """Cookies of ``-b`` and of a ``Cookie`` header; a file of cookies is not read."""
+    """Return the cookies of ``-b`` and of ``Cookie`` headers; a file of cookies is not read."""
     texts = [value for name, value in _named(given.headers) if name.lower() == "cookie"]
     pairs = [pair.partition("=") for text in [*texts, *given.cookies] for pair in text.split(";") if "=" in pair]
     return {name.strip(): value.strip() for name, _, value in pairs}

@@ -13,10 +13,10 @@ from trawl.migration import Unsupported
 __all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders", "parse_date"]
 
 HeaderValue = str | bytes | int | float | None
-"""One value as users give it; None: the field is not sent, not even with a default."""
+"""One value as users give it; None: the field is not sent, not even a default."""
 
 HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
-"""What headers are made from: a mapping (a value may be a list of values) or an iterable of pairs."""
+"""Input for headers: a mapping (a value may be a list of values) or an iterable of pairs."""
 
 _T = TypeVar("_T")
 
@@ -31,10 +31,10 @@ X-Cache X-Content-Type-Options X-Frame-Options X-Powered-By X-Request-ID X-XSS-P
 _KNOWN: dict[bytes, tuple[str, str]] = {
     written.encode(): (written, name.lower()) for name in _COMMON.split() for written in (name, name.lower())
 }
-"""A name on the wire, as it is written and as it is looked up: half of what reading a response's fields takes."""
+"""A name's bytes, and the name as written and as looked up: saves half the time of reading a response's fields."""
 
 MAX_DATE_LENGTH = 100
-"""Characters of a date; Python takes time by the square of a longer number."""
+"""Maximum length of a date; Python takes time by the square of a longer number."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
 _FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.5, and what no text may hold
@@ -51,7 +51,7 @@ class Headers(MutableMapping[str, str]):
     given as bytes; values are always text.
 
     Raises:
-        ValueError: on making or setting, when a name is no token or a value holds a control character (RFC 9110, 5.5).
+        ValueError: On making or setting, if a name is not a token or a value holds a control character (RFC 9110, 5.5).
     """
 
     __slots__ = ("_fields",)
@@ -78,7 +78,7 @@ class Headers(MutableMapping[str, str]):
 
     @classmethod
     def from_wire(cls, fields: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """Make headers of what a parser read; nothing is checked."""
+        """Make headers of the fields that a parser read; nothing is checked."""
         headers = cls.__new__(cls)
         kept: dict[str, list[str]] = {}
         for raw_name, raw_value in fields:
@@ -164,7 +164,7 @@ class Headers(MutableMapping[str, str]):
         )
 
     def has_any(self, names: Set[str]) -> bool:
-        """Whether one of ``names``, in lower case, is set, be it to None."""
+        """Return True if one of ``names``, in lower case, is set, be it to None."""
         return not names.isdisjoint(self._fields)
 
     def __delitem__(self, name: str) -> None:
@@ -185,7 +185,7 @@ class Headers(MutableMapping[str, str]):
         return [(field[0], value) for field in self._fields.values() for value in field[1:]]
 
     def as_set(self) -> list[list[str]]:
-        """Return each field as it was set: its name, then its values; one that was set to None has none."""
+        """Return each field as it was set: its name, then its values; a field set to None has none."""
         return [field.copy() for field in self._fields.values()]
 
     def copy(self) -> Headers:
@@ -227,7 +227,7 @@ class Headers(MutableMapping[str, str]):
 
 
 class SharedHeaders(Headers):
-    """Fields that many requests have in common, held once: a request that is asked for its headers takes a copy."""
+    """Fields that many requests share: a request copies them when its headers are read."""
 
     __slots__ = ()
 
@@ -245,7 +245,7 @@ def _to_text(name: str, value: object) -> str:
     elif isinstance(value, int | float):
         text = str(value)
     else:
-        raise TypeError(f"the header {name!r} is a str, bytes or a number, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"the header {name!r} must be a str, bytes or a number, not {type(value).__name__}: {value!r}")
     text = text.strip(" \t")
     if _FORBIDDEN.search(text):
         raise ValueError(f"the header {name!r} holds a control character: {text!r}")
@@ -260,9 +260,10 @@ def _to_bytes(value: str) -> bytes:
 
 
 def parse_date(text: str) -> datetime | None:
-    """Return the moment that a date means as fields and feeds have it (RFC 9110, 5.6.7; RFC 5322, 3.3), in UTC.
+    """Read a date as fields and feeds write it (RFC 9110, 5.6.7; RFC 5322, 3.3). Never raises.
 
-    A date without a zone is in UTC. What is no date, or one that no calendar has, is None: this never raises.
+    Returns:
+        The instant in UTC; a date without a zone is in UTC. None if it is not a date.
     """
     if len(text) > MAX_DATE_LENGTH:
         return None

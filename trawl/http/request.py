@@ -1,7 +1,4 @@
-"""The request: what a spider asks for.
-
-The fingerprint of a request: what makes two requests the same one.
-"""
+"""The request, and the fingerprint by which two requests are the same."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from trawl.http.url import Fields, encode_form, join_url, normalize_url, sorted_
 from trawl.migration import Unsupported
 
 if TYPE_CHECKING:
-    from trawl.http.sink import BodySink
+    from trawl.http.response_types import BodySink
 
 __all__ = [
     "FINGERPRINT_BYTES",
@@ -62,7 +59,7 @@ _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 9.1: a token
 
 
 class FormOptions(TypedDict, total=False):
-    """What a request with a form can be given by name besides the form."""
+    """Keyword arguments of a request with a form, besides the form."""
 
     method: str
     headers: HeadersInput | None
@@ -76,7 +73,7 @@ class FormOptions(TypedDict, total=False):
 
 
 class RequestOptions(FormOptions, total=False):
-    """What a request can be given by name."""
+    """Keyword arguments of a request."""
 
     encoding: str
 
@@ -90,24 +87,24 @@ _Cookies = dict[str, Any] | list[Mapping[str, Any]]
 
 
 class _OptionalFields(TypedDict, total=False):
-    """What few requests have: a slot for each would be the memory of every one that is pending."""
+    """Attributes that few requests have: a slot for each would cost the memory of every pending request."""
 
     cookies: _Cookies
     sink: BodySink
 
 
 class Request:
-    """One thing to ask of a server. Treat it as a value: :meth:`replace` makes a changed one.
+    """A request to a server. Treat it as a value: :meth:`replace` makes a changed one.
 
     Attributes:
         url: In WHATWG normal form.
         callback: Gets the response; None: the spider's ``parse``.
-        errback: Gets the error when there is no response, or one that the spider does not handle; None: it is logged.
+        errback: Gets the error if there is no response, or one that the spider does not handle; None: it is logged.
         method: In upper case.
-        body: What is sent after the headers; empty for none.
-        priority: Higher goes first.
+        body: The bytes after the headers; empty for none.
+        priority: A higher one goes first.
         dont_filter: Not looked up among the requests already seen.
-        depth: Links followed from a start request to this one; filled in by the crawl.
+        depth: Links followed from a start request to this one; set by the crawl.
     """
 
     __slots__ = (
@@ -155,21 +152,21 @@ class Request:
             callback: Gets the response.
             method: Any token (RFC 9110, 9.1); put in upper case.
             headers: A mapping (values may be lists) or pairs; a value of None refuses a default header.
-            body: A str is sent as ``encoding`` has it.
-            cookies: Sent besides those that the site has set.
-            meta: Kept with the request and shown as ``response.meta``; copied, not deeply.
-            cb_kwargs: Given to the callback by name; an errback finds them in ``error.request``. Copied, not deeply.
-            priority: Higher goes first.
+            body: A str is encoded with ``encoding``.
+            cookies: Sent besides the site's own.
+            meta: Kept with the request and shown as ``response.meta``. A shallow copy.
+            cb_kwargs: Keyword arguments of the callback; an errback finds them in ``error.request``. A shallow copy.
+            priority: A higher one goes first.
             dont_filter: Send it even if it was sent before.
             errback: Gets the error.
-            encoding: What the URL's query (WHATWG URL, 4.4) and a body of text are encoded with. It is not kept.
-            flags: Refused: only Scrapy's log shows them.
-            base: What a relative ``url`` is relative to.
+            encoding: The encoding of the URL's query (WHATWG URL, 4.4) and of a body of text. It is not kept.
+            flags: Refused; use ``meta`` instead.
+            base: The base of a relative ``url``.
 
         Raises:
-            ValueError: the URL is relative or can't be parsed, the method is no token, a header can't be sent, there is
-                no such encoding.
-            TypeError: a callback can't be called, the priority is no int, or another value is of the wrong type.
+            ValueError: The URL is relative or can't be parsed, the method is not a token, a header can't be sent, or
+                the encoding is unknown.
+            TypeError: A callback can't be called, the priority is not an int, or another value is of the wrong type.
         """
         if encoding != "utf-8" or flags is not None:
             url, body = _encoded(url, body, encoding, flags)
@@ -194,10 +191,10 @@ class Request:
 
     @classmethod
     def json(cls, url: str, payload: Any, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Self:
-        """Make a request that sends ``payload`` as JSON; POST unless ``method`` says otherwise.
+        """Make a request that sends ``payload`` as JSON; the default method is POST.
 
         Raises:
-            TypeError: ``payload`` has something that JSON can't hold.
+            TypeError: ``payload`` holds a value that JSON can't.
         """
         options.setdefault("method", "POST")
         request = cls(url, callback, **options)
@@ -209,15 +206,15 @@ class Request:
     def form(
         cls, url: str, fields: Fields, callback: Callback | None = None, **options: Unpack[RequestOptions]
     ) -> Self:
-        """Make a request that sends ``fields`` as an HTML form does; POST unless ``method`` says otherwise.
+        """Make a request that sends ``fields`` as an HTML form does; the default method is POST.
 
-        With ``method="GET"`` the fields take the place of the URL's query (HTML, 4.10.21.3: mutate action URL).
+        With ``method="GET"`` the fields replace the URL's query (HTML, 4.10.21.3: mutate action URL).
 
         Args:
             url: The form's action.
             fields: Names and values; a value may be a list of values.
             callback: Gets the response.
-            options: As :class:`Request` takes them.
+            options: Keyword arguments of :class:`Request`.
         """
         options.setdefault("method", "POST")
         encoded = encode_form(fields)
@@ -235,11 +232,11 @@ class Request:
 
         Args:
             curl_command: For a POSIX shell; it begins with ``curl``.
-            ignore_unknown_options: Warn of options that are not understood, in place of refusing them.
-            options: As :class:`Request` takes them; stronger than the command.
+            ignore_unknown_options: Warn of unknown options instead of refusing them.
+            options: Keyword arguments of :class:`Request`; they override the command.
 
         Raises:
-            ValueError: it is no curl command, or has an option that is not understood and may not be ignored.
+            ValueError: It is not a curl command, or has an unknown option that may not be ignored.
         """
         from trawl.http.curl import options_of_curl  # noqa: PLC0415 - few programs need it, and it brings argparse
 
@@ -256,7 +253,7 @@ class Request:
         return headers
 
     def share_headers(self, headers: SharedHeaders) -> None:
-        """Set each field of ``headers`` as ``headers.setdefault`` would; one that has none of its own shares these."""
+        """Set each field of ``headers`` that is not set; a request without headers of its own shares these."""
         if self._headers is None:
             self._headers = headers
         else:
@@ -264,24 +261,24 @@ class Request:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the spider and the crawl keep with the request; seen again as ``response.meta``."""
+        """Values that the spider and the crawl keep with the request; also ``response.meta``."""
         if self._meta is None:
             self._meta = {}
         return self._meta
 
     @property
     def has_meta(self) -> bool:
-        """Whether :attr:`meta` holds anything; makes none, as reading it would."""
+        """True if :attr:`meta` holds anything; unlike reading it, this makes no dictionary."""
         return bool(self._meta)
 
     def meta_get(self, key: str, default: Any = None) -> Any:
-        """What ``meta`` has under ``key``; makes no dictionary where there is none, as reading ``meta`` would."""
+        """Return ``meta.get(key, default)``; unlike reading ``meta``, this makes no dictionary."""
         return default if self._meta is None else self._meta.get(key, default)
 
     def wants_status(self, status: int, codes: Container[int]) -> bool:
-        """Whether the spider asked for responses with ``status``.
+        """Return True if the spider handles responses with ``status``.
 
-        ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (statuses, or one) in the meta say so, or else
+        Decided by ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (statuses, or one) in the meta, else by
         ``codes``.
         """
         if self._meta is None:
@@ -295,7 +292,7 @@ class Request:
 
     @property
     def cb_kwargs(self) -> dict[str, Any]:
-        """What the callback gets by name besides the response."""
+        """Keyword arguments of the callback."""
         if self._cb_kwargs is None:
             self._cb_kwargs = {}
         return self._cb_kwargs
@@ -309,9 +306,9 @@ class Request:
 
     @property
     def sink(self) -> BodySink | None:
-        """Where a large body of a successful response goes in place of memory; None: it stays in memory.
+        """The sink for a large body of a successful response; None: it stays in memory.
 
-        What a job stores of a request is without it: it is for direct fetches.
+        It is for direct fetches: a job does not store it.
         """
         return None if self._optional is None else self._optional.get("sink")
 
@@ -325,7 +322,7 @@ class Request:
             self._optional.pop("sink", None)
 
     def extras(self) -> Extras:
-        """The headers, cookies, meta and cb_kwargs themselves; makes none, as reading them would."""
+        """Return the headers, cookies, meta and cb_kwargs themselves; unlike reading them, this makes none."""
         return self._headers, self._given_cookies(), self._meta, self._cb_kwargs
 
     def _given_cookies(self) -> _Cookies | None:
@@ -337,8 +334,8 @@ class Request:
         A subclass's own attributes are carried along, without its constructor.
 
         Raises:
-            ValueError: as the constructor does.
-            TypeError: a name that requests don't have, or as the constructor does.
+            ValueError: As the constructor.
+            TypeError: An unknown name, or as the constructor.
         """
         values: dict[str, Any] = {
             "url": self.url,
@@ -388,17 +385,17 @@ def _slots_of(kind: type) -> Iterable[str]:
 
 def _check_callable(name: str, value: object) -> None:
     if not callable(value):
-        raise TypeError(f"{name} is a function or None, not {value!r}")
+        raise TypeError(f"{name} must be a function or None, not {value!r}")
 
 
 def _check_int(name: str, value: object) -> None:
     if not isinstance(value, int):
-        raise TypeError(f"{name} is an int, not {value!r}")
+        raise TypeError(f"{name} must be an int, not {value!r}")
 
 
 def _checked_method(method: object) -> str:
     if not isinstance(method, str):
-        raise TypeError(f"a method is a str, not {type(method).__name__}: {method!r}")
+        raise TypeError(f"a method must be a str, not {type(method).__name__}: {method!r}")
     if not _METHOD.fullmatch(method):
         raise ValueError(f"{method!r} is not an HTTP method")
     return method.upper()
@@ -409,13 +406,13 @@ def _to_bytes(body: object) -> bytes:
         return body.encode()
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
-    raise TypeError(f"a body is bytes or str, not {type(body).__name__}: {body!r}")
+    raise TypeError(f"a body must be bytes or str, not {type(body).__name__}: {body!r}")
 
 
 def _encoded(url: Any, body: Any, encoding: str, flags: object) -> tuple[Any, Any]:
-    """The URL and the body, their text in another encoding than UTF-8."""
+    """Return the URL and the body with their text in ``encoding``."""
     if flags is not None:
-        raise TypeError("requests have no flags, which only Scrapy's log shows: put words into meta")
+        raise TypeError("Request() got 'flags', which trawl does not support; use meta instead")
     try:
         codec = codecs.lookup(encoding).name
     except LookupError:

@@ -1,7 +1,4 @@
-"""The response: what a callback gets.
-
-Links on a page: what they are relative to, and what may be followed.
-"""
+"""The response that a callback gets, and the links on its page."""
 
 from __future__ import annotations
 
@@ -18,67 +15,41 @@ from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
 from trawl.migration import Unsupported
-from trawl.selectors import Selector, SelectorList, found, select
+from trawl.selectors import Selector, SelectorList, find_css, select
 
 if TYPE_CHECKING:
     from trawl.http.content import DecodedBody
-    from trawl.http.times import Times
+    from trawl.http.outcome import Times
 
-__all__ = ["Changes", "HasUrl", "LinkTarget", "Page", "Response", "base_url_of", "followable", "link_of"]
+__all__ = ["Changes", "HasUrl", "LinkTarget", "Response"]
 
 _LINK_ELEMENTS = frozenset({"a", "area", "link"})
 
 _BASE = re.compile("<base", re.IGNORECASE)
-"""Looking for it takes three microseconds; walking the parsed page takes more than fifty."""
+"""Searching for it takes 3 us; walking the parsed page takes more than 50 us."""
 
 
 class HasUrl(Protocol):
-    """A link: whatever has a URL."""
+    """An object with a URL, such as a :class:`~trawl.links.Link`."""
 
     @property
     def url(self) -> str:
-        """Where it leads."""
-        ...
-
-
-class Page(Protocol):
-    """What a link needs to know of the page it is on."""
-
-    url: str
-
-    @property
-    def text(self) -> str:
-        """The page, decoded."""
-        ...
-
-    @property
-    def selector(self) -> Selector:
-        """The whole page, parsed."""
-        ...
-
-    @property
-    def encoding(self) -> str:
-        """The codec that the page's text was decoded with."""
-        ...
-
-    @property
-    def base_url(self) -> str:
-        """What links are relative to."""
+        """Its URL."""
         ...
 
 
 MAX_BASE_LENGTH = 2_048
-"""Characters of a base URL. Each link on a page may repeat it, and no URL that is as long is asked for."""
+"""Maximum length of a base URL: each link on a page may repeat it, and no URL as long as that is fetched."""
 
 LinkTarget = str | Selector | HasUrl
-"""What can be followed."""
+"""An object that can be followed."""
 
 
-def base_url_of(page: Page) -> str:
-    """Return what links on the page are relative to: the first ``<base href>`` of HTML, else the page's URL.
+def _base_url_of(page: Response) -> str:
+    """Return the base of the page's links: the first ``<base href>`` of HTML, else the page's URL.
 
-    A base that makes no URL, or one of ``data:`` or ``javascript:``, does not count (HTML, 4.2.3), nor does one that is
-    longer than any URL that is fetched.
+    A base that makes no URL, or one of ``data:`` or ``javascript:``, does not count (HTML, 4.2.3), nor does one longer
+    than ``MAX_BASE_LENGTH``.
     """
     if _BASE.search(page.text) is None or page.selector.type != "html":
         return page.url
@@ -92,12 +63,12 @@ def base_url_of(page: Page) -> str:
     return page.url if scheme_of(base) in {"data", "javascript"} or len(base) > MAX_BASE_LENGTH else base
 
 
-def link_of(target: LinkTarget | etree._Element, page: Page) -> str:
-    """Return what a link says, not joined yet, ready to be joined to the page's base URL.
+def _link_of(target: LinkTarget | etree._Element, page: Response) -> str:
+    """Return the text of a link, ready to be joined to the page's base URL.
 
     Raises:
-        ValueError: None, a list of selectors, or a selector that is no link.
-        TypeError: another kind of thing.
+        ValueError: None, a list of selectors, or a selector that is not a link.
+        TypeError: Another kind of object.
     """
     text = _text_of(target)
     if "?" in text and not text.isascii():
@@ -105,18 +76,18 @@ def link_of(target: LinkTarget | etree._Element, page: Page) -> str:
     return text
 
 
-def followable(
-    targets: Iterable[LinkTarget | etree._Element], page: Page, callback: Callback | None, options: RequestOptions
+def _followable(
+    targets: Iterable[LinkTarget | etree._Element], page: Response, callback: Callback | None, options: RequestOptions
 ) -> Iterator[Request]:
-    """Go through ``targets``, or elements of the parsed page, and give a request for each that makes a URL.
+    """Yield a request for each of ``targets``, or elements of the parsed page, that makes a URL.
 
     Raises:
-        ValueError: from the first request on, when ``options`` make none.
+        ValueError: ``options`` make no request.
     """
     base = page.base_url
     for target in targets:
         try:
-            text = link_of(target, page)
+            text = _link_of(target, page)
         except ValueError:
             continue
         try:
@@ -136,28 +107,28 @@ def _text_of(target: LinkTarget | etree._Element) -> str:
     if isinstance(target, etree._Element):
         return _href_of(target)
     if isinstance(target, SelectorList):
-        raise ValueError("a list of selectors is many links: use follow_all(), or one of them")
+        raise ValueError("a list of selectors is many links: use follow_all(), or follow one of them")
     if target is None:
         raise ValueError("there is no link to follow: it is None")
     url = getattr(target, "url", None)
     if isinstance(url, str):
         return url
-    raise TypeError(f"a link is a str, a Link or a selector, not {type(target).__name__}: {target!r}")
+    raise TypeError(f"a link must be a str, a Link or a selector, not {type(target).__name__}: {target!r}")
 
 
 def _href_of(element: etree._Element) -> str:
-    """Return the address that an element stands for.
+    """Return the ``href`` of a link's element.
 
     Raises:
-        ValueError: It is no link, or one without ``href``.
+        ValueError: It is not a link, or has no ``href``.
     """
     tag = element.tag
     if tag not in _LINK_ELEMENTS:
         if not isinstance(tag, str):
-            raise ValueError(f"{element!r} is no element and no attribute")
+            raise ValueError(f"{element!r} is neither an element nor an attribute")
         name = tag.rpartition("}")[2].lower()
         if name not in _LINK_ELEMENTS:
-            raise ValueError(f"<{name}> is no link: select <a>, <area>, <link> or an attribute")
+            raise ValueError(f"<{name}> is not a link: select <a>, <area>, <link> or an attribute")
     href = element.get("href")
     if href is None:
         raise ValueError(f"<{tag}> has no href")
@@ -165,7 +136,7 @@ def _href_of(element: etree._Element) -> str:
 
 
 class Changes(TypedDict, total=False):
-    """What :meth:`Response.replace` takes."""
+    """Keyword arguments of :meth:`Response.replace`."""
 
     url: str
     status: int
@@ -182,16 +153,17 @@ class Response:
     """A whole response: its body has been read and decompressed. Text and selectors are made on first use, once.
 
     Attributes:
-        url: Where it came from, in WHATWG normal form.
+        url: Its URL, in WHATWG normal form.
         status: The status code.
         headers: The fields as they came.
         body: The bytes after decompression.
-        request: What it answers; None on one made by hand. :attr:`sent_headers` has what was added when it was sent.
-        flags: Words that say what is special about it (``"cached"``).
-        latency: Seconds from the start of connecting to the headers; None if it was not measured.
-        ip_address: The address that answered, if known.
+        request: The request that it answers; None on a response made by hand. :attr:`sent_headers` has the fields that
+            were added when it was sent.
+        flags: Words such as ``"cached"``.
+        latency: Seconds from the start of connecting to the headers; None if not measured.
+        ip_address: The server's address, if known.
         protocol: ``"HTTP/1.1"`` and the like, if known.
-        times: Where the time of its request went; ``parsing`` is known when the callback has ended. None if it was not
+        times: The parts of the time of its request; ``parsing`` is known when the callback has ended. None if not
             measured.
     """
 
@@ -232,11 +204,11 @@ class Response:
         """Make a response; the arguments are the attributes.
 
         Raises:
-            TypeError: the body is not bytes.
-            ValueError: a header is none.
+            TypeError: The body is not bytes.
+            ValueError: A header is invalid.
         """
         if not isinstance(body, bytes):
-            raise TypeError(f"the body of a response is bytes, not {type(body).__name__}")
+            raise TypeError(f"the body of a response must be bytes, not {type(body).__name__}")
         self.url: str = url
         self.status: int = status
         self.headers: Headers = headers if isinstance(headers, Headers) else Headers(headers)
@@ -254,15 +226,15 @@ class Response:
 
     @property
     def sent_headers(self) -> Headers:
-        """The fields that its request was sent with: the cookies, and the credentials of ``HTTP_AUTH``, too.
+        """The fields that its request was sent with, cookies and the credentials of ``HTTP_AUTH`` included.
 
-        ``request.headers`` is without these, so that a request which is made of it takes none of them along. Neither
-        has what each connection adds by itself: ``Host``, ``Accept-Encoding`` and how long the body is.
+        ``request.headers`` is without these, so that a request made of it does not carry them along. Neither has the
+        fields that each connection adds: ``Host``, ``Accept-Encoding`` and the length of the body.
         """
         return self._answered("sent_headers").headers if self._sent is None else self._sent
 
     def answer(self, request: Request) -> None:
-        """Be what answers ``request``, of which a copy was sent; :attr:`sent_headers` goes on to tell the copy's."""
+        """Set :attr:`request` to ``request``, of which a copy was sent; :attr:`sent_headers` stays the copy's."""
         if self._sent is None and self.request is not None and self.request is not request:
             self._sent = self.request.headers
         self.request = request
@@ -272,7 +244,7 @@ class Response:
         """The ``meta`` of the request.
 
         Raises:
-            AttributeError: the response has no request.
+            AttributeError: The response has no request.
         """
         return self._answered("meta").meta
 
@@ -281,7 +253,7 @@ class Response:
         """The ``cb_kwargs`` of the request.
 
         Raises:
-            AttributeError: the response has no request.
+            AttributeError: The response has no request.
         """
         return self._answered("cb_kwargs").cb_kwargs
 
@@ -292,16 +264,16 @@ class Response:
 
     @property
     def text(self) -> str:
-        """The body as text, decoded as browsers do; what can't be decoded is U+FFFD. Never raises.
+        """The body as text, decoded as browsers do; bytes that can't be decoded become U+FFFD. Never raises.
 
-        A byte order mark decides, then the charset of ``Content-Type``, then what the page says of itself (``<meta>``,
+        A byte order mark decides, then the charset of ``Content-Type``, then the page's own declaration (``<meta>``,
         ``<?xml?>``), then UTF-8 if the body is valid UTF-8, then windows-1252 (HTML, 13.2.3.2).
         """
         return self._read().text
 
     @property
     def encoding(self) -> str:
-        """The encoding of :attr:`text`, under the name that Python's codecs have for it."""
+        """The encoding of :attr:`text`, by the name of Python's codec."""
         return self._read().encoding
 
     def _read(self) -> DecodedBody:
@@ -319,7 +291,7 @@ class Response:
         return self._selector
 
     def css(self, query: str) -> SelectorList[Selector]:
-        """Return what a CSS query finds, with ``::text`` and ``::attr(name)`` as parsel has them.
+        """Select by a CSS query, with parsel's ``::text`` and ``::attr(name)``.
 
         Raises:
             ValueError: ``query`` is not CSS, or the page is JSON.
@@ -327,7 +299,7 @@ class Response:
         return self.selector.css(query)
 
     def xpath(self, query: str, **variables: Any) -> SelectorList[Selector]:
-        """Return what an XPath query finds; ``variables`` are its ``$names``, ``namespaces`` its prefixes.
+        """Select by an XPath query; ``variables`` are its ``$names``, ``namespaces`` its prefixes.
 
         Raises:
             ValueError: ``query`` is not XPath, or the page is JSON.
@@ -335,7 +307,7 @@ class Response:
         return self.selector.xpath(query, **variables)
 
     def jmespath(self, query: str, **options: Any) -> SelectorList[Selector]:
-        """Return what a JMESPath query finds in a page of JSON, whatever its ``Content-Type`` says it is."""
+        """Select by a JMESPath query in a page of JSON, whatever its ``Content-Type``."""
         selector = self.selector
         if selector.type != "json" and self.body.lstrip()[:1] in (b"{", b"["):
             selector = select(self.text, "json")
@@ -345,7 +317,7 @@ class Response:
         """Return the body read as JSON.
 
         Raises:
-            ValueError: it is not JSON (a :class:`json.JSONDecodeError`, which says where).
+            ValueError: It is not JSON (a :class:`json.JSONDecodeError` with the position).
         """
         try:
             return msgspec.json.decode(self.body)
@@ -354,16 +326,16 @@ class Response:
 
     @property
     def base_url(self) -> str:
-        """What links on the page are relative to: its ``<base href>``, else its URL (HTML, 4.2.3)."""
+        """The base of links on the page: its ``<base href>``, else its URL (HTML, 4.2.3)."""
         if self._base_url is None:
-            self._base_url = base_url_of(self)
+            self._base_url = _base_url_of(self)
         return self._base_url
 
     def urljoin(self, url: str) -> str:
-        """Return the address that ``url`` has as a link on this page, in WHATWG normal form.
+        """Return ``url`` joined to :attr:`base_url`, in WHATWG normal form.
 
         Raises:
-            ValueError: it makes no URL.
+            ValueError: It makes no URL.
         """
         return join_url(self.base_url, url)
 
@@ -374,13 +346,13 @@ class Response:
             url: A URL, relative or not; a :class:`~trawl.links.Link`; a selector of an ``<a>``, ``<area>`` or
                 ``<link>`` element; or a selector of an attribute, as ``::attr(href)`` gives.
             callback: Gets the response.
-            options: As :class:`Request` takes them.
+            options: Keyword arguments of :class:`Request`.
 
         Raises:
             ValueError: ``url`` makes no URL, or the selector is of another element or has no ``href``.
             TypeError: ``url`` is none of these.
         """
-        return Request(link_of(url, self), callback, base=self.base_url, **options)
+        return Request(_link_of(url, self), callback, base=self.base_url, **options)
 
     def follow_all(
         self,
@@ -391,28 +363,28 @@ class Response:
         xpath: str | None = None,
         **options: Unpack[RequestOptions],
     ) -> Iterator[Request]:
-        """Return the requests for many links on this page, one by one; links that make no URL are left out.
+        """Return the requests for many links on this page, one by one; links that make no URL are skipped.
 
         Args:
-            urls: What :meth:`follow` takes; or use one of the queries in its place.
+            urls: Links as :meth:`follow` takes them; or use one of the queries instead.
             callback: Gets each response.
             css: A CSS query for elements or attributes.
             xpath: An XPath query for the same.
-            options: As :class:`Request` takes them.
+            options: Keyword arguments of :class:`Request`.
 
         Raises:
-            ValueError: not exactly one of ``urls``, ``css`` and ``xpath`` is given, or a query is wrong.
+            ValueError: Not exactly one of ``urls``, ``css`` and ``xpath`` is given, or a query is invalid.
         """
         if sum(given is not None for given in (urls, css, xpath)) != 1:
             raise ValueError("follow_all takes exactly one of urls, css and xpath")
         targets: Iterable[Any]
         if css is not None:
-            targets = found(self.selector, css)
+            targets = find_css(self.selector, css)
         elif xpath is not None:
             targets = self.xpath(xpath)
         else:
             targets = urls or ()
-        return followable(targets, self, callback, options)
+        return _followable(targets, self, callback, options)
 
     def replace(self, **changes: Unpack[Changes]) -> Self:
         """Return a response like this one but for ``changes``."""

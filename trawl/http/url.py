@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Field = str | bytes | int | float | Iterable[str | bytes | int | float]
-"""What one name holds: a value, or several."""
+"""The value, or values, of one name."""
 
 Fields = Mapping[str, Field] | Iterable[tuple[str, Field]]
 """The fields of a form, in order."""
@@ -68,23 +68,23 @@ _NORMAL = re.compile(
     r"(?:\?[A-Za-z0-9_~.=&+%,;:/@!*()-]*)?",
     re.ASCII,
 )
-"""What is in normal form as it stands: to look at it takes a fraction of what parsing it does, and most URLs are so."""
+"""A URL that is in normal form as it stands: matching takes a fraction of parsing, and most URLs match."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_~./-]+(?:\?[A-Za-z0-9_~.=&+%,;-]*)?")
-"""A path, with or without a query, in which nothing is to be encoded, and which has no scheme and no fragment."""
+"""A path, with or without a query, that needs no encoding and has neither scheme nor fragment."""
 
 _BASES = 256
-"""Bases whose normal form is remembered: the links of a page are joined one after the other."""
+"""Bases whose normal form is remembered: the links of a page are joined one after another."""
 
 FETCHED_SCHEMES = frozenset({"http", "https"})
-"""What is sent; a request of another scheme is dropped and counted when it is scheduled."""
+"""The schemes that are fetched; a request of another scheme is dropped and counted when it is scheduled."""
 
 
 def normalize_url(url: str) -> str:
     """Return the normal form of an absolute ``url`` of any scheme (WHATWG URL, 4.4 and 4.5).
 
     Raises:
-        ValueError: ``url`` is relative or can't be parsed; the sentence names it.
+        ValueError: ``url`` is relative or can't be parsed; the text names it.
         TypeError: ``url`` is not a str.
     """
     try:
@@ -102,8 +102,8 @@ def join_url(base: str, url: str) -> str:
     White space around ``url``, and tabs and line ends inside it, are dropped, as browsers do.
 
     Raises:
-        ValueError: the two make no URL; the sentence names the link.
-        TypeError: one of them is not a str.
+        ValueError: They make no URL; the text names the link.
+        TypeError: One of them is not a str.
     """
     try:
         if (joined := _joined(base, url)) is not None:
@@ -116,9 +116,9 @@ def join_url(base: str, url: str) -> str:
 
 
 def _joined(base: str, url: str) -> str | None:
-    """``url`` joined to ``base`` where joining is putting one after the other: most links, in a third of the time.
+    """Join ``url`` to ``base`` by concatenation: most links, in a third of the time.
 
-    None where anything has to be looked at: dots, a second slash, a character that is encoded, another origin.
+    Returns None if the link needs parsing: dots, a second slash, a character that is encoded, another origin.
     """
     root, folder = _places_of(base)
     if not root:
@@ -133,7 +133,7 @@ def _joined(base: str, url: str) -> str | None:
 
 @lru_cache(maxsize=_BASES)
 def _places_of(base: str) -> tuple[str, str]:
-    """The origin of ``base`` with its user info, and its folder, both in normal form; empty for other schemes."""
+    """Return the origin of ``base``, user info included, and its folder, in normal form; empty for other schemes."""
     normal = base if _NORMAL.fullmatch(base) else ada_url.normalize_url(base)
     if not normal.startswith(("http://", "https://")):
         return "", ""
@@ -142,17 +142,17 @@ def _places_of(base: str) -> tuple[str, str]:
 
 
 def is_joinable(base: str, url: str) -> bool:
-    """Say whether ``url`` makes a URL as a link on a page whose base URL is ``base``."""
+    """Return True if ``url`` makes a URL as a link on a page whose base URL is ``base``."""
     return ada_url.URL.can_parse(url, base)
 
 
 def _check_text(url: object) -> None:
     if not isinstance(url, str):
-        raise TypeError(f"a URL is a str, not {type(url).__name__}: {url!r}") from None
+        raise TypeError(f"a URL must be a str, not {type(url).__name__}: {url!r}") from None
 
 
 def _complaint(url: str) -> str:
-    """Say what is wrong with a URL that did not parse, and what may have been meant."""
+    """Return the fault of a URL that did not parse, and a suggestion."""
     if "://" in url or url.startswith(("http:", "https:")):
         return f"{url!r} is not a valid URL"
     if url.startswith("//"):
@@ -201,7 +201,7 @@ def origin_of(url: str) -> str:
 
 
 def host_scope(url: str) -> str:
-    """Return the throttling scope that requests for a ``url`` in normal form are under unless told otherwise.
+    """Return the default throttling scope of a ``url`` in normal form.
 
     It is the host in lower case with IDN in ASCII, without user info and without the root dot, IPv6 in brackets, and
     ``:port`` when the port is not the scheme's default. Two schemes of one host are one scope, and an IPv4 address is

@@ -1,15 +1,17 @@
-"""The wire: requests out, whole responses in."""
+"""Transports: they send requests and read whole responses."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trawl.transport.base import OnSent, Transport
 from trawl.transport.settings import TransportSettings
 
 if TYPE_CHECKING:
-    from trawl.transport.http11 import Http11Transport
-    from trawl.transport.httpx_ import HTTP11Transport, HttpxTransport
+    from trawl.transport.http11.transport import Http11Transport
+    from trawl.transport.httpx_.adapter import HTTP11Transport
+    from trawl.transport.httpx_.transport import HttpxTransport
     from trawl.transport.router import ChosenTransport
 
 __all__ = [
@@ -23,17 +25,16 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "ChosenTransport": "trawl.transport.router",
+    "HTTP11Transport": "trawl.transport.httpx_.adapter",
+    "Http11Transport": "trawl.transport.http11.transport",
+    "HttpxTransport": "trawl.transport.httpx_.transport",
+}
+"""Loaded when they are first asked for: a simulated crawl needs no wire, and importing httpx takes 0.2 s."""
+
+
 def __getattr__(name: str) -> Any:
-    if name == "ChosenTransport":
-        from trawl.transport.router import ChosenTransport  # noqa: PLC0415 - a simulated crawl needs no wire
-
-        return ChosenTransport
-    if name == "Http11Transport":
-        from trawl.transport.http11 import Http11Transport  # noqa: PLC0415 - a simulated crawl needs no wire
-
-        return Http11Transport
-    if name in {"HTTP11Transport", "HttpxTransport"}:
-        from trawl.transport import httpx_  # noqa: PLC0415 - importing httpx takes 0.2 s
-
-        return getattr(httpx_, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

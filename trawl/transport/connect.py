@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from trawl.transport.errors import words_of
 from trawl.transport.resolver import Address, Resolve
 from trawl.transport.settings import BindAddress
 
-__all__ = ["ConnectOptions", "dial", "interleaved", "is_short_of_files"]
+__all__ = ["ConnectOptions", "dial", "interleaved"]
 
 ATTEMPT_DELAY = 0.25
 """Seconds that an address has before the next one is tried beside it (RFC 8305, 5)."""
@@ -51,22 +50,6 @@ def interleaved(addresses: Sequence[Address]) -> list[Address]:
     return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
 
 
-def is_short_of_files(error: BaseException | None) -> bool:
-    """Return True if ``error`` came because this process, or the system, may open no more files (``ulimit -n``).
-
-    A look-up that could open none says only that it failed; then this function tries to open one.
-    """
-    found = error
-    while found is not None and not isinstance(found, OSError):
-        found = found.__cause__ or found.__context__
-    if isinstance(found, socket.gaierror):
-        try:
-            os.close(os.dup(2))
-        except OSError as refusal:
-            found = refusal
-    return isinstance(found, OSError) and found.errno in {errno.EMFILE, errno.ENFILE}
-
-
 async def dial(
     host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None, options: ConnectOptions = _DEFAULT
 ) -> trio.SocketStream:
@@ -96,7 +79,7 @@ async def dial(
 
 
 def _allowed(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
-    """Return the addresses that may be connected to; the caller connects without another look-up."""
+    """Return the addresses that may be connected to; the caller connects without another lookup."""
     refused = guard.refused(host, [str(address.sockaddr[0]) for address in addresses])
     allowed = [address for address in addresses if str(address.sockaddr[0]) not in refused]
     if not allowed:

@@ -1,13 +1,15 @@
-"""The texts of foreign errors as sentences of ours, for every transport."""
+"""Foreign errors read for every transport: their texts as sentences of ours, and the lack of files."""
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import ssl
 
 from trawl.errors import ConnectFailed, DownloadError, TLSFailed
 
-__all__ = ["protocol_words", "system_error", "tls_failure", "words_of"]
+__all__ = ["is_short_of_files", "protocol_words", "system_error", "tls_failure", "words_of"]
 
 MAX_TEXT = 200
 """Characters of a foreign error's text that are kept: it may quote what the server sent."""
@@ -50,3 +52,19 @@ def tls_failure(error: ssl.SSLError) -> DownloadError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return TLSFailed(f"its certificate is refused: {error.verify_message}")
     return TLSFailed(f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}")
+
+
+def is_short_of_files(error: BaseException | None) -> bool:
+    """Return True if ``error`` came because this process, or the system, may open no more files (``ulimit -n``).
+
+    A lookup that could open none says only that it failed; then this function tries to open one.
+    """
+    found = error
+    while found is not None and not isinstance(found, OSError):
+        found = found.__cause__ or found.__context__
+    if isinstance(found, socket.gaierror):
+        try:
+            os.close(os.dup(2))
+        except OSError as refusal:
+            found = refusal
+    return isinstance(found, OSError) and found.errno in {errno.EMFILE, errno.ENFILE}

@@ -1,4 +1,4 @@
-"""Proxies: how one is written, and which of them the environment names for a URL. Pure."""
+"""The text of a proxy taken apart, and the proxies that the environment names for URLs. Pure."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ class Proxy:
 
     @classmethod
     def of(cls, url: str) -> Proxy:
-        """Read ``http://user:password@host:port``; without a scheme it is ``http``, ``socks5h`` is ``socks5``.
+        """Read ``http://user:password@host:port``; the default scheme is ``http``; ``socks5h`` is ``socks5``.
 
         Raises:
-            ValueError: It is no such thing. The credentials are not in its text.
+            ValueError: It is not a proxy. The credentials are not in the text of the error.
         """
         parts = urlsplit(url.strip() if _SCHEME.match(url.strip()) else f"http://{url.strip()}")
         scheme = "socks5" if parts.scheme in {"socks5h", "socks"} else parts.scheme
         if scheme not in _PORTS:
-            raise ValueError(f"a proxy's scheme is http, https, socks5 or socks5h, not {parts.scheme!r}")
+            raise ValueError(f"a proxy's scheme must be http, https, socks5 or socks5h, not {parts.scheme!r}")
         shown = parts.netloc.rpartition("@")[2]
         try:
             host, port = parts.hostname or "", parts.port
             host.encode("ascii")
         except ValueError:
-            raise ValueError(f"{shown!r} is no host and port of a proxy") from None
+            raise ValueError(f"{shown!r} is not a host and port of a proxy") from None
         if not host or re.search(r"[\s/\\<>^|%]", host):
-            raise ValueError(f"{shown!r} is no host and port of a proxy")
+            raise ValueError(f"{shown!r} is not a host and port of a proxy")
         credentials = None
         if parts.username is not None:
             credentials = unquote_to_bytes(parts.username), unquote_to_bytes(parts.password or "")
         return cls(scheme, host, port or _PORTS[scheme], credentials)
 
     def __str__(self) -> str:
-        """Scheme, host and port; never the credentials."""
+        """Return scheme, host and port; never the credentials."""
         return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
@@ -67,7 +67,7 @@ class EnvironmentProxies:
     """The proxies that the environment names, as curl and Python's urllib understand it.
 
     Attributes:
-        by_scheme: The proxy of each scheme of URLs; ``"all"`` is for those that have none of their own.
+        by_scheme: The proxy of each scheme of URLs; ``"all"`` is for schemes without one of their own.
         exceptions: The entries of ``no_proxy``.
     """
 
@@ -76,9 +76,9 @@ class EnvironmentProxies:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> EnvironmentProxies:
-        """Read ``http_proxy``, ``https_proxy``, ``all_proxy`` and ``no_proxy``; lower case goes before upper case.
+        """Read ``http_proxy``, ``https_proxy``, ``all_proxy`` and ``no_proxy``; lower case overrides upper case.
 
-        ``HTTP_PROXY`` in upper case is left out in a CGI program, where a client's field ``Proxy`` becomes it.
+        ``HTTP_PROXY`` in upper case is ignored in a CGI program, where a client's field ``Proxy`` sets it.
         """
         found: dict[str, str] = {}
         for scheme in ("http", "https", "all", "no"):
@@ -91,7 +91,7 @@ class EnvironmentProxies:
         return cls(found, tuple(entry.lower() for entry in entries if entry))
 
     def proxy_for(self, url: str) -> str | None:
-        """The proxy for ``url``, in normal form; None: it goes without."""
+        """Return the proxy for ``url``, in normal form; None: it has none."""
         proxy = self.by_scheme.get(scheme_of(url)) or self.by_scheme.get("all")
         return None if proxy is None or self._is_excepted(url) else proxy
 
@@ -105,7 +105,7 @@ class EnvironmentProxies:
 
 
 def _excepts(entry: str, host: str, port: str) -> bool:
-    """Whether an entry of ``no_proxy`` means this host: a domain with those below it, an address, a network, ``*``."""
+    """Return True if an entry of ``no_proxy`` fits: a domain with its subdomains, an address, a network, ``*``."""
     if entry == "*":
         return True
     name, colon, wanted = entry.rpartition(":")

@@ -1,8 +1,8 @@
 """Host names looked up: by the system in threads, or by name servers asked on Trio; remembered; fixed for a crawl.
 
-A look-up by the system goes through the seam for blocking work as one that may be abandoned. ``getaddrinfo`` can hang
+A lookup by the system goes through the seam for blocking work as one that may be abandoned. ``getaddrinfo`` can hang
 for minutes on a name server that is gone: under Trio's default limiter forty such names would stop every other thread
-in the program, and a look-up that can't be abandoned would hold up each timeout and the end of the crawl.
+in the program, and a lookup that can't be abandoned would hold up each timeout and the end of the crawl.
 
 A name server may give its addresses in another order each time. Limits by address hold only if a request goes to the
 address that it was charged to, so a crawl looks each host up once, whatever the port (:class:`CrawlResolver`), and both
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 MAX_LEFT = 1_000
-"""Look-ups left to their threads; beyond that number those that have ended are forgotten."""
+"""Lookups left to their threads; beyond that number those that have ended are forgotten."""
 
 LIFETIME = 60.0
 """Seconds that an address is believed; ``getaddrinfo`` does not tell what the name server allows. As browsers do."""
@@ -50,7 +50,7 @@ MAX_NAMES = 10_000
 """Names remembered; the one looked up first goes first."""
 
 LOOKUP_TIMEOUT = 10.0
-"""Seconds that a look-up may take before its host counts as one without an address: a callback waits for it."""
+"""Seconds that a lookup may take before its host counts as one without an address: a callback waits for it."""
 
 MAX_HOSTS = 100_000
 """Hosts whose addresses a crawl remembers."""
@@ -122,13 +122,13 @@ class _ThreadLookup:
 
 
 class ThreadResolver:
-    """Looks names up as the system does, through the seam for blocking work. Addresses need no look-up.
+    """Looks names up as the system does, through the seam for blocking work. Addresses need no lookup.
 
-    A look-up that was given up and still hangs is not made twice: its name has no address until it ends, so that no
+    A lookup that was given up and still hangs is not made twice: its name has no address until it ends, so that no
     name takes more than one thread.
 
     Args:
-        blocking: Runs the look-ups; None: in threads of their own.
+        blocking: Runs the lookups; None: in threads of their own.
     """
 
     def __init__(self, blocking: Blocking | None = None) -> None:
@@ -136,7 +136,7 @@ class ThreadResolver:
         self._left: dict[str, _ThreadLookup] = {}
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """Look ``host`` up. Cancelling leaves the look-up to its thread. Always a checkpoint.
+        """Look ``host`` up. Cancelling leaves the lookup to its thread. Always a checkpoint.
 
         Raises:
             OSError: ``socket.gaierror``: the name has no address, or no name server has told yet.
@@ -149,7 +149,7 @@ class ThreadResolver:
         if left is not None and left.is_running:
             self._left[host] = left
             await trio.lowlevel.checkpoint()
-            raise socket.gaierror(socket.EAI_AGAIN, "an earlier look-up of it has not ended")
+            raise socket.gaierror(socket.EAI_AGAIN, "an earlier lookup of it has not ended")
         lookup = _ThreadLookup(host, port)
         try:
             found = await self._blocking.run_abandonable(lookup)
@@ -159,7 +159,7 @@ class ThreadResolver:
         return list(dict.fromkeys(found))
 
     def _leave(self, lookup: _ThreadLookup) -> None:
-        """Remember a look-up that goes on though its caller has given up."""
+        """Remember a lookup that goes on though its caller has given up."""
         if len(self._left) >= MAX_LEFT:
             self._left = {host: each for host, each in self._left.items() if each.is_running}
         self._left[lookup.host] = lookup
@@ -283,7 +283,7 @@ def _bare(scope: str) -> str:
 class DnsResolver:
     """Asks the system's name servers by dnspython, without threads; their answers last as long as they say.
 
-    Cancelling ends a look-up. Names without a dot (``localhost``, those of the own network) are looked up as the system
+    Cancelling ends a lookup. Names without a dot (``localhost``, those of the own network) are looked up as the system
     does; the system's file of hosts is not read for others.
 
     Args:

@@ -1,4 +1,7 @@
-"""Which wire a request goes over: our own, or httpx's for what ours does not speak."""
+"""The choice of a transport for each request: our own HTTP/1.1, or httpcore's for proxies and HTTP/2.
+
+Imported by the package alone: it is above both of its transports.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +14,31 @@ from trawl.addresses import AddressGuard
 from trawl.errors import SettingsError
 from trawl.http import Outcome, Request
 from trawl.transport.base import OnSent, Transport
-from trawl.transport.http11 import Http11Transport
+from trawl.transport.http11.transport import Http11Transport
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import TransportSettings
 
 if TYPE_CHECKING:
-    from trawl.transport.httpx_ import HttpxTransport
+    from trawl.transport.httpx_.transport import HttpxTransport
 
 __all__ = ["ChosenTransport"]
 
 
 class ChosenTransport:
-    """Sends each request over the wire that can: HTTP/1.1 over our own, through proxies and HTTP/2 over httpx's.
+    """Sends requests over our own HTTP/1.1, and those through proxies or over HTTP/2 over httpcore.
 
-    A request has a proxy if ``request.meta["proxy"]`` names one. HTTP/2 is offered to ``https`` servers where
-    ``HTTP2_ENABLED`` says so.
+    A request has a proxy if ``request.meta["proxy"]`` names one. HTTP/2 is offered to ``https`` servers with
+    ``HTTP2_ENABLED``.
 
     Args:
-        settings: Limits, and whether HTTP/2 is offered.
-        resolve: Looks names up; None: as the system does, in threads.
+        settings: Limits, and ``HTTP2_ENABLED``.
+        resolve: Looks names up; None: the system does, in threads.
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
         guard: Says which addresses may be connected to; None: all.
 
     Raises:
-        SettingsError: HTTP/2 is wanted, and what it needs is not installed; or this machine has not the address that
-            connections are to come from.
+        SettingsError: HTTP/2 is enabled and its package is not installed; or this machine does not have the address of
+            ``DOWNLOAD_BIND_ADDRESS``.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class ChosenTransport:
         self._other: HttpxTransport | None = None
 
     def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:
-        """Send ``request`` once and read the whole response; what goes wrong is the outcome's error.
+        """Send ``request`` once and read the whole response; a failure is the outcome's error.
 
         Cancelling drops the connection. Always a checkpoint.
         """
@@ -73,7 +76,7 @@ class ChosenTransport:
 
     def _httpxs(self) -> Transport:
         if self._other is None:
-            from trawl.transport.httpx_ import HttpxTransport  # noqa: PLC0415 - few crawls need it
+            from trawl.transport.httpx_.transport import HttpxTransport  # noqa: PLC0415 - few crawls need it
 
             self._other = HttpxTransport(self._settings, **self._options, room=self._own.make_room)
         return self._other

@@ -1,12 +1,14 @@
-"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each pair.
+"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each answer.
 
-Bodies are kept as the crawl saw them: decompressed, in one piece; one that went to a file is copied from there. The
-fields that speak of how they were sent are kept under ``X-Archive-Orig-`` names, as other archivers do, so that who
-replays the file reads what fits its body. What identifies us (``Authorization``, ``Proxy-Authorization``, ``Cookie``)
-is left out of the records of requests.
+Bodies are stored as the crawl saw them: decompressed, in one piece; a body in a file is copied from there. The fields
+that describe how a body was sent are stored under ``X-Archive-Orig-`` names, as other archivers do, so that a program
+that replays the file reads fields that fit the body. Credentials (``Authorization``, ``Proxy-Authorization``,
+``Cookie``) are left out of the records of requests.
 
-Sends that end at the same time are written together, in one piece of blocking work, before their places are given back:
-a disk that is slow slows the crawl, and nothing gathers in memory.
+Sends that end at the same time are written together, in one piece of blocking work, before their slots are given back:
+a slow disk slows the crawl, and nothing gathers in memory.
+
+Imported by the run alone, which puts it around any transport.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ __all__ = ["CLOSE_GRACE", "WarcPair", "WarcTransport", "WarcWriter", "open_archi
 CLOSE_GRACE = 5.0
 """Seconds that a crawl at its end gives the last records."""
 
-_KEPT_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
-_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_SECRET_FIELDS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_WIRE_FIELDS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 logger: logging.Logger = logging.getLogger("trawl.transport")
 
@@ -46,9 +48,9 @@ class WarcPair:
     """One request and its response.
 
     Attributes:
-        request: As it was sent.
-        response: As it was read.
-        ended_utc: When it had been read.
+        request: The request as it was sent.
+        response: The response as it was read.
+        ended_utc: Wall time at which the response had been read.
     """
 
     request: Request
@@ -57,10 +59,10 @@ class WarcPair:
 
 
 class WarcWriter:
-    """A row of numbered WARC files. All methods block."""
+    """Writes numbered WARC files. All methods block."""
 
     def __init__(self, path: str, max_bytes: int) -> None:
-        """Files beside each other at ``path``, each begun when the one before has ``max_bytes``.
+        """Write to files named after ``path``; a new one is begun when the last one has ``max_bytes``.
 
         Raises:
             SettingsError: warcio is not installed, or the path does not end as it should.
@@ -85,16 +87,16 @@ class WarcWriter:
         self._begin()
 
     def write(self, pairs: Sequence[WarcPair]) -> None:
-        """Write the records of these, and pass them on to the system; one whose body is there no more is left out.
+        """Write the records of ``pairs`` and flush them; a pair whose body was removed is skipped.
 
         Raises:
-            OSError: The disk takes no more; the file is cut back to its last whole record.
+            OSError: The disk is full or broken; the file is cut back to its last whole record.
         """
         for pair in pairs:
             response = pair.response
             try:
                 body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
-            except ValueError:  # whoever asked for the file was cancelled meanwhile
+            except ValueError:  # the request for the file was cancelled meanwhile
                 logger.debug("%r is not archived: its file was removed", response)
                 continue
             with body:
@@ -118,12 +120,12 @@ class WarcWriter:
             raise
 
     def _begin(self) -> None:
-        """The next file whose name is free: what is there already is never touched."""
+        """Begin the next file whose name is free: existing files are never changed."""
         Path(self._base).parent.mkdir(parents=True, exist_ok=True)
         while True:
             self._number += 1
             path = f"{self._base}-{self._number:05d}{self._ending}"
-            try:  # for its owner alone: pages may be such as are seen after a login
+            try:  # for its owner alone: pages may be seen only after a login
                 opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
             except FileExistsError:
                 continue
@@ -138,7 +140,7 @@ class WarcWriter:
         parts = urlsplit(request.url)
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         fields = [("Host", parts.netloc.rpartition("@")[2])] if "Host" not in request.headers else []
-        fields += [pair for pair in request.headers.items_list() if pair[0].lower() not in _KEPT_SECRET]
+        fields += [pair for pair in request.headers.items_list() if pair[0].lower() not in _SECRET_FIELDS]
         line = f"{request.method} {target} HTTP/1.1"
         body = request.body or b""
         return self._record("request", pair, line, fields, io.BytesIO(body), len(body))
@@ -148,7 +150,7 @@ class WarcWriter:
         body.seek(0)
         fields = []
         for name, value in response.headers.items_list():
-            fields.append((f"X-Archive-Orig-{name}" if name.lower() in _OF_THE_WIRE else name, value))
+            fields.append((f"X-Archive-Orig-{name}" if name.lower() in _WIRE_FIELDS else name, value))
         fields.append(("Content-Length", str(size)))
         try:
             line = f"{response.status} {HTTPStatus(response.status).phrase}"
@@ -173,12 +175,12 @@ class WarcWriter:
 
 
 class WarcTransport:
-    """A transport whose traffic is written down."""
+    """A transport whose traffic is written to WARC files."""
 
     def __init__(
         self, transport: Transport, files: WarcWriter, blocking: Blocking, now_utc: Callable[[], datetime]
     ) -> None:
-        """Write down what goes through ``transport``; ``now_utc`` is wall time."""
+        """Write the traffic of ``transport``; ``now_utc`` returns the wall time."""
         self._transport = transport
         self._files = files
         self._blocking = blocking
@@ -188,7 +190,7 @@ class WarcTransport:
         self._is_broken = False
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request``, and return when what came is written down. A checkpoint."""
+        """Send ``request``; return when the response is written. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         if outcome.response is not None and not self._is_broken:
             self._pending.append(WarcPair(outcome.request, outcome.response, self._now_utc()))
@@ -196,7 +198,7 @@ class WarcTransport:
         return outcome
 
     async def aclose(self) -> None:
-        """Write what is left, and close the wire and the file. Always a checkpoint."""
+        """Write the remaining records and close the transport. Always a checkpoint."""
         with trio.move_on_after(CLOSE_GRACE, shield=True):
             await self._write()
         await self._transport.aclose()
@@ -220,20 +222,22 @@ class WarcTransport:
 async def open_archive(
     path: str, max_bytes: int, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[Callable[[Transport], Transport], None]:
-    """What puts an archive around a transport; with an empty ``path``, nothing. Leaving closes the file.
+    """Give a function that wraps a transport in a :class:`WarcTransport`; with an empty ``path``, in nothing.
+
+    Leaving closes the file.
 
     Args:
         path: ``crawl.warc.gz`` for the files ``crawl-00001.warc.gz`` and so on.
-        max_bytes: When the next file is begun.
-        blocking: How files are written.
-        now_utc: Wall time.
+        max_bytes: Size of a file at which the next one is begun.
+        blocking: Runs the writing.
+        now_utc: Returns the wall time.
 
     Raises:
         SettingsError: warcio is not installed, or the path does not end as it should.
         UsageError: The file can't be made.
     """
     if not path:
-        yield _as_it_is
+        yield lambda transport: transport
         return
     try:
         files = await blocking.run(WarcWriter, path, max_bytes)
@@ -243,7 +247,3 @@ async def open_archive(
         yield lambda transport: WarcTransport(transport, files, blocking, now_utc)
     finally:
         files.close()
-
-
-def _as_it_is(transport: Transport) -> Transport:
-    return transport

@@ -1,4 +1,4 @@
-"""What lies under httpcore and beside it: connections of ours, its pools, and its errors as ours.
+"""The surroundings of httpcore: connections of ours under it, its pools, and its errors as ours.
 
 Theory of operation: httpcore (the library that httpx itself sends with) speaks HTTP and keeps connections; it reads
 from and writes to a :class:`Stream` of ours. That gives four things that it has no option for: names are looked up by
@@ -39,8 +39,8 @@ from trawl.errors import (
     ResponseBroken,
 )
 from trawl.transport.base import Room
-from trawl.transport.connect import ConnectOptions, dial, is_short_of_files
-from trawl.transport.errors import protocol_words, system_error, tls_failure, words_of
+from trawl.transport.connect import ConnectOptions, dial
+from trawl.transport.errors import is_short_of_files, protocol_words, system_error, tls_failure, words_of
 from trawl.transport.proxy import Proxy
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import BindAddress, TransportSettings
@@ -154,6 +154,13 @@ class Stream(httpcore.AsyncNetworkStream):
         self._socket.close()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Wait for the next bytes; empty at the end. Always a checkpoint.
+
+        Raises:
+            httpcore.ReadTimeout: None came in time.
+            httpcore.ReadError: The connection broke, or the stream refuses to be read.
+            httpcore.RemoteProtocolError: An answer does not begin as HTTP.
+        """
         if self._is_refused:
             await trio.lowlevel.checkpoint()
             raise httpcore.ReadError("refused")
@@ -172,6 +179,12 @@ class Stream(httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of ``buffer``. A checkpoint unless it is empty.
+
+        Raises:
+            httpcore.WriteTimeout: The peer did not accept it in time.
+            httpcore.WriteError: The connection broke.
+        """
         if not buffer:
             return
         # The handshake with a SOCKS proxy is not HTTP; it is the one without a time limit.
@@ -189,11 +202,18 @@ class Stream(httpcore.AsyncNetworkStream):
         return self._deadline if timeout is None else trio.current_time() + timeout
 
     async def aclose(self) -> None:
+        """Close the connection at once. Always a checkpoint."""
         await trio.aclose_forcefully(self._stream)
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
+        """Do the TLS handshake within the time limit for connecting, and return the stream over TLS.
+
+        Raises:
+            httpcore.ConnectTimeout: Not in time.
+            httpcore.ConnectError: It failed.
+        """
         name = server_hostname and server_hostname.strip("[]").rstrip(".")
         # https_compatible: no wait for the peer's goodbye, which web servers don't send.
         secure = trio.SSLStream(self._stream, ssl_context, server_hostname=name, https_compatible=True)
@@ -213,6 +233,7 @@ class Stream(httpcore.AsyncNetworkStream):
         return upgraded
 
     def get_extra_info(self, info: str) -> Any:
+        """Return httpcore's ``is_readable``, ``ssl_object`` or ``server_addr``; None for anything else."""
         if info == "is_readable":  # asked before reuse: readable means closed, or that something came unasked
             return self.is_spoilt or self._is_refused or self._socket.is_readable()
         if info == "ssl_object":  # asked for the choice of ALPN, which Trio's streams tell as well
