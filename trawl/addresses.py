@@ -26,7 +26,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 
 from trawl.http import host_of
 
-__all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "kind_of"]
+__all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "address_kind"]
 
 METADATA = "a cloud's metadata service"
 """The kind of the addresses at which clouds tell a machine its secrets."""
@@ -91,7 +91,7 @@ _TEREDO = IPv6Network("2001::/32")
 _ALL_ONES = 0xFFFFFFFF
 
 
-def kind_of(address: str) -> str | None:
+def address_kind(address: str) -> str | None:
     """Return the kind of ``address``, as ``"loopback"`` or ``"private"``; None if it is public.
 
     Args:
@@ -213,7 +213,7 @@ class AddressGuard:
         except KeyError:
             if len(self._kinds) >= MAX_REMEMBERED:
                 self._kinds.clear()
-            kind = self._kinds[address] = kind_of(address)
+            kind = self._kinds[address] = address_kind(address)
             return kind
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.addresses import METADATA, kind_of
+from trawl.addresses import METADATA, address_kind
 
 TABLE = {
     "unspecified": ["0.0.0.0", "0.1.2.3", "::", "::ffff:0.0.0.0"],
@@ -75,21 +75,21 @@ OPEN = [ip_network(each) for each in ("198.18.0.0/15", "192.0.2.0/24", "198.51.1
 
 @pytest.mark.parametrize(("address", "kind"), [(each, kind) for kind, addresses in TABLE.items() for each in addresses])
 def test_what_is_not_public_is_known_in_every_form(address: str, kind: str) -> None:
-    assert kind_of(address) == kind
+    assert address_kind(address) == kind
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_what_is_public_is_left_alone_up_to_the_edge_of_each_range(address: str) -> None:
-    assert kind_of(address) is None
+    assert address_kind(address) is None
 
 
 @given(st.integers(0, 2**32 - 1).map(IPv4Address))
 def test_whatever_the_standard_library_calls_private_is_not_public_but_for_what_leads_nowhere(v4: IPv4Address) -> None:
     left_open = any(v4 in network for network in OPEN)
     if (v4.is_private or v4.is_multicast or v4.is_reserved or v4.is_link_local) and not left_open:
-        assert kind_of(str(v4)) is not None
+        assert address_kind(str(v4)) is not None
     if v4.is_global and not v4.is_multicast and str(v4) not in TABLE[METADATA]:
-        assert kind_of(str(v4)) is None
+        assert address_kind(str(v4)) is None
 
 
 @given(st.integers(0, 2**32 - 1).map(IPv4Address))
@@ -100,15 +100,15 @@ def test_an_address_in_another_has_its_kind(v4: IPv4Address) -> None:
         IPv6Address(0x64FF9B << 96 | number),
         IPv6Address(0x2002 << 112 | number << 80),
     ):
-        assert kind_of(str(carrier)) == kind_of(str(v4))
+        assert address_kind(str(carrier)) == address_kind(str(v4))
 
 
 @given(st.ip_addresses().map(str))
 def test_every_address_has_an_answer(address: str) -> None:
-    assert kind_of(address) in {None, *TABLE}
+    assert address_kind(address) in {None, *TABLE}
 
 
 @pytest.mark.parametrize("text", ["", "a.example", "localhost", "127.1", "[::1]", "1.2.3.4.5"])
 def test_what_is_no_address_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        kind_of(text)
+        address_kind(text)

@@ -18,7 +18,7 @@ from trawl.blocking import InlineBlocking
 from trawl.errors import SettingsError, UsageError
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
-from trawl.transport.warc import WarcPair, WarcTransport, WarcWriter, open_archive
+from trawl.transport.warc import WarcEntry, WarcTransport, WarcWriter, open_archive
 
 
 class Shop(trawl.Spider):
@@ -75,7 +75,7 @@ def test_a_crawl_is_written_down_and_replays(tmp_path: Path) -> None:
 def test_a_request_that_was_never_made_is_not_found_in_a_replay(tmp_path: Path) -> None:
     files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
     request = Request("http://a.example/1#part")
-    files.write([WarcPair(request, Response("http://a.example/1", 200, body=b"one"), STARTED_UTC)])
+    files.write([WarcEntry(request, Response("http://a.example/1", 200, body=b"one"), STARTED_UTC)])
     files.close()
     web = SimulatedWeb.from_warc(tmp_path / "x-00001.warc")
 
@@ -98,7 +98,7 @@ def test_bodies_are_kept_decompressed_and_what_identifies_us_is_not_kept(tmp_pat
     files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
     request = Request("http://me:pw@a.example/", headers={"Authorization": "Basic x", "Cookie": "id=1", "X-Mine": "y"})
     fields = {"Content-Encoding": "gzip", "Content-Length": "7", "Content-Type": "text/plain"}
-    files.write([WarcPair(request, Response("http://a.example/", 299, fields, b"a longer body"), STARTED_UTC)])
+    files.write([WarcEntry(request, Response("http://a.example/", 299, fields, b"a longer body"), STARTED_UTC)])
     files.close()
     content = (tmp_path / "x-00001.warc").read_bytes()
     assert b"Basic x" not in content
@@ -114,8 +114,8 @@ def test_bodies_are_kept_decompressed_and_what_identifies_us_is_not_kept(tmp_pat
 def test_a_new_file_is_begun_at_a_size_and_none_is_touched_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "x-00002.warc.gz").write_bytes(b"mine")
     files = WarcWriter(str(tmp_path / "x.warc.gz"), 1000)
-    pair = WarcPair(Request("http://a.example/"), Response("http://a.example/", 200, body=b"x"), STARTED_UTC)
-    files.write([pair] * 3)
+    entry = WarcEntry(Request("http://a.example/"), Response("http://a.example/", 200, body=b"x"), STARTED_UTC)
+    files.write([entry] * 3)
     files.close()
     assert left_in(tmp_path)[:3] == ["x-00001.warc.gz", "x-00002.warc.gz", "x-00003.warc.gz"]
     assert (tmp_path / "x-00002.warc.gz").read_bytes() == b"mine"
@@ -186,7 +186,7 @@ def test_what_went_to_a_file_is_copied_from_there_and_left_out_when_it_is_gone(t
     files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
     url = "http://a.example/"
     for sink in (NotingSink(content=b"first"), Gone(content=b"gone"), NotingSink(content=b"last")):
-        files.write([WarcPair(Request(url), FileResponse(url, 200, sink=sink), STARTED_UTC)])
+        files.write([WarcEntry(Request(url), FileResponse(url, 200, sink=sink), STARTED_UTC)])
     files.close()
     written = records(tmp_path / "x-00001.warc")
     assert [content for kind, _, content in written if kind == "response"] == ["first", "last"]

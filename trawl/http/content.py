@@ -27,8 +27,8 @@ __all__ = [
     "PRESCAN_BYTES",
     "REPLACEMENT",
     "USER_DEFINED",
+    "BodyText",
     "ContentType",
-    "DecodedBody",
     "codec_of",
     "declared_in_html",
     "declared_in_xml",
@@ -257,7 +257,7 @@ class ContentType(NamedTuple):
     codec: str | None
 
 
-class DecodedBody(NamedTuple):
+class BodyText(NamedTuple):
     """A body as text.
 
     Attributes:
@@ -295,7 +295,7 @@ def selector_type(content_type: str | None, body: bytes) -> SelectorType:
     return "html"
 
 
-def decode_body(body: bytes, content_type: str | None) -> DecodedBody:
+def decode_body(body: bytes, content_type: str | None) -> BodyText:
     """Return ``body`` as text, decoded as browsers do (HTML, 13.2.3.2; Encoding, 6). Never raises.
 
     A byte order mark decides, then the charset of ``content_type``, then the page's own declaration, then UTF-8 if it
@@ -303,15 +303,15 @@ def decode_body(body: bytes, content_type: str | None) -> DecodedBody:
     """
     for mark, codec in _BOMS:
         if body.startswith(mark):
-            return DecodedBody(body[len(mark) :].decode(codec, "replace"), codec)
+            return BodyText(body[len(mark) :].decode(codec, "replace"), codec)
     kind = parse_content_type(content_type or "")
     declared = kind.codec or _declared(body, kind.essence)
     if declared is not None:
-        return DecodedBody(_decode(body, declared), declared)
+        return BodyText(_decode(body, declared), declared)
     try:
-        return DecodedBody(body.decode("utf-8"), "utf-8")
+        return BodyText(body.decode("utf-8"), "utf-8")
     except UnicodeDecodeError:
-        return DecodedBody(_decode(body, "cp1252"), "cp1252")
+        return BodyText(_decode(body, "cp1252"), "cp1252")
 
 
 def _declared(body: bytes, essence: str) -> str | None:

@@ -18,7 +18,7 @@ from trawl.migration import Unsupported
 from trawl.selectors import Selector, SelectorList, find_css, select
 
 if TYPE_CHECKING:
-    from trawl.http.content import DecodedBody
+    from trawl.http.content import BodyText
     from trawl.http.outcome import Times
 
 __all__ = ["Changes", "HasUrl", "LinkTarget", "Response"]
@@ -219,7 +219,7 @@ class Response:
         self.ip_address: str | None = ip_address
         self.protocol: str | None = protocol
         self.times: Times | None = None
-        self._decoded: DecodedBody | None = None
+        self._decoded: BodyText | None = None
         self._selector: Selector | None = None
         self._base_url: str | None = None
         self._sent: Headers | None = None
@@ -276,7 +276,7 @@ class Response:
         """The encoding of :attr:`text`, by the name of Python's codec."""
         return self._read().encoding
 
-    def _read(self) -> DecodedBody:
+    def _read(self) -> BodyText:
         decoded = self._decoded
         if decoded is None:
             decoded = self._decoded = decode_body(self.body, self.headers.get("content-type"))

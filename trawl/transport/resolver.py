@@ -166,7 +166,7 @@ class ThreadResolver:
 
 
 @attrs.define
-class _PendingLookup:
+class _ActiveLookup:
     done: trio.Event = attrs.Factory(trio.Event)
     error: OSError | None = None
 
@@ -188,7 +188,7 @@ class ResolverCache:
         self._lifetime = lifetime
         self._max_names = max_names
         self._known: dict[tuple[str, int], tuple[float, Sequence[Address]]] = {}
-        self._pending: dict[tuple[str, int], _PendingLookup] = {}
+        self._pending: dict[tuple[str, int], _ActiveLookup] = {}
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
         """Return the addresses of ``host``. Always a checkpoint.
@@ -214,7 +214,7 @@ class ResolverCache:
         self._known.pop((host, port), None)
 
     async def _ask(self, key: tuple[str, int]) -> Sequence[Address]:
-        pending = self._pending[key] = _PendingLookup()
+        pending = self._pending[key] = _ActiveLookup()
         try:
             addresses = await self._resolve(*key)
         except OSError as error:

@@ -32,7 +32,7 @@ from trawl.errors import SettingsError, UsageError
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.transport.base import OnSent, Transport
 
-__all__ = ["CLOSE_GRACE", "WarcPair", "WarcTransport", "WarcWriter", "open_archive"]
+__all__ = ["CLOSE_GRACE", "WarcEntry", "WarcTransport", "WarcWriter", "open_archive"]
 
 CLOSE_GRACE = 5.0
 """Seconds that a crawl at its end gives the last records."""
@@ -44,7 +44,7 @@ logger: logging.Logger = logging.getLogger("trawl.transport")
 
 
 @attrs.frozen
-class WarcPair:
+class WarcEntry:
     """One request and its response.
 
     Attributes:
@@ -86,34 +86,34 @@ class WarcWriter:
         self._writer: Any
         self._begin()
 
-    def write(self, pairs: Sequence[WarcPair]) -> None:
-        """Write the records of ``pairs`` and flush them; a pair whose body was removed is skipped.
+    def write(self, entries: Sequence[WarcEntry]) -> None:
+        """Write the records of ``entries`` and flush them; a entry whose body was removed is skipped.
 
         Raises:
             OSError: The disk is full or broken; the file is cut back to its last whole record.
         """
-        for pair in pairs:
-            response = pair.response
+        for entry in entries:
+            response = entry.response
             try:
                 body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
             except ValueError:  # the request for the file was cancelled meanwhile
                 logger.debug("%r is not archived: its file was removed", response)
                 continue
             with body:
-                self._write(pair, body)
+                self._write(entry, body)
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
         self._file.close()
 
-    def _write(self, pair: WarcPair, body: BinaryIO) -> None:
+    def _write(self, entry: WarcEntry, body: BinaryIO) -> None:
         end = self._file.tell()
         if end >= self._max_bytes:
             self._file.close()
             self._begin()
             end = self._file.tell()
         try:
-            self._writer.write_request_response_pair(self._request(pair), self._response(pair, body))
+            self._writer.write_request_response_pair(self._request(entry), self._response(entry, body))
             self._file.flush()
         except OSError:
             os.truncate(self._file.fileno(), end)
@@ -135,18 +135,18 @@ class WarcWriter:
         about = {"software": "trawl", "format": "WARC File Format 1.1"}
         self._writer.write_record(self._writer.create_warcinfo_record(Path(path).name, about))
 
-    def _request(self, pair: WarcPair) -> Any:
-        request = pair.request
+    def _request(self, entry: WarcEntry) -> Any:
+        request = entry.request
         parts = urlsplit(request.url)
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         fields = [("Host", parts.netloc.rpartition("@")[2])] if "Host" not in request.headers else []
-        fields += [pair for pair in request.headers.items_list() if pair[0].lower() not in _SECRET_FIELDS]
+        fields += [entry for entry in request.headers.items_list() if entry[0].lower() not in _SECRET_FIELDS]
         line = f"{request.method} {target} HTTP/1.1"
         body = request.body or b""
-        return self._record("request", pair, line, fields, io.BytesIO(body), len(body))
+        return self._record("request", entry, line, fields, io.BytesIO(body), len(body))
 
-    def _response(self, pair: WarcPair, body: BinaryIO) -> Any:
-        response, size = pair.response, body.seek(0, io.SEEK_END)
+    def _response(self, entry: WarcEntry, body: BinaryIO) -> Any:
+        response, size = entry.response, body.seek(0, io.SEEK_END)
         body.seek(0)
         fields = []
         for name, value in response.headers.items_list():
@@ -156,19 +156,19 @@ class WarcWriter:
             line = f"{response.status} {HTTPStatus(response.status).phrase}"
         except ValueError:
             line = f"{response.status} "
-        return self._record("response", pair, line, fields, body, size)
+        return self._record("response", entry, line, fields, body, size)
 
     def _record(
-        self, kind: str, pair: WarcPair, line: str, fields: list[tuple[str, str]], body: BinaryIO, size: int
+        self, kind: str, entry: WarcEntry, line: str, fields: list[tuple[str, str]], body: BinaryIO, size: int
     ) -> Any:
         is_request = kind == "request"
         head = self._fields(line, fields, protocol="" if is_request else "HTTP/1.1", is_http_request=is_request)
-        date = pair.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        date = entry.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         own = {"WARC-Date": date}
-        address = pair.response.ip_address
+        address = entry.response.ip_address
         if address is not None:
             own["WARC-IP-Address"] = str(address)
-        url = pair.request.url.partition("#")[0]
+        url = entry.request.url.partition("#")[0]
         return self._writer.create_warc_record(
             url, kind, payload=body, length=size, http_headers=head, warc_headers_dict=own
         )
@@ -185,7 +185,7 @@ class WarcTransport:
         self._files = files
         self._blocking = blocking
         self._now_utc = now_utc
-        self._pending: list[WarcPair] = []
+        self._pending: list[WarcEntry] = []
         self._lock = trio.Lock()
         self._is_broken = False
 
@@ -193,7 +193,7 @@ class WarcTransport:
         """Send ``request``; return when the response is written. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         if outcome.response is not None and not self._is_broken:
-            self._pending.append(WarcPair(outcome.request, outcome.response, self._now_utc()))
+            self._pending.append(WarcEntry(outcome.request, outcome.response, self._now_utc()))
             await self._write()
         return outcome
 
@@ -205,13 +205,13 @@ class WarcTransport:
 
     async def _write(self) -> None:
         async with self._lock:
-            pairs, self._pending = self._pending, []
-            if not pairs or self._is_broken:
+            entries, self._pending = self._pending, []
+            if not entries or self._is_broken:
                 return
             try:
-                await self._blocking.run(self._files.write, pairs)
+                await self._blocking.run(self._files.write, entries)
             except trio.Cancelled:
-                self._pending[:0] = pairs  # it was cancelled before it began: a thread that writes is waited for
+                self._pending[:0] = entries  # it was cancelled before it began: a thread that writes is waited for
                 raise
             except OSError as error:
                 self._is_broken = True

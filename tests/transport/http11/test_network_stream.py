@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from tests.net.badserver import clock, deaf_port
 from trawl.errors import ConnectFailed, NameNotResolved
 from trawl.transport.http11.network_stream import TcpStream
-from trawl.transport.http11.pool import Connector, Pool
+from trawl.transport.http11.pool import ConnectionFactory, Pool
 from trawl.transport.resolver import Address
 
 __all__ = ["clock"]
@@ -96,7 +96,7 @@ async def test_a_name_without_an_address_is_told_apart_from_one_where_nobody_ans
                 raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
             return [Address(socket.AF_INET, ("127.0.0.1", port))]
 
-        connect = Connector(resolve)
+        connect = ConnectionFactory(resolve)
         pool = Pool(keepalive=1.0, max_idle=1)
         with pytest.raises(NameNotResolved, match=r"the name 'no\.example' has no address"):
             await connect(pool.origin("http://no.example"))

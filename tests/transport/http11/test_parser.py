@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.security.steps import is_short
 from trawl.errors import ResponseBroken
-from trawl.transport.http11.parser import MAX_FIELDS, MAX_IDLE_BYTES, ResponseParser, ServerDisconnectedError
+from trawl.transport.http11.parser import MAX_FIELDS, MAX_IDLE_BYTES, ConnectionClosedError, ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -197,7 +197,7 @@ def test_a_body_that_is_cut_is_never_whole(start: bytes) -> None:
 
 
 def test_an_end_before_the_first_byte_is_told_apart_from_one_in_the_headers() -> None:
-    with pytest.raises(ServerDisconnectedError):
+    with pytest.raises(ConnectionClosedError):
         fed([], ends=True)
     with pytest.raises(ResponseBroken, match="without an answer"):
         fed([b"HTTP/1.1 2"], ends=True)
@@ -292,5 +292,5 @@ def test_where_a_response_is_cut_into_reads_changes_nothing(answer: bytes, cuts:
 def test_rubbish_is_refused_or_waited_for_and_never_a_response(pieces: list[bytes], is_head: bool) -> None:
     if b"HTTP/" in b"".join(pieces):
         return
-    with pytest.raises((ResponseBroken, ServerDisconnectedError)):
+    with pytest.raises((ResponseBroken, ConnectionClosedError)):
         fed([piece for piece in pieces if piece], is_head=is_head, ends=True)

@@ -27,7 +27,7 @@ from trawl.http import Outcome, Request, Response
 from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
 from trawl.transport.errors import words_of
 from trawl.transport.http11.network_stream import NetworkStream
-from trawl.transport.http11.parser import ResponseParser, ServerDisconnectedError
+from trawl.transport.http11.parser import ConnectionClosedError, ResponseParser
 from trawl.transport.http11.pool import Origin
 from trawl.transport.settings import TransportSettings
 
@@ -164,7 +164,7 @@ class Connection:
 
         Raises:
             ResponseBroken: They are not a response, or it ended early.
-            ServerDisconnectedError: The connection broke or ended before the first byte of the response.
+            ConnectionClosedError: The connection broke or ended before the first byte of the response.
             OSError: The connection broke.
         """
         wire, parser = self.wire, self.parser
@@ -177,7 +177,7 @@ class Connection:
         except OSError as error:
             if parser.has_started:
                 raise
-            raise ServerDisconnectedError(f"the connection broke: {words_of(self.broken or error)}") from error
+            raise ConnectionClosedError(f"the connection broke: {words_of(self.broken or error)}") from error
         if data:
             parser.feed(data)
         else:
@@ -215,7 +215,7 @@ async def read_response(
 
     Raises:
         DownloadError: It is broken, or larger than the limit.
-        ServerDisconnectedError: The server closed the connection instead.
+        ConnectionClosedError: The server closed the connection instead.
         OSError: The connection broke.
     """
     parser = connection.parser

@@ -28,9 +28,9 @@ from trawl.http import Headers
 __all__ = [
     "MAX_FIELDS",
     "MAX_IDLE_BYTES",
+    "ConnectionClosedError",
     "ReasonParser",
     "ResponseParser",
-    "ServerDisconnectedError",
     "end_of_head",
     "mended",
 ]
@@ -92,7 +92,7 @@ _LENIENT = {
 }
 
 
-class ServerDisconnectedError(Exception):
+class ConnectionClosedError(Exception):
     """The server closed the connection before the first byte of a response. Internal to the transports."""
 
 
@@ -221,7 +221,7 @@ class ResponseParser:
         """Take the end of the connection: it completes a body without a length (RFC 9112, 6.3, rule 8).
 
         Raises:
-            ServerDisconnectedError: Nothing had come.
+            ConnectionClosedError: Nothing had come.
             ResponseBroken: The response is not whole.
         """
         self.is_keepable = False
@@ -229,7 +229,7 @@ class ResponseParser:
             return
         if not self.has_head:
             words = "the server closed the connection without an answer"
-            raise ResponseBroken(words) if self.has_started else ServerDisconnectedError(words)
+            raise ResponseBroken(words) if self.has_started else ConnectionClosedError(words)
         if self.length is not None or self._is_chunked:
             raise ResponseBroken("its body ended early: the server closed the connection")
         self.is_complete = True

@@ -28,7 +28,7 @@ from trawl.transport.settings import BindAddress
 if TYPE_CHECKING:
     from trawl.transport.http11.connection import Connection
 
-__all__ = ["Connector", "FileLimitError", "Origin", "Pool", "room_for_idle"]
+__all__ = ["ConnectionFactory", "FileLimitError", "Origin", "Pool", "room_for_idle"]
 
 
 MAX_IDLE = 4_096
@@ -188,7 +188,7 @@ class FileLimitError(ConnectFailed):
     """This process may open no more files. Internal to the transports: the host is not to blame."""
 
 
-class Connector:
+class ConnectionFactory:
     """Opens connections.
 
     Args:

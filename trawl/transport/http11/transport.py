@@ -21,8 +21,8 @@ from trawl.transport.connect import ConnectOptions
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.errors import words_of
 from trawl.transport.http11.connection import Connect, Connection, RequestDeadline, read_response
-from trawl.transport.http11.parser import ServerDisconnectedError
-from trawl.transport.http11.pool import Connector, FileLimitError, Origin, Pool, room_for_idle
+from trawl.transport.http11.parser import ConnectionClosedError
+from trawl.transport.http11.pool import ConnectionFactory, FileLimitError, Origin, Pool, room_for_idle
 from trawl.transport.http11.request_head import Message, message_of
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import BindAddress, TransportSettings
@@ -59,7 +59,7 @@ class Http11Transport:
         self._settings = settings
         self._room = room
         self._limits = ResponseLimits.of(settings)
-        self._connect: Connect = connect or Connector(
+        self._connect: Connect = connect or ConnectionFactory(
             resolve,
             ssl_context,
             verifies=settings.download_verify_certificates,
@@ -138,7 +138,7 @@ class Http11Transport:
                     tell_written(on_sent)
                 deadline.reading(trio.current_time()) if body else deadline.still_reading()
                 response = await read_response(connection, outcome, self._limits.for_request(request), deadline)
-            except ServerDisconnectedError as error:
+            except ConnectionClosedError as error:
                 connection.close()
                 if not may_be_dead or request.method not in SAFE_METHODS:
                     raise ResponseBroken(str(error)) from error

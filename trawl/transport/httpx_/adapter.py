@@ -1,6 +1,6 @@
 """Our own HTTP/1.1 for httpx's clients: the one module that imports httpx.
 
-Theory of operation: a connection is either in the pool or held by one :class:`_Exchange`, until the body of its
+Theory of operation: a connection is either in the pool or held by one :class:`_OpenRequest`, until the body of its
 response has ended or it is closed. The client's code runs between two pieces of a body, so no cancel scope can be held
 open from one piece to the next: each wait has its own.
 
@@ -24,8 +24,8 @@ from trawl.transport.connect import ConnectOptions
 from trawl.transport.errors import words_of
 from trawl.transport.http11.connection import Connection
 from trawl.transport.http11.network_stream import NetworkStream
-from trawl.transport.http11.parser import ReasonParser, ServerDisconnectedError
-from trawl.transport.http11.pool import Connector, FileLimitError, Origin, Pool, room_for_idle
+from trawl.transport.http11.parser import ConnectionClosedError, ReasonParser
+from trawl.transport.http11.pool import ConnectionFactory, FileLimitError, Origin, Pool, room_for_idle
 from trawl.transport.http11.request_head import head_bytes
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import BindAddress
@@ -86,7 +86,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         )
         bind_address = None if local_address is None else BindAddress(local_address)
         options = ConnectOptions(bind_address, tuple(socket_options or ()), uds)
-        self._connect = Connector(resolve, context, verifies=bool(verify), options=options)
+        self._connect = ConnectionFactory(resolve, context, verifies=bool(verify), options=options)
         self._retries = retries
         self._places = trio.CapacityLimiter(inf if limits.max_connections is None else limits.max_connections)
 
@@ -108,31 +108,33 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         token = object()
         await _within(request, "pool", httpx.PoolTimeout, lambda: self._places.acquire_on_behalf_of(token))
         try:
-            exchange = await self._begin(request, origin, lambda: self._places.release_on_behalf_of(token))
+            open_request = await self._begin(request, origin, lambda: self._places.release_on_behalf_of(token))
         except BaseException:
             self._places.release_on_behalf_of(token)
             raise
-        parser = exchange.parser
+        parser = open_request.parser
         extensions = {"http_version": b"HTTP/" + parser.version.encode("ascii"), "reason_phrase": parser.reason}
-        return httpx.Response(parser.status, headers=parser.fields, stream=_BodyStream(exchange), extensions=extensions)
+        return httpx.Response(
+            parser.status, headers=parser.fields, stream=_BodyStream(open_request), extensions=extensions
+        )
 
     async def aclose(self) -> None:
         """Close the idle connections, and each other one when its response is closed."""
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
-    async def _begin(self, request: httpx.Request, origin: Origin, release: Callable[[], None]) -> _Exchange:
+    async def _begin(self, request: httpx.Request, origin: Origin, release: Callable[[], None]) -> _OpenRequest:
         """Send ``request`` and read the headers of its response; ``release`` gives its place back when it is over."""
         connection = self._pool.take(origin, trio.current_time())
         is_reused = connection is not None
         while True:
             if connection is None:
                 connection = Connection(await self._connected(request, origin), ReasonParser())
-            exchange = _Exchange(self._pool, request, origin, connection, release)
+            open_request = _OpenRequest(self._pool, request, origin, connection, release)
             try:
-                await exchange.begin()
-                return exchange
-            except ServerDisconnectedError as error:
+                await open_request.begin()
+                return open_request
+            except ConnectionClosedError as error:
                 connection.close()
                 if not is_reused or _has_body(request) or request.method not in SAFE_METHODS:
                     kind = httpx.ReadError if isinstance(error.__cause__, OSError) else httpx.RemoteProtocolError
@@ -209,7 +211,7 @@ async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
             await pieces.aclose()
 
 
-class _Exchange:
+class _OpenRequest:
     """One request and its response on one connection, and the place that they take."""
 
     def __init__(
@@ -232,7 +234,7 @@ class _Exchange:
 
         Raises:
             httpx.TransportError: It failed.
-            ServerDisconnectedError: The connection ended before the first byte of the response.
+            ConnectionClosedError: The connection ended before the first byte of the response.
         """
         with _mapped(self._request):
             await self._send()
@@ -357,17 +359,17 @@ class _Exchange:
 
 
 class _BodyStream(httpx.AsyncByteStream):
-    def __init__(self, exchange: _Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, open_request: _OpenRequest) -> None:
+        self._open_request = open_request
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self  # not a generator, which a client that stops in the middle would leave behind
 
     async def __anext__(self) -> bytes:
-        piece = await self._exchange.read()
+        piece = await self._open_request.read()
         if not piece:
             raise StopAsyncIteration
         return piece
 
     async def aclose(self) -> None:
-        self._exchange.close()
+        self._open_request.close()

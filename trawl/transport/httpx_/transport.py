@@ -61,7 +61,7 @@ _CONNECTION_FIELDS = frozenset({b"connection", b"keep-alive", b"proxy-connection
 """Fields of a connection of HTTP/1.1, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
 
 
-class NotSentError(Exception):
+class SendRefusedError(Exception):
     """The request must not go to the wire now (:data:`~trawl.transport.base.OnSent`)."""
 
 
@@ -96,7 +96,7 @@ class RequestTrace:
         """Note an event of httpcore's.
 
         Raises:
-            NotSentError: It is about to be sent, and must not be sent now.
+            SendRefusedError: It is about to be sent, and must not be sent now.
         """
         where, _, what = event.partition(".")
         outcome = self._outcome
@@ -128,7 +128,7 @@ class RequestTrace:
     def _sent(self) -> None:
         outcome = self._outcome
         if outcome.sent_at is None and self._on_sent():
-            raise NotSentError
+            raise SendRefusedError
         self.has_sent = True
         if outcome.sent_at is not None:
             return
@@ -339,7 +339,7 @@ class HttpxTransport:
             trace = RequestTrace(outcome, on_sent)
             try:
                 return await self._receive(pool, self._message(request, target, proxy, trace), outcome)
-            except NotSentError:  # httpcore has closed the connection, unless others share it
+            except SendRefusedError:  # httpcore has closed the connection, unless others share it
                 return None
             except Exception as error:
                 if isinstance(error, DownloadError) or not is_foreign(error):
