@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request
 from trawl.scheduler import Grant, Prefetcher, Scheduler
-from trawl.scheduler.prefetch import LOW, MOST
+from trawl.scheduler.prefetch import MAX_PER_LANE, MIN_PER_LANE
 from trawl.throttling import Limits, Scope
 
 LANE = (("a.example",), "http://a.example")
@@ -73,8 +73,8 @@ async def test_few_are_leased_ahead_and_all_are_sent_in_order() -> None:
     lanes = Lanes()
     await lanes.push(*[(str(i), 0, 0.0) for i in range(200)])
     assert await lanes.send_one() == "0"
-    assert LOW <= lanes.scheduler.buffered(LANE) < MOST
-    assert lanes.frontier.statistics().pending >= 200 - MOST
+    assert MIN_PER_LANE <= lanes.scheduler.buffered(LANE) < MAX_PER_LANE
+    assert lanes.frontier.statistics().pending >= 200 - MAX_PER_LANE
     assert await drained(lanes) == [str(i) for i in range(1, 200)]
 
 
@@ -100,23 +100,23 @@ async def test_f12_the_best_of_a_lane_goes_first_however_many_are_leased(
 
 async def test_those_that_wait_for_a_time_of_their_own_hold_up_nobody_behind_them() -> None:  # P9
     lanes = Lanes()
-    await lanes.push(*[(f"late{i}", 0, 60.0) for i in range(2 * MOST)], ("now", 0, 0.0))
+    await lanes.push(*[(f"late{i}", 0, 60.0) for i in range(2 * MAX_PER_LANE)], ("now", 0, 0.0))
     assert await drained(lanes) == ["now"]
-    assert len(await drained(lanes, 60.0)) == 2 * MOST
+    assert len(await drained(lanes, 60.0)) == 2 * MAX_PER_LANE
 
 
 async def test_f12_the_second_best_that_came_late_goes_before_what_is_leased() -> None:
     lanes = Lanes()
-    await lanes.push(*[(str(i), 0, 0.0) for i in range(LOW + 1)])
+    await lanes.push(*[(str(i), 0, 0.0) for i in range(MIN_PER_LANE + 1)])
     assert await lanes.send_one() == "0"
     await lanes.push(("better", 1, 0.0), ("best", 2, 0.0))  # the best is leased ahead, the other stays behind it
-    assert await drained(lanes) == ["best", "better", *[str(i) for i in range(1, LOW + 1)]]
+    assert await drained(lanes) == ["best", "better", *[str(i) for i in range(1, MIN_PER_LANE + 1)]]
 
 
 async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trawl.scheduler.prefetch.IN_ALL", 400)
+    monkeypatch.setattr("trawl.scheduler.prefetch.MAX_IN_ALL", 400)
     lanes = 100
     frontier = MemoryFrontier()
     scheduler = Scheduler(lambda id, now: Scope(id, Limits(concurrency=1)), places=1)
@@ -146,11 +146,11 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
 async def test_c3_where_each_request_is_better_than_the_last_no_more_are_leased_than_otherwise() -> None:
     lanes = Lanes()
     most = 0
-    for priority in range(4 * MOST):
+    for priority in range(4 * MAX_PER_LANE):
         await lanes.push((str(priority), priority, 0.0))
         await lanes.prefetcher.refill(0.0)
         most = max(most, lanes.scheduler.buffered(LANE))
-    assert most == MOST
-    assert lanes.scheduler.pending == MOST
-    assert lanes.frontier.statistics().leased == MOST
-    assert await drained(lanes) == [str(priority) for priority in reversed(range(4 * MOST))]
+    assert most == MAX_PER_LANE
+    assert lanes.scheduler.pending == MAX_PER_LANE
+    assert lanes.frontier.statistics().leased == MAX_PER_LANE
+    assert await drained(lanes) == [str(priority) for priority in reversed(range(4 * MAX_PER_LANE))]

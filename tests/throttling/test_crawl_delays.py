@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.throttling.scope_table import MOST_ORIGINS, CrawlDelays
+from trawl.throttling.scope_table import MAX_ORIGINS, CrawlDelays
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.sampled_from([0.0, 1.0, 2.5, 9.0]))))
@@ -28,6 +28,6 @@ def test_of_more_scopes_than_are_kept_the_first_is_forgotten() -> None:
 
 def test_i05_of_very_many_names_at_an_address_the_longest_wish_is_kept() -> None:
     delays = CrawlDelays(2)
-    for number in range(2 * MOST_ORIGINS):
+    for number in range(2 * MAX_ORIGINS):
         delays.say("192.0.2.7", f"http://h{number}.example", 5.0 if number == 7 else 1.0)
     assert delays.of("192.0.2.7") == 5.0

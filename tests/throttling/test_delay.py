@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.throttling.limits import Stream, factor
+from trawl.throttling.limits import Limits, Stream
+from trawl.throttling.scope import Scope
 
 
 def test_a_stream_is_the_same_for_the_same_seed_and_scope_in_every_process() -> None:
@@ -26,7 +27,8 @@ def test_draws_fill_the_range_evenly() -> None:
     assert max(tenths) < 1150
 
 
-@given(low=st.floats(0.0, 1.0), high=st.floats(1.0, 3.0), drawn=st.floats(0.0, 1.0, exclude_max=True))
-def test_a_factor_stays_within_its_jitter(low: float, high: float, drawn: float) -> None:
+@given(low=st.floats(0.0, 1.0), high=st.floats(1.0, 3.0), seed=st.integers())
+def test_an_interval_stays_within_its_jitter(low: float, high: float, seed: int) -> None:
     # A17 A18 A19
-    assert low <= factor((low, high), drawn) <= high
+    scope = Scope("a.example", Limits(delay=1.0, jitter=(low, high)), seed=seed)
+    assert low <= scope.interval() <= high

@@ -126,7 +126,7 @@ def test_c04_where_the_delay_limited_the_delay_falls_by_the_factor() -> None:
 def test_c04_where_full_slots_did_the_concurrency_grows_by_one_at_least_up_to_the_cap() -> None:
     assert spend(ramp_of(delay=0.1), 10, busy=1.0).concurrency == 2.0
     assert spend(ramp_of(delay=0.01, slots=20.0), 200, busy=1.0).concurrency == 25.0
-    assert spend(ramp_of(delay=0.01, slots=20.0, most=22.0), 200, busy=1.0).concurrency == 22.0
+    assert spend(ramp_of(delay=0.01, slots=20.0, max_concurrency=22.0), 200, busy=1.0).concurrency == 22.0
     assert spend(ramp_of(delay=0.1), 10, busy=1.0).delay == 0.1
 
 
@@ -253,7 +253,9 @@ def test_c05_an_outage_is_backed_off_from_and_rampup_goes_on_afterwards() -> Non
 def test_c05_without_a_cap_on_all_it_stops_at_a_thousand_slots() -> None:
     throttle = throttle_of(throttling_scopes={"api": {"rampup": True}}, concurrent_requests=0)
     assert throttle.scope("api", 0.0).concurrency == 1000
-    assert throttle_of(**{**ramped(5.0), "concurrent_requests": 9}).scope(A, 0.0).state.rampup.policy.most == 9
+    assert (
+        throttle_of(**{**ramped(5.0), "concurrent_requests": 9}).scope(A, 0.0).state.rampup.policy.max_concurrency == 9
+    )
 
 
 def test_c05_a_fall_stretches_the_delay_per_slot_as_it_does_the_delay() -> None:
@@ -282,7 +284,7 @@ def test_c05_however_often_it_falls_the_delay_stays_within_reason(
 
 @pytest.mark.parametrize("policy", [{"window": 1e-300}, {"delay_factor": 1e-320}, {"window": 1e-300, "max_delay": 1.0}])
 def test_figures_beyond_reason_end_no_crawl(policy: dict[str, float]) -> None:
-    ramp = ramp_of(0.0, slots=2.0, most=50.0, **policy)
+    ramp = ramp_of(0.0, slots=2.0, max_concurrency=50.0, **policy)
     for number in range(20):
         now = 1e6 + number  # a run clock does not begin at 0
         ramp.answered(now, busy=30.0, is_trigger=number == 7)

@@ -1,4 +1,4 @@
-"""Which requests are taken in, and which goes next."""
+"""Scheduling: the rules of admission, and the choice of the request that goes next."""
 
 from trawl.scheduler.explain import pending_pages
 from trawl.scheduler.grant import Grant

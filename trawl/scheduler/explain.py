@@ -1,4 +1,4 @@
-"""Why something waits, read off where it waits (I11). Costs the choice nothing: it is worked out when somebody asks."""
+"""Reasons for which requests wait, read off the queues they wait in (I11); computed only when asked for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_ALL = (NO_PLACE, NO_PAGES)
 
 
 def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
-    """Why a pending grant, its request, a lane of pages, or a scope (by its id) waits at ``now``; None: nothing does.
+    """Explain why a pending grant, its request, a lane of pages, or a scope (by its id) waits; None: it does not.
 
     A grant behind others of its lane waits for what the first of them waits for. A request is searched for among all
     that are pending. A scope that is open waits for what its requests wait for; one that is not in use for nothing.
@@ -56,7 +56,7 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
 
 
 def why_host(scheduler: Scheduler, host: str, now: float) -> Reason | None:
-    """Why the requests to ``host`` wait, whose scopes have other names; None: nothing of their scopes holds them."""
+    """Explain why the requests to ``host`` wait whose scopes have other names; None: no scope of theirs holds them."""
     for lane in scheduler.lanes.values():
         if any(host in item[3].request.url and host_scope(item[3].request.url) == host for item in lane.queue):
             reason = _Reasons(scheduler, now).why(lane)
@@ -66,7 +66,7 @@ def why_host(scheduler: Scheduler, host: str, now: float) -> Reason | None:
 
 
 def why_next(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
-    """Why the next grant of a lane waits whose last one was ``grant``; None: there is none, or nothing holds it up."""
+    """Explain why the next grant in the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
     lane = None if grant.lane is None else scheduler.lanes.get(grant.lane.id)
     return None if lane is None else _Reasons(scheduler, now).why(lane)
 
@@ -77,8 +77,8 @@ def pending_pages(scheduler: Scheduler) -> list[Grant]:
     return [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
 
 
-def waiting(scheduler: Scheduler, now: float, most: int, stored: Stored | None = None) -> list[Group]:
-    """What pending grants wait for, the largest groups first, at most ``most`` of them.
+def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: Stored | None = None) -> list[Group]:
+    """Group the pending grants by the reason for which they wait, at most ``max_groups``, the largest first.
 
     Each grant is in the group of what its own lane waits for: of two lanes in the room of one scope, the other may have
     a second scope that opens later.
@@ -86,7 +86,7 @@ def waiting(scheduler: Scheduler, now: float, most: int, stored: Stored | None =
     Args:
         scheduler: Whose grants.
         now: The instant.
-        most: How many groups.
+        max_groups: The maximum number of groups.
         stored: How many more grants of a lane of pages wait where the core does not see them; None: none do.
     """
     reasons = _Reasons(scheduler, now)
@@ -102,11 +102,11 @@ def waiting(scheduler: Scheduler, now: float, most: int, stored: Stored | None =
     if later:
         first_at = min([grant.not_before for grant in later])
         groups[Reason("", "not_before", first_at, "the request's own delay")] = len(later)
-    return nlargest(most, [(count, reason) for reason, count in groups.items()], key=lambda group: group[0])
+    return nlargest(max_groups, [(count, reason) for reason, count in groups.items()], key=lambda group: group[0])
 
 
 class _Reasons:
-    """What lanes wait for at one instant. What a scope answers for an amount is asked once.
+    """The reasons for which lanes wait at one instant. A scope is asked once for each amount.
 
     Args:
         scheduler: Whose lanes.
@@ -121,7 +121,7 @@ class _Reasons:
         self._known: dict[tuple[str, float], Reason] = {}
 
     def why(self, lane: Lane) -> Reason | None:
-        """What the best grant of a lane waits for: of its scopes the one that opens last; None: it may go."""
+        """Explain why the best grant of a lane waits: the last of its scopes to open; None: it may go."""
         scheduler, where = self._scheduler, lane.where
         if isinstance(where, OriginGate):
             return where.reason

@@ -167,10 +167,10 @@ class Lane:
         while queue and not queue[0][3].is_pending:
             heappop(queue)
 
-    def drop_worst(self, most: int) -> list[Grant]:
-        """Remove up to ``most`` of the worst pending grants, its best excepted; those that were withdrawn go too."""
+    def drop_worst(self, max_number: int) -> list[Grant]:
+        """Remove up to ``max_number`` of the worst pending grants, never its best, and all that were withdrawn."""
         line = sorted([place for place in self.queue if place[3].is_pending])
-        keep = max(1, len(line) - most)
+        keep = max(1, len(line) - max_number)
         self.queue[:] = line[:keep]  # sorted, it is a heap
         return [place[3] for place in line[keep:]]
 

@@ -1,44 +1,36 @@
-"""Heads of lanes, leased ahead from the frontier, so that a decision never awaits.
+"""The prefetcher: leases the first requests of each lane ahead of need, so that a decision never awaits.
 
-A lane of the core holds a few leased requests, the rest is in the frontier. Two rules keep the order exact: the head
-of a lane is never worse than the best that its lane has in the frontier, and a lane that has something in the frontier
-is never empty. A better one that comes takes the place of the worst where there are enough. Both rules are restored by
-:meth:`Prefetcher.refill` before the next decision; whoever pushes or grants only notes the lane.
+Only the package's ``__init__`` imports it: the engine makes the one prefetcher of a crawl.
+
+A lane of the scheduler holds a few leased requests, the rest is in the frontier. Two rules keep the order exact: the
+head of a lane is never worse than the best that its lane has in the frontier, and a lane that has something in the
+frontier is never empty. A better one that comes takes the place of the worst if there are enough. Both rules are
+restored by :meth:`Prefetcher.refill` before the next decision; a push or a grant only notes the lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.scheduler import Scheduler
 
-__all__ = ["Aside", "Prefetcher"]
+if TYPE_CHECKING:
+    from trawl.engine.cache_lookup import CacheLookup
 
-MOST = 32
+__all__ = ["Prefetcher"]
+
+MAX_PER_LANE = 32
 """Requests leased ahead for one lane."""
 
-LOW = 8
+MIN_PER_LANE = 8
 """A lane with fewer is filled up again, in one call."""
 
-IN_ALL = 16_384
+MAX_IN_ALL = 16_384
 """Requests leased ahead for all lanes: of many lanes each gets fewer, and at least one (on 50,000 lanes, 32 each would
 be more than a gigabyte)."""
-
-
-class Aside(Protocol):
-    """Where records go that need not be sent."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more are to be leased for now."""
-        ...
-
-    async def aside(self, records: Sequence[Record]) -> list[Record]:
-        """Those of ``records`` that have to be sent."""
-        ...
 
 
 class Prefetcher:
@@ -48,27 +40,27 @@ class Prefetcher:
         frontier: Where the records are.
         scheduler: The core that they go to.
         grant_of: Makes the grant for a record.
-        aside: Takes what need not be sent; None: everything is.
+        cache_lookup: Takes the records that need not be sent; None: all are sent.
     """
 
-    __slots__ = ("_aside", "_frontier", "_grant_of", "_hungry", "_scheduler")
+    __slots__ = ("_cache_lookup", "_frontier", "_grant_of", "_hungry", "_scheduler")
 
     def __init__(
         self,
         frontier: Frontier,
         scheduler: Scheduler,
         grant_of: Callable[[Record], Grant],
-        aside: Aside | None = None,
+        cache_lookup: CacheLookup | None = None,
     ) -> None:
         self._frontier = frontier
         self._scheduler = scheduler
         self._grant_of = grant_of
         self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
-        self._aside = aside
+        self._cache_lookup = cache_lookup
 
     @property
     def are_wanted(self) -> bool:
-        """Whether some lane has to be looked at before the next decision."""
+        """True if some lane has to be looked at before the next decision."""
         return bool(self._hungry)
 
     def next_due(self) -> float:
@@ -100,21 +92,21 @@ class Prefetcher:
             self._hungry[lane] = None
 
     async def refill(self, now: float) -> None:
-        """Lease what the noted lanes need. With a frontier in memory and no ``aside`` it waits for nothing."""
+        """Lease what the noted lanes need. With a frontier in memory and no cache it waits for nothing."""
         hungry = self._hungry
         if self._frontier.next_due() <= now:
             for lane in await self._frontier.wake(now):
                 hungry[lane] = None
         while hungry:
-            if self._aside is not None and self._aside.is_full:
+            if self._cache_lookup is not None and self._cache_lookup.is_full:
                 return
             lane = next(iter(hungry))
             del hungry[lane]
-            most = self._wanted(lane)
-            if most:
-                records = await self._frontier.lease_many(lane, most)
-                if self._aside is not None:
-                    records = await self._aside.aside(records)
+            wanted = self._wanted(lane)
+            if wanted:
+                records = await self._frontier.lease_many(lane, wanted)
+                if self._cache_lookup is not None:
+                    records = await self._cache_lookup.aside(records)
                 early = [record for record in records if record.not_before > now]
                 if early:  # of a process that was killed before it had given them back
                     await self._frontier.release(early)
@@ -122,7 +114,7 @@ class Prefetcher:
                 for record in records:
                     self._scheduler.push(self._grant_of(record), now, record.not_before)
                 await self._give_back(lane, now)
-                if len(records) < most and self._frontier.best(lane) is not None:
+                if len(records) < wanted and self._frontier.best(lane) is not None:
                     hungry[lane] = None  # look again
 
     def _wanted(self, lane: LaneKey) -> int:
@@ -130,20 +122,20 @@ class Prefetcher:
         if best is None:
             return 0
         buffered = self._scheduler.buffered(lane)
-        if buffered < LOW:
-            most = self._most()
-            if most == MOST or buffered < (most + 3) // 4:
-                return most - buffered
+        if buffered < MIN_PER_LANE:
+            wanted = self._max_ahead()
+            if wanted == MAX_PER_LANE or buffered < (wanted + 3) // 4:
+                return wanted - buffered
         head = self._scheduler.head(lane)
         return 1 if head is None or best < head else 0
 
-    def _most(self) -> int:
-        """How many may be leased ahead for one lane."""
+    def _max_ahead(self) -> int:
+        """Return the maximum number of requests to lease ahead for one lane."""
         lanes = len(self._scheduler.lanes) + len(self._hungry)
-        return MOST if lanes * MOST <= IN_ALL else max(1, IN_ALL // lanes)
+        return MAX_PER_LANE if lanes * MAX_PER_LANE <= MAX_IN_ALL else max(1, MAX_IN_ALL // lanes)
 
     async def _give_back(self, lane: LaneKey, now: float) -> None:
         """Give the worst of a lane back that has too many: better ones have come one by one."""
-        excess = self._scheduler.buffered(lane) - self._most()
+        excess = self._scheduler.buffered(lane) - self._max_ahead()
         if excess > 0:
             await self._frontier.release([grant.lease for grant in self._scheduler.withdraw_worst(lane, excess)])

@@ -1,32 +1,34 @@
-"""Where lanes wait, and how they are woken: rooms, timers, and the baton.
+"""The queues that lanes wait in, the timers of the scopes, and the rule by which lanes are woken.
 
-Theory of operation. A lane is *ready* (in one heap, by rank) or waits in the *room* of exactly one scope: the one that
+Only the scheduler imports it: it is the scheduler's state, kept apart from its decisions.
+
+Theory of operation. A lane is *ready* (in one heap, by rank) or waits in the *queue* of exactly one scope: the one that
 opens last. Lanes own no timers: a scope that is shared by 50,000 lanes would wake them all at the same instant for one
-to win. The scope's room has one timer, and an opening scope wakes its best lane only. That lane has the room's *baton*,
-and whoever handles a lane with a baton (granted, or blocked elsewhere) passes it on while the scope is open. The
-invariant:
+to win. The scope's queue has one timer, and an opening scope wakes its best lane only. The queue remembers the lane it
+has *woken*; when that lane is granted, or blocked elsewhere, the next is woken while the scope is open. The invariant:
 
-    W: if a scope is open and lanes wait in its room, one that is no worse than the best of them is ready.
+    W: if a scope is open and lanes wait in its queue, one that is no worse than the best of them is ready.
 
-So the best lane that could go is ready, or behind a baton that will be looked at first. Two more rules:
+So the best lane that could go is ready, or behind a woken one that will be looked at first. Three more rules:
 
 - A scope with a quota is open or closed depending on the amount. Lanes that need more than fits are set aside with the
-  time at which it will, and smaller ones may pass (F11). A lane lines up in the rooms of its quotas, one after the
+  time at which it will, and smaller ones may pass (F11). A lane lines up in the queues of its quotas, one after the
   other, even when they are open, for there the order is by share (F07). Everywhere else it is by turn; but the turn of
-  a lane that has a quota is taken by the lane in that room which names the largest share of it, for theirs. So those
-  who share a quota have as many turns together as they would have had, and use them by share.
-  A lane of several scopes that was passed too often goes before larger shares of those who need the quota alone.
+  a lane that has a quota is taken by the lane in that queue which names the largest share of it, for theirs. So lanes
+  that share a quota have as many turns together as they would have had, and use them by share. A lane of several scopes
+  that was passed too often goes before larger shares of lanes that need the quota alone.
 - On a claimed scope, lanes that rank behind the claimant are not woken.
-- A quota that slides is *kept* for the first of those set aside, once that was passed
-  ``PASSES`` times: from then on a lane behind it goes only where that does not put off the
-  instant at which the amount will fit. So it goes one window later at the latest, though small amounts use all that
-  comes back. Unlike a claim this is for each quota by itself, because it lasts for a window, which may be a day; and
-  like a claim it keeps off none that is ahead, so that two of them can't wait for each other. A quota that does not
-  slide comes back at once, and the largest is first then: there is nothing to keep.
+- A quota that slides is *kept* for the first of the lanes set aside, once that was passed ``PASSES`` times: from then
+  on a lane behind it goes only if that does not put off the instant at which the amount will fit. So it goes one window
+  later at the latest, though small amounts use all that comes back. Unlike a claim this is for each quota by itself,
+  because it lasts for a window, which may be a day; and like a claim it keeps off no lane that is ahead, so that two of
+  them can't wait for each other. A quota that does not slide comes back at once, and the largest is first then: there
+  is nothing to keep.
 
 Heaps are cleaned lazily: a record whose version is not its lane's is stale.
 
-Entries with a time of their own: they wait apart from the lanes, so that they hold up nobody behind them (P9).
+Requests with a time of their own wait apart from the lanes (:class:`LaterQueue`), so that they hold up no request
+behind them (P9).
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ contention like any other: two scopes that back off for hours would starve those
 
 
 class LaneQueues:
-    """Who is ready, who waits where, and when a scope is to be looked at.
+    """The ready lanes, the queues of the scopes, and the timers.
 
     Attributes:
         ready: A heap of the lanes that are looked at next.
@@ -174,12 +176,12 @@ class LaneQueues:
         if now < until < queue.armed:
             self._arm(queue, until)
 
-    def pass_on(self, lane: Lane, now: float) -> None:
+    def wake_next(self, lane: Lane, now: float) -> None:
         """Pass on the batons of a lane that is not ready any more."""
         for scope in lane.scopes:
             queue = scope.waiting
-            if queue is not None and queue.baton is lane:
-                queue.baton = None
+            if queue is not None and queue.woken is lane:
+                queue.woken = None
                 self.wake(queue, now)
 
     def let_go(self, lane: Lane) -> None:
@@ -190,7 +192,7 @@ class LaneQueues:
             queue.kept_for = None
             queue.refills = -1  # who was set aside for it comes back
 
-    def look_again(self, scope: Scope, now: float) -> None:
+    def check_kept(self, scope: Scope, now: float) -> None:
         """Note that ``scope`` changed: for whom a quota is kept that needs it as well may have to wait longer."""
         for queue in [*self.keeping] if self.keeping else ():
             if queue.scope is not scope and queue.kept_for is not None and scope in queue.kept_for.scopes:
@@ -216,14 +218,14 @@ class LaneQueues:
             self._keep(queue, now)
         if queue.aside:
             self._bring_back(queue, now)
-        before = queue.baton
-        queue.baton = best = self._best(queue, now)
+        before = queue.woken
+        queue.woken = best = self._best(queue, now)
         if scope.quota is not None and before is not None and best not in {None, before} and before.where is READY:
             self._wait(before, queue, now)  # a larger share has come: it waits behind that
-            self.pass_on(before, now)
+            self.wake_next(before, now)
         self._arm(queue, queue.aside[0][0] if queue.aside else inf)
 
-    def let_time_pass(self, now: float) -> None:
+    def advance(self, now: float) -> None:
         """Wake the scopes whose time has come."""
         timers = self._timers
         while timers and timers[0][0] <= now:
@@ -241,7 +243,7 @@ class LaneQueues:
         return timers[0][0] if timers else inf
 
     def timer_count(self) -> int:
-        """How many timers are kept, stale ones included: for tests."""
+        """Count the timers, stale ones included: for tests."""
         return len(self._timers)
 
     # -- claims
@@ -299,7 +301,7 @@ class LaneQueues:
         It is the one that has the baton where that is ready and none of those who fit is better.
         """
         waiters, scope = queue.waiters, queue.scope
-        ready = queue.baton if queue.baton is not None and queue.baton.where is READY else None
+        ready = queue.woken if queue.woken is not None and queue.woken.where is READY else None
         while waiters:
             ticket = waiters[0]
             lane = ticket[5]
@@ -332,7 +334,7 @@ class LaneQueues:
         return ready
 
     def _of_largest_share(self, queue: ScopeQueue, lane: Lane, now: float) -> Lane:
-        """Who goes at the turn of ``lane`` in a room without a quota: the largest of those that share one (F07)."""
+        """Choose the lane for the turn of ``lane`` in a queue without a quota: the largest that shares one (F07)."""
         best = lane
         for scope in lane.scopes if not lane.is_claiming else ():
             peers = queue.peers.get(scope.id)

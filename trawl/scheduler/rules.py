@@ -1,9 +1,9 @@
-"""Which requests are taken in at all: rules that need nothing but the request itself.
+"""The rules of admission, which need nothing but the request itself, and the settings of the scheduler.
 
-A request that is not taken in is an expected end: a reason that is counted, never an error. Whether it was seen before
-is the frontier's to say, because that is stored.
+Only the package's ``__init__`` imports it: it has nothing in common with lanes and queues.
 
-What a user may set about which requests are taken in, and in which order they go.
+A request that is not admitted is an expected end: a reason that is counted, never an error. Whether it was seen before
+is known by the frontier, because that is stored.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class AdmissionRules:
         self._guard = guard
 
     def refusal(self, request: Request, *, depth: int) -> str | None:
-        """Why a request found at ``depth`` is dropped, as the statistic that counts it; None when it is taken in."""
+        """Return the statistic that counts why a request found at ``depth`` is dropped; None: it is admitted."""
         url = request.url
         if scheme_of(url) not in FETCHED_SCHEMES:
             return "scheme_filtered"
@@ -94,7 +94,7 @@ class AdmissionRules:
             self._guard.open()
 
     def is_offsite(self, request: Request) -> bool:
-        """Whether a host lies outside the allowed domains.
+        """Return True if a host lies outside the allowed domains.
 
         Never with ``dont_filter``, or ``allow_offsite`` or ``is_start_request`` in the meta.
         """

@@ -1,4 +1,4 @@
-"""The choice: which request goes next, all its scopes at once, or not before when.
+"""The scheduler: chooses the request that goes next, all its scopes at once, or the instant before which none may.
 
 Pure: no clock, no Trio. The caller has a free place and the time, asks :meth:`Scheduler.grant`, starts what comes out
 with no await in between (R18), and sleeps until :meth:`Scheduler.next_event` when nothing does. It reports every change
@@ -6,10 +6,8 @@ with no await in between (R18), and sleeps until :meth:`Scheduler.next_event` wh
 :meth:`~Scheduler.open_gate`) and asks again.
 
 The order: direct fetches before pages, then by priority, then lanes in turn, and inside a lane the oldest first (F12).
-How lanes wait and are woken is told in :mod:`trawl.scheduler.queues`, how requests of several scopes are kept from
-starving in :mod:`trawl.scheduler.scope_queue`.
-
-Who waits for a scope from which nothing will be let through any more is asked again whether it may go at all.
+:mod:`trawl.scheduler.queues` tells how lanes wait and are woken, :mod:`trawl.scheduler.scope_queue` how requests of
+several scopes are kept from starving.
 """
 
 from __future__ import annotations
@@ -142,7 +140,7 @@ class Scheduler:
             self.left_by = NO_PLACE if self.queues.ready else None
             return None
         self._now = now
-        self.queues.let_time_pass(now)
+        self.queues.advance(now)
         if self.later.next_at() <= now:
             for grant, order in self.later.due(now):
                 self._line_up(grant, order, now)
@@ -197,12 +195,12 @@ class Scheduler:
             self._settle(lane, now)
         return True
 
-    def withdraw_worst(self, lane: LaneKey, most: int) -> list[Grant]:
-        """Take up to ``most`` of the worst pages of a lane out again, its best excepted."""
+    def withdraw_worst(self, lane: LaneKey, max_number: int) -> list[Grant]:
+        """Take up to ``max_number`` of the worst pages of a lane out again, its best excepted."""
         found = self.lanes.get(lane)
         if found is None:
             return []
-        grants = found.drop_worst(most)
+        grants = found.drop_worst(max_number)
         for grant in grants:
             self._leave(grant)
         return grants
@@ -217,10 +215,10 @@ class Scheduler:
             self.queues.line_up_anew(scope, self.lanes.values(), now)
         queue = scope.waiting
         if queue is not None:
-            queue.baton = None
+            queue.woken = None
             queue.refills = -1
             self.queues.wake(queue, now)
-        self.queues.look_again(scope, now)
+        self.queues.check_kept(scope, now)
 
     def gate_of(self, origin: str) -> OriginGate | None:
         """The closed gate of ``origin``; None when it is open."""
@@ -259,11 +257,11 @@ class Scheduler:
         return min(self.queues.next_timer(), self.later.next_at())
 
     def has_ready(self) -> bool:
-        """Whether a lane may be waiting to be looked at now; False is certain."""
+        """Return False if it is certain that no lane waits to be looked at now."""
         return bool(self.queues.ready)
 
     def buffered(self, lane: LaneKey) -> int:
-        """How many pages wait in a lane; those that were pushed with a later time are not among them yet."""
+        """Count the pages that wait in a lane; those that were pushed with a later time are not among them yet."""
         found = self.lanes.get(lane)
         return 0 if found is None else len(found.queue)
 
@@ -273,20 +271,20 @@ class Scheduler:
         return None if found is None else found.queue[0][:3]
 
     def why(self, subject: object, now: float) -> Reason | None:
-        """Why a pending grant, its request, a lane of pages, or a scope (by its id) waits; None: nothing does."""
+        """Explain why a grant, its request, a lane of pages, or a scope (by its id) waits; None: it does not."""
         return why(self, subject, now)
 
     def why_host(self, host: str, now: float) -> Reason | None:
-        """Why a pending request to ``host`` waits, whatever its scopes are called; None: nothing holds one up."""
+        """Explain why a pending request to ``host`` waits, whatever its scopes are; None: nothing holds one up."""
         return why_host(self, host, now)
 
     def why_next(self, grant: Grant, now: float) -> Reason | None:
-        """Why the next grant of the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
+        """Explain why the next grant in the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
         return why_next(self, grant, now)
 
-    def waiting(self, now: float, most: int, stored: Stored | None = None) -> list[tuple[int, Reason]]:
-        """What pending grants wait for, the largest groups first, at most ``most``, each with its number."""
-        return waiting(self, now, most, stored)
+    def waiting(self, now: float, max_groups: int, stored: Stored | None = None) -> list[tuple[int, Reason]]:
+        """Group the pending grants by the reason for which they wait, at most ``max_groups``, the largest first."""
+        return waiting(self, now, max_groups, stored)
 
     # -- inside
 
@@ -305,10 +303,10 @@ class Scheduler:
         elif lane.add(grant, order) and not isinstance(lane.where, OriginGate):
             self.queues.enter(lane, now)  # a better head: to be looked at again
             if lane.where is not READY:
-                self.queues.pass_on(lane, now)
+                self.queues.wake_next(lane, now)
 
     def _is_stopped(self, lane: Lane, now: float) -> bool:
-        """Whether the gate of a lane's origin is closed; the lane then waits there."""
+        """Return True if the gate of a lane's origin is closed; the lane then waits there."""
         if lane.kind == PASSING:
             return False
         gate = self.closed.get(lane.origin)
@@ -326,7 +324,7 @@ class Scheduler:
             if lane.is_kept_for:
                 queues.let_go(lane)
                 self._wake(lane, now)
-            queues.pass_on(lane, now)
+            queues.wake_next(lane, now)
             return None
         grant = lane.queue[0][3]
         is_vetted = grant.is_vetted
@@ -335,7 +333,7 @@ class Scheduler:
         queue, until = self._obstacle(lane, grant, now)
         if queue is not None:
             queues.block(lane, queue, until, now)
-            queues.pass_on(lane, now)
+            queues.wake_next(lane, now)
             return None
         if is_vetted and (reason := self._objection(grant, now)) is not None:  # rules may have changed while it waited
             return self._refuse(lane, grant, reason, now)
@@ -400,8 +398,8 @@ class Scheduler:
         elif rank is not None:
             queues.yield_claim(lane, rank, now)
         for scope in lane.scopes:
-            if scope.waiting is not None and scope.waiting.baton is lane:
-                scope.waiting.baton = None  # it will have a new turn, others may be before it then
+            if scope.waiting is not None and scope.waiting.woken is lane:
+                scope.waiting.woken = None  # it will have a new turn, others may be before it then
         if lane.queue:
             lane.take_turn(self._next_turn())
             queues.enter(lane, now)
@@ -412,7 +410,7 @@ class Scheduler:
             if queue is not None:
                 queues.wake(queue, now)
             if queues.keeping:
-                queues.look_again(scope, now)
+                queues.check_kept(scope, now)
         return grant
 
     def _wake(self, lane: Lane, now: float) -> None:
@@ -421,7 +419,7 @@ class Scheduler:
             if scope.waiting is not None:
                 queues.wake(scope.waiting, now)
             if queues.keeping:
-                queues.look_again(scope, now)
+                queues.check_kept(scope, now)
 
     def _leave(self, grant: Grant) -> None:
         grant.is_pending = False
@@ -438,7 +436,7 @@ class Scheduler:
             self._retire(lane, now)
         elif not isinstance(lane.where, OriginGate):
             queues.enter(lane, now)
-        queues.pass_on(lane, now)
+        queues.wake_next(lane, now)
         if was_kept_for:
             self._wake(lane, now)
 

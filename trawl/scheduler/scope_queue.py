@@ -1,26 +1,25 @@
-"""The room of one scope: the lanes that wait for it, and who among them goes before whom.
+"""The queue of one scope: the lanes that wait for it, and their order; and the claim.
 
-How lanes come here and are woken is told in :mod:`trawl.scheduler.queues`.
+:mod:`trawl.scheduler.queues` tells how lanes come here and are woken.
 
-The claim: what keeps a request of several scopes from being passed for ever.
+The claim keeps a request of several scopes from being passed for ever. A lane of several scopes goes only when all are
+open at once; traffic that needs only one of them can keep that from ever happening, by places and by delays alone. A
+lane that is looked at, finds one of its scopes closed, and was passed at least ``PASSES`` times since its turn asks for
+the claim. There is one *claimant* in the whole scheduler, so claims cannot deadlock; lanes that ask while there is one
+stand in line, first come, first served.
 
-Theory of operation. A lane of several scopes goes only when all are open at once; traffic that needs only one of them
-can keep that from ever happening, by places and by delays alone. A lane that is looked at, finds one of its scopes
-closed, and was passed at least ``PASSES`` times since its turn asks for the claim. There is one *claimant* in the whole
-core, so there is nobody to deadlock with; who asks while the seat is taken stands in line, first come, first served.
+A claimed scope lets no *later* lane through (one of a lower priority, or of the same and a later turn) while that could
+be in the claimant's way. Earlier and better lanes are not held up, so a claim never turns the order round, and nothing
+starves behind claims.
 
-What a claim does: its scopes let no *later* lane through (one of a lower priority, or of the same and a later turn)
-while that could be in the claimant's way. Earlier and better lanes are not held up, so a claim never turns the order
-round, and nothing starves behind claims.
+A claim ends when the claimant went, when its lane is empty, when its origin's gate closed, or when it waits for a
+backoff, a quota or a hint: holding one scope idle through another's block of 300 s would be a defect. When a better
+priority passes the claimant and others are in line, it goes to the end of the line, or traffic of a high priority would
+keep the claim for ever.
 
-When it ends: the claimant went; it is empty; its origin's gate closed; or what it waits for is a backoff, a quota or a
-hint, for holding one scope idle through another's block of 300 s would be a defect. When a better priority passes the
-claimant and others are in line, it goes to the end of the line, or traffic of a high priority would keep the seat
-taken.
-
-Passes are what the scopes' grant counters say, earlier lanes included: an upper bound, which costs nothing to keep.
-What goes by while a lane's own time has not come (its host's delay, say, when another scope of it is shared) is counted
-as well, but leads to a claim only when the lane is looked at, that is, when the last of its times has come.
+Passes are read off the scopes' grant counters, earlier lanes included: an upper bound, which costs nothing to keep.
+Grants that go by while a lane's own time has not come (its host's delay, say, when another scope of it is shared) are
+counted as well, but lead to a claim only when the lane is looked at, that is, when the last of its times has come.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class ClaimQueue:
         return self.claimant
 
     def has_line(self) -> bool:
-        """Whether somebody is in line."""
+        """Return True if a lane stands in line."""
         while self._line and not (self._line[0][0].is_starving and self._line[0][0].turn == self._line[0][1]):
             self._line.popleft()
         return bool(self._line)
@@ -98,7 +97,7 @@ ROOM_TO_GROW = 64
 
 
 class ScopeQueue:
-    """Who waits for one scope.
+    """The lanes that wait for one scope.
 
     Attributes:
         scope: The scope.
@@ -107,7 +106,7 @@ class ScopeQueue:
         refills: The quota's counter of refills when ``aside`` was last looked through.
         least: No lane here needs less than this.
         armed: The instant its timer is set to; ``inf`` for none.
-        baton: The lane that was woken last.
+        woken: The lane that was woken last.
         claim: The claimant, if the scope is one of its scopes.
         kept_for: The lane that the quota is kept for; None: none was passed that often.
         passed: A heap of those for whom the amount left did not do, by rank: the quota is kept for the first of them.
@@ -120,7 +119,6 @@ class ScopeQueue:
         "_closed_at",
         "armed",
         "aside",
-        "baton",
         "claim",
         "kept_for",
         "least",
@@ -130,6 +128,7 @@ class ScopeQueue:
         "scope",
         "several",
         "waiters",
+        "woken",
     )
 
     def __init__(self, scope: Scope) -> None:
@@ -139,7 +138,7 @@ class ScopeQueue:
         self.refills: int = -1
         self.least: float = inf
         self.armed: float = inf
-        self.baton: Lane | None = None
+        self.woken: Lane | None = None
         self.claim: Lane | None = None
         self.kept_for: Lane | None = None
         self.passed: list[Ticket] = []
@@ -159,7 +158,7 @@ class ScopeQueue:
             self._closed_at = inf
 
     def closed_for(self, now: float) -> float:
-        """What the time that a lane waits here is counted by: how long the scope has been closed, in seconds.
+        """Return the clock by which a lane's wait here is counted: the seconds for which the scope was closed.
 
         With a quota it is open for one and closed for another: then all the time counts.
         """
@@ -184,19 +183,19 @@ class ScopeQueue:
     def clear(self) -> None:
         """Forget who waits here: all of them are lined up anew."""
         self.waiters, self.aside, self.passed, self.several, self.peers = [], [], [], [], {}
-        self.baton = None
+        self.woken = None
 
     def ticket(self, lane: Lane) -> Ticket:
         """The place of ``lane`` among those here."""
         return ticket_of(lane, 0.0 if self.scope.quota is None else lane.share_in(self.scope))
 
     def withholds(self, lane: Lane) -> bool:
-        """Whether a claim keeps ``lane`` from this scope."""
+        """Return True if a claim keeps ``lane`` from this scope."""
         claim = self.claim
         return claim is not None and claim is not lane and lane.rank() > claim.rank() and self.scope.is_tight()
 
     def saves(self, lane: Lane, now: float) -> bool:
-        """Whether the quota is kept for another one, which would have to wait longer if ``lane`` went."""
+        """Return True if the quota is kept for another lane, which would have to wait longer if ``lane`` went."""
         other, quota = self.kept_for, self.scope.quota
         if other is None or other is lane or quota is None or not quota.sliding or lane.rank() < other.rank():
             return False
@@ -208,9 +207,9 @@ class ScopeQueue:
         return quota.fits_at(wanted, now, lane.amount_in(self.scope)) > until
 
     def fits_at(self, lane: Lane, now: float) -> float:
-        """When the quota lets ``lane`` through: now, when its amount fits, or when the one goes that it is kept for.
+        """Return the instant at which the quota lets ``lane`` through: it fits, or the lane it is kept for goes.
 
-        ``inf`` where that one waits for something else.
+        ``inf`` if that one waits for something else.
         """
         scope = self.scope
         at = scope.gate(now, lane.amount_in(scope))
@@ -222,7 +221,7 @@ class ScopeQueue:
         return self.kept_until(now) if self.saves(lane, now) else now
 
     def kept_until(self, now: float) -> float:
-        """When the amount fits for which the quota is kept; ``inf`` when it does: it waits for something else."""
+        """Return the instant at which the amount fits that the quota is kept for; ``inf``: it fits by now."""
         assert self.scope.quota is not None
         assert self.kept_for is not None
         at = self.scope.quota.fits_at(self.kept_for.amount_in(self.scope), now)
@@ -250,20 +249,20 @@ class ScopeQueue:
         is_before = first.rank() < lane.rank() and first.passes(self.scope) >= PASSES
         return first if is_before and self.fits_at(first, now) <= now else None
 
-    def prefers_baton(self, lane: Lane) -> bool:
-        """Whether, at a quota, another lane that is ready goes before ``lane`` by its share (F07)."""
-        baton = self.baton
+    def prefers_woken(self, lane: Lane) -> bool:
+        """Return True if, at a quota, another lane that is ready goes before ``lane`` by its share (F07)."""
+        woken = self.woken
         return (
-            baton is not None
-            and baton is not lane
-            and baton.where is READY
+            woken is not None
+            and woken is not lane
+            and woken.where is READY
             and self.scope.quota is not None
-            and self.ticket(baton) < self.ticket(lane)
+            and self.ticket(woken) < self.ticket(lane)
         )
 
     def keeps_off(self, lane: Lane, now: float) -> bool:
-        """Whether ``lane`` has to wait here although the scope is open."""
-        return self.withholds(lane) or self.saves(lane, now) or self.prefers_baton(lane)
+        """Return True if ``lane`` has to wait here although the scope is open."""
+        return self.withholds(lane) or self.saves(lane, now) or self.prefers_woken(lane)
 
     def lanes(self) -> list[Lane]:
         """The lanes that wait here, in no order."""

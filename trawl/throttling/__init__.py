@@ -1,4 +1,21 @@
-"""Throttling: scopes, their limits, and the policies that move them. Pure: functions of state and ``now``."""
+"""Throttling: scopes, their limits, and the policies that change them. Pure: functions of state and ``now``.
+
+A scope's configuration and state go by six names, each for one thing:
+
+=================  ========================================================  =======================================
+Name               Content                                                   Made by
+=================  ========================================================  =======================================
+``ScopeConfig``    One entry of ``THROTTLING_SCOPES``                        the user; checked in ``configuration``
+``Limits``         The numbers of a scope as configured; frozen              ``limits_of``, from entry and defaults
+``ScopePolicy``    Limits and strategies of scopes configured alike; frozen  ``ScopePolicies``
+``Scope``          The limits in force; what is in flight, sent and spent    ``ScopeTable``
+``ScopeState``     What its policies learned: backoff, rampup, latency       ``ScopeTable``, with its scope
+``ScopeSnapshot``  What a job stores of a scope                              ``restore``
+=================  ========================================================  =======================================
+
+A delay is decided in :meth:`Scope.gate`: no other code says when a request may go. Policies only change the limits
+that it reads, in :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>`.
+"""
 
 from trawl.throttling.backoff import Backoff
 from trawl.throttling.explain import Reason, ScopeReport, limit_words

@@ -1,14 +1,14 @@
-"""What may be spent of quotas before the job is written again, so that a kill forgets nothing.
+"""The amount of each quota that may be spent before the job is stored again, so that a kill forgets nothing.
 
-Theory of operation. With a job, what was spent is stored now and then, and a kill would forget what was spent since. So
-each quota has an *allowance*: an amount that is stored as if it were spent already, before the requests that spend it.
-Where the allowance does not do, the quota is closed until more is stored, which takes a few milliseconds. More is asked
-for when half of it is used, so that a busy crawl does not wait. It holds for :data:`LEASE` seconds: what comes after a
-pause is stored anew, or the next run could not know when it was spent.
+Theory of operation. A job is stored now and then, and a kill would forget what was spent since. So each quota has an
+*allowance*: an amount that is stored as spent before the requests that spend it. When the allowance is used up, the
+quota is closed until more is stored, which takes a few milliseconds. More is asked for when half of it is used, so that
+a busy crawl does not wait. An allowance holds for :data:`LEASE` seconds: after a pause a new one is stored, or the next
+run could not know when it was spent.
 
 A run that follows a kill counts the whole allowance as spent, at the last instant at which it may have been. So a kill
-never gives back what was spent, and costs one allowance at most: see :func:`block`. What an answer reports of its price
-is stored with that answer.
+never gives back what was spent, and costs one allowance at most: see :func:`block`. A price that an answer reports is
+stored with that answer.
 
 ``taken`` counts what was set aside in this run, ``stored`` how much of that the last whole state holds, and ``granted``
 how far ``taken`` may go; ``promised`` is the same as it is being written. ::
@@ -62,7 +62,7 @@ class Allowance:
             allowances.ask(self)
 
     def covers(self, amount: float, now: float) -> bool:
-        """Whether ``amount`` may be spent now; if not, or if little is left after it, more is asked for."""
+        """Return True if ``amount`` may be spent now; if not, or if little is left after it, ask for more."""
         left = self.granted - self.taken - amount
         is_covered = left >= -1e-9 * amount and now <= self._all.until
         if not is_covered:
@@ -74,7 +74,7 @@ class Allowance:
         return is_covered
 
     def holds(self, now: float) -> bool:
-        """Whether what was set aside may still be spent at ``now``; if not, it is asked for again.
+        """Return True if what was set aside may still be spent at ``now``; if not, ask for it again.
 
         What was on its way before there was this quota may not, until it is stored, too.
         """
@@ -166,7 +166,7 @@ class Allowances:
             allowance.state_stored()
 
     def ahead(self) -> dict[str, float]:
-        """What may be spent, by scope, beyond what the last whole state holds."""
+        """Return the amounts that may be spent beyond what the last whole state holds, by scope."""
         return {
             id: allowance.promised - allowance.stored
             for id, allowance in self._by_id.items()

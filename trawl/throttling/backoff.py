@@ -1,9 +1,9 @@
-"""Backing off: how a scope slows down after a trigger, and how it comes back.
+"""Backing off: a scope slows down after a trigger, and comes back in quiet windows.
 
 Theory of operation. A *trigger* takes one step: the delay is multiplied by the factor, between a minimum and a
-maximum; at the maximum the concurrency goes instead. One incident is one step: who was in flight when the step was
-taken takes none (the caller knows, by the step number that each send remembers). Windows run from the first good
-answer after the last trigger; each that passes without a trigger takes one step back towards the base, concurrency
+maximum; at the maximum the concurrency goes down instead. One incident is one step: requests that were in flight when
+the step was taken take none (the caller knows, by the step number that each send remembers). Windows run from the first
+good answer after the last trigger; each that passes without a trigger takes one step back towards the base, concurrency
 first. ::
 
                   trigger                        trigger ...
@@ -11,12 +11,12 @@ first. ::
          ▲                        │  a quiet window after a good answer    │
          └────────────────────────┴────────────────────────────────────────┘
 
-A scope whose true limit lies between two of these states would go to and fro for ever. So a step back that is
+A scope whose true limit lies between two of these states would go back and forth for ever. So a step back that is
 answered by a trigger within its window leaves a mark, the *refused delay*, and later steps go half-way to it, in rate
-(B17). When there is next to nothing left between the two, the mark is dropped and the next step tries again past it:
-a limit may have moved.
+(B17). When next to nothing is left between the two, the mark is dropped and the next step tries again past it: a limit
+may have moved.
 
-Time is data here: every function takes the instants it needs. The strategy is a frozen value and so is the standing.
+Time is data here: every function takes the instants it needs. The strategy is a frozen value, and so is the state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LEAST = 1e-3
 
 @attrs.frozen
 class Base:
-    """What backing off returns to.
+    """The limits that backing off returns to.
 
     Attributes:
         delay: Seconds between two sends.
@@ -74,7 +74,7 @@ def _within(low: float, high: float, *, or_low: bool = False) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Backoff:
-    """How one scope backs off. For a strategy of your own subclass it, or write a class with some of its methods.
+    """The backoff strategy of a scope. To write your own, subclass it, or write a class with some of its methods.
 
     Attributes:
         http_codes: Statuses that trigger.
@@ -100,7 +100,7 @@ class Backoff:
     concurrency_factor: float = attrs.field(default=0.5, validator=_within(0.0, 1.0))
 
     def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
-        """Whether an answer says "slow down": its status, or in place of an answer the exception."""
+        """Return True if an answer says "slow down": by its status, or without an answer by the exception."""
         if exception is None:
             return status in self.http_codes
         return any(isinstance(error, self.exceptions) for error in _chain(exception))
@@ -232,7 +232,7 @@ def _chain(exception: BaseException) -> Iterator[BaseException]:
 
 @attrs.frozen(kw_only=True)
 class BackoffState:
-    """How far a scope has backed off. A scope that never had to has none.
+    """The backoff of a scope that had a trigger. A scope that never had one has none.
 
     Attributes:
         delay: The standing delay, in seconds.
@@ -265,12 +265,12 @@ class BackoffState:
 
     @property
     def is_cut(self) -> bool:
-        """Whether slots were taken away."""
+        """True if slots were taken away."""
         return self.concurrency < self.full
 
     @property
     def pace(self) -> tuple[float, float, float | None]:
-        """What a step moves: the delay, the concurrency, and the delay that was refused."""
+        """The values that a step moves: the delay, the concurrency, and the delay that was refused."""
         return self.delay, self.concurrency, self.refused
 
     def waiting_from(self, now: float) -> BackoffState:
@@ -278,7 +278,7 @@ class BackoffState:
         return attrs.evolve(self, quiet_from=now)
 
     def is_backing_off(self, base: Base) -> bool:
-        """Whether it is slower than its base."""
+        """Return True if it is slower than its base."""
         return self.delay > base.delay or self.is_cut
 
     def repeated(self, now: float) -> BackoffState:

@@ -1,4 +1,4 @@
-"""The mappings inside the throttling settings: their types, and refusals that name the entry (I03, I04, A16)."""
+"""Types and checks of the mappings inside the throttling settings; an error names the entry (I03, I04, A16)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ JitterConfig = bool | float | tuple[float, float]
 JITTER_RANGE = "a number from 0 to 1, or a pair from -1 up in rising order"
 """What check_jitter allows, for the reference."""
 
-MOST = 1e300
+MAX_NUMBER = 1e300
 """The largest number that is taken; not far above it arithmetic overflows."""
 
 _WORDS = {
@@ -255,7 +255,7 @@ def check_scope(config: object, path: str) -> ScopeConfig:
             keys contradict each other.
     """
     checked = _check_mapping(config, ScopeConfig, path)
-    if checked.get("rate", 1.0) < 1.0 / MOST:
+    if checked.get("rate", 1.0) < 1.0 / MAX_NUMBER:
         raise SettingsError(f"{path}['rate'] is so low that nothing would ever be sent: {checked['rate']:g}", path)
     if "rate" in checked and "delay" in checked:
         raise SettingsError(f"{path} has both 'rate' and 'delay'; a rate is a delay of 1/rate: keep one of them", path)
@@ -278,9 +278,9 @@ def check_backoff(config: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     checked = _check_mapping(config, BackoffConfig, path)
     if "jitter" in checked:
         check_jitter(checked["jitter"], f"{path}['jitter']")
-    least, most = checked.get("min_delay", 0.0), checked.get("max_delay", math.inf)
-    if least > most:
-        raise SettingsError(f"{path}['min_delay'] ({least:g} s) is above its 'max_delay' ({most:g} s)", path)
+    low, high = checked.get("min_delay", 0.0), checked.get("max_delay", math.inf)
+    if low > high:
+        raise SettingsError(f"{path}['min_delay'] ({low:g} s) is above its 'max_delay' ({high:g} s)", path)
     for index, exception in enumerate(checked.get("exceptions", ())):
         load_exception(exception, f"{path}['exceptions'][{index}]")
     return checked
@@ -304,8 +304,8 @@ def check_target(value: object, path: str) -> tuple[float, float]:
 
 def check_count(value: object, path: str) -> None:
     """Refuse a number that is too large to reckon with: beyond the largest float, or near it."""
-    if isinstance(value, int | float) and value > MOST:
-        raise SettingsError(f"{path} must be at most {MOST:g}", path)
+    if isinstance(value, int | float) and value > MAX_NUMBER:
+        raise SettingsError(f"{path} must be at most {MAX_NUMBER:g}", path)
 
 
 def check_jitter(value: Any, path: str) -> None:
@@ -447,7 +447,7 @@ def _check_mapping(config: object, kind: Any, path: str) -> dict[str, Any]:
 
 
 def _expected(message: str) -> str:
-    """What msgspec expected, in words: "a number > 1.0", "a whole number at [2]"."""
+    """Put what msgspec expected into words: "a number > 1.0", "a whole number at [2]"."""
     expected = message.partition(", got ")[0].removeprefix("Expected ").partition(" - at ")[0]
     words = re.sub(r"`([^`]+)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), expected)
     place = re.search(r"`\$([^`]+)`$", message)

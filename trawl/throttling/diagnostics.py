@@ -1,8 +1,10 @@
-"""Warnings about configurations that can't do what they say, each given once.
+"""Warnings about a configuration that cannot have the effect it asks for, each given once.
 
-At the start: a concurrency above the cap on all (A11), a key that fits no host. While it runs: robots.txt against
-configuration (D09, D12), direct fetches that pile up (F10), and, after five minutes, a limit that is never reached
-(I02) and AutoThrottle's blind spots (H16).
+Only the throttle imports it: it warns, and decides nothing.
+
+At the start: a concurrency above the cap on all (A11), a key that matches no host. While the crawl runs: robots.txt
+against configuration (D09, D12), direct fetches that pile up (F10), and, after five minutes, a limit that is never
+reached (I02) and AutoThrottle's blind spots (H16).
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _HOSTS = 10_000  # hosts whose warning was given, as far as that is remembered
 
 
 class PeriodStats:
-    """What one scope did in the current period. Hot, so mutable and slotted."""
+    """The figures of one scope in the current period. Hot, so mutable and slotted."""
 
     __slots__ = (
         "auto_max",
@@ -108,7 +110,7 @@ class PeriodStats:
         self.held_by = held_by
 
     def reason(self, scope: Scope) -> str:
-        """What the requests of the scope waited for most in this period, of its own limits and of all others."""
+        """Return the limit, of its own or any other, that its requests waited for most in this period."""
         now = scope.waits.limited
         spent = {limit: seconds - self.limited.get(limit, 0.0) for limit, seconds in now.items()} | self.elsewhere
         return max(sorted(spent), key=lambda limit: spent[limit], default=_OTHERS)
@@ -119,34 +121,34 @@ class Diagnostics:
 
     Args:
         settings: What is configured.
-        most: The cap on requests in flight in all; ``inf`` for none.
+        max_requests: The cap on requests in flight in all; ``inf`` for none.
 
     Attributes:
         has_watches: Some scope is watched.
     """
 
-    def __init__(self, settings: ThrottlingSettings, *, most: float) -> None:
+    def __init__(self, settings: ThrottlingSettings, *, max_requests: float) -> None:
         self.has_watches: bool = False
         self._settings = settings
-        self._most = most
+        self._max_requests = max_requests
         self._given: dict[str, None] = {}
 
     def at_start(self, policies: ScopePolicies) -> None:
         """Warn of concurrencies above the cap on all requests in flight (A11), and of keys that fit no host."""
         per_domain = self._settings.concurrent_requests_per_domain
-        if per_domain > self._most:
+        if per_domain > self._max_requests:
             logger.warning(
                 "CONCURRENT_REQUESTS_PER_DOMAIN is %d, above CONCURRENT_REQUESTS = %g, which caps it",
-                per_domain, self._most,
+                per_domain, self._max_requests,
             )  # fmt: skip
         for sentence in self._settings.mistyped_methods():
             logger.warning("%s", sentence)
         for id, policy in policies.configured():
             concurrency = policy.config.get("concurrency", 0)
-            if concurrency > self._most:
+            if concurrency > self._max_requests:
                 logger.warning(
                     "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
-                    id, concurrency, self._most,
+                    id, concurrency, self._max_requests,
                 )  # fmt: skip
             if is_mistaken(id):
                 logger.warning(
@@ -192,12 +194,12 @@ class Diagnostics:
 
     def waiting_direct(self, count: int) -> None:
         """Warn once of direct fetches that pile up (F10)."""
-        most = self._settings.delayed_requests_warn_threshold
-        if count >= most and self._is_first("direct"):
+        threshold = self._settings.delayed_requests_warn_threshold
+        if count >= threshold and self._is_first("direct"):
             logger.warning(
                 "%d direct fetches wait for their scopes (DELAYED_REQUESTS_WARN_THRESHOLD = %d): "
                 "callbacks ask for more than the limits allow",
-                count, most,
+                count, threshold,
             )  # fmt: skip
 
     def items(self, state: ScopeState | None, count: int) -> None:
@@ -254,7 +256,7 @@ class Diagnostics:
     def _not_reached(self, scope: Scope, state: ScopeState, period: PeriodStats, seconds: float, reason: str) -> None:
         config = state.policy.config
         wanted = config.get("concurrency")
-        if wanted is not None and period.peak < min(wanted, self._most):
+        if wanted is not None and period.peak < min(wanted, self._max_requests):
             self._once(
                 period, "concurrency",
                 "%s: its concurrency of %d is not reached (%d at most in %.0f s); what holds it up: %s",

@@ -1,16 +1,15 @@
-"""Why something waits, and what became of each scope: answers as data (I11).
+"""Reasons for waiting and reports of scopes, as data (I11).
 
-Each "not before" carries its scope, its limit and where that limit comes from; the API, the log, the live panel and
-the table at the end read these same values.
+Each "not before" carries its scope, its limit and the source of that limit; the API, the log, the live panel and the
+table at the end read these same values.
 
-What the requests of one scope waited for: figures for the report and the alarms, kept where they come about.
+:class:`Waits` measures the waiting of one scope's requests, at the moment it happens. The time between two requests
+that take a scope, or since the first one that needed it, is counted for the limit of the scope that opened last. The
+time after that instant was spent elsewhere: in another scope, without a free place, behind callbacks. Time in which
+nothing was pending, or everything waited for a robots.txt, is left out.
 
-The time between two requests that take a scope, or since there was one that needed it, is put down to the limit of the
-scope that opened last. What comes after that instant was waited for elsewhere: in another scope, without a free place,
-behind callbacks. Time in which nothing was pending, or everything waited for a robots.txt, is not among it.
-
-How far the delays, the quota and the holds kept sends apart is counted by itself, slots left out. It is never more than
-how far apart they were, so a rate that is made of it is never below the rate that was reached.
+The time for which the delays, the quota and the holds kept sends apart is counted separately, without slots. It is
+never more than the time between the sends, so a rate that is computed from it is never below the rate that was reached.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ROOM_TO_GROW = 64
 
 
 class Waits:
-    """What was waited for. Hot, so mutable and slotted.
+    """The time that the requests of a scope waited, by limit. Hot, so mutable and slotted.
 
     Attributes:
         limited: Seconds waited for each limit.
@@ -78,7 +77,7 @@ class Waits:
         return max(self.taken_at, self.needed_at)
 
     def refilled(self, now: float, amount: float) -> float:
-        """When the quota made room for ``amount``, which goes now; ``-inf``: it did not wait for it.
+        """Return the instant at which the quota had room for ``amount``, which goes now; ``-inf``: it did not wait.
 
         What did not do for less did not do for it.
         """
@@ -186,7 +185,7 @@ def limit_words(limit: str) -> str:
 
 @attrs.frozen
 class Reason:
-    """Why a request, or a whole scope, waits.
+    """The reason for which a request, or a whole scope, waits.
 
     Attributes:
         scope: The id of the scope that holds it; "" where no scope does.
@@ -217,7 +216,7 @@ def _seconds(left: float) -> str:
 
 @attrs.frozen(kw_only=True)
 class ScopeReport:
-    """What one scope did in the crawl: one row of the table at the end.
+    """The figures of one scope in the crawl: one row of the table at the end.
 
     Attributes:
         scope: Its id.

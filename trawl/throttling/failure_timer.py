@@ -1,16 +1,16 @@
-"""How long a scope is waited for that gives no good answer, and when it is given up (B20).
+"""The time for which a scope gave no good answer, until it is given up (B20).
 
-Theory of operation. Patience begins with the first refusal after the last good answer, and ends after
+Theory of operation. The time begins with the first refusal after the last good answer, and ends after
 ``BACKOFF_GIVE_UP_AFTER``. Only time in which the scope could have answered counts. So the begin is moved along by
 
-- what a server asked for in a header: who waits as told must not lose by that. Not for ever, though: after ten such
-  times in a row without one good answer, its word counts no more. A wish that was capped was not obeyed, and counts;
-- time in which the scope was open and nobody asked: its quota, or another scope, kept everyone from it.
+- the time that a server asked for in a header: obeying must not lose requests. Not for ever, though: after ten such
+  times in a row without one good answer, its headers no longer count. A wish that was capped was not obeyed: it counts;
+- time in which the scope was open and no request was sent: its quota, or another scope, kept all of them from it.
 
 Intervals that double leave a gap before the end: the last one would reach far beyond it. An outage that was over in
 time would go unnoticed, and pages of a healthy host would be lost. So the last request before the end is put off to the
-end, and is the *last try*: never sooner than its backoff says, only later. It goes when the patience has passed since
-the first refused request was *sent*, so that its answer is there when the patience ends. ::
+end, and is the *last try*: never sooner than its backoff says, only later. It goes when the time has passed since the
+first refused request was *sent*, so that its answer is there at the end. ::
 
     sent   refused        refused, in vain   would be next                 last try    end
      │─lead──│  since ─ ─ ─ ─ ─ ─│─ ─ ─ ─ ─ ─ ─ ─ ─ │─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ │─lead──│
@@ -22,15 +22,15 @@ from math import inf
 
 __all__ = ["FailureTimer"]
 
-_MOST_WAITS = 10
+_MAX_WAITS = 10
 """Times in a row that a server may ask for without that counting."""
 
-_MOST_LEAD = 0.1
+_MAX_LEAD = 0.1
 """Of the patience. A first refusal that was a timeout is no reason to try again long before the end."""
 
 
 class FailureTimer:
-    """What is known of one trouble. Hot where many hosts fail, so mutable and slotted.
+    """The time without a good answer of one scope. Hot if many hosts fail, so mutable and slotted.
 
     Args:
         since: The instant from which time counts: that of the first refusal, in the simplest case.
@@ -71,7 +71,7 @@ class FailureTimer:
         begin = max(now, self._asked_until)
         if now >= self._asked_until:
             self._waits += 1
-        if until > begin and self._waits <= _MOST_WAITS:
+        if until > begin and self._waits <= _MAX_WAITS:
             self.since += until - begin
             self._asked_until = until
 
@@ -80,7 +80,7 @@ class FailureTimer:
         self._open_at = max(self._open_at, until)
 
     def unasked(self, now: float, *, at_least: float) -> bool:
-        """Whether nobody has asked for so many seconds though the scope was open; that time is left out."""
+        """Return True if the scope was open for so many seconds without a request; that time is left out."""
         if now - self._open_at < at_least:
             return False
         self.since += now - self._open_at
@@ -97,7 +97,7 @@ class FailureTimer:
             following: Seconds that its refusal would close it for, at the most.
             after: Seconds of patience in all.
         """
-        last_at = self.since + after - min(self._lead, after * _MOST_LEAD)
+        last_at = self.since + after - min(self._lead, after * _MAX_LEAD)
         if until > self.since + after:
             if not self._is_paced:
                 return until

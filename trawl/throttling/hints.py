@@ -1,13 +1,13 @@
-"""What a server's headers say about when to come back: one parser a dialect, chosen by a table (D01-D06, D14).
+"""Server hints: the wait that response headers ask for, by one parser for each format (D01-D06, D14).
 
 Every parser turns header texts into *windows* (seconds from now until the server's window resets, and what is left of
-it, if told) and answers an empty list for anything it does not understand: garbage counts as absent and never
-switches our own backoff off (R1). Whole seconds only, as RFC 9110, 10.2.3 and the RateLimit drafts have them; zero
-and the past are no wish. Where several headers speak, the longest wish wins (D04).
+it, if told) and returns an empty list for anything it does not understand: garbage counts as absent and never switches
+our own backoff off (R1). Whole seconds only, as RFC 9110, 10.2.3 and the RateLimit drafts have them; zero and the past
+ask for nothing. Of several headers, the longest wait wins (D04).
 
 Wall time is needed for dates and epochs only. They were written by the server's clock, so they are counted from the
-answer's own ``Date``: a server whose clock is an hour off means the same seconds as any other. Where there is none, our
-own wall time counts, which comes in as a value and is used once, here (R7).
+answer's own ``Date``: a server whose clock is an hour off means the same seconds as any other. Without one, our own
+wall time counts, which comes in as a value and is used once, here (R7).
 """
 
 from __future__ import annotations
@@ -99,22 +99,22 @@ def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
     """
     now_utc = _date_of(headers) or now_utc
     best: Hint | None = None
-    for dialect in HEADER_FORMATS:
-        for line in _texts(headers, dialect):
+    for format in HEADER_FORMATS:
+        for line in _texts(headers, format):
             text, remaining = line
-            delay = _chosen(dialect.parse(text, remaining, now_utc))
+            delay = _chosen(format.parse(text, remaining, now_utc))
             if delay > 0 and (best is None or delay > best.delay):
-                best = Hint(delay, f"{dialect.header}: {_shown(text)}")
+                best = Hint(delay, f"{format.header}: {_shown(text)}")
     return best
 
 
-def _texts(headers: HeaderLines, dialect: HeaderFormat) -> Iterable[tuple[str, str]]:
-    lines = headers.getlist(dialect.header)
+def _texts(headers: HeaderLines, format: HeaderFormat) -> Iterable[tuple[str, str]]:
+    lines = headers.getlist(format.header)
     if not lines:
         return ()
-    if dialect.header == "Retry-After":  # a date has a comma: lines of it are no list
+    if format.header == "Retry-After":  # a date has a comma: lines of it are no list
         return [(line.strip(), "") for line in lines]
-    remaining = ", ".join(headers.getlist(dialect.remaining)) if dialect.remaining else ""
+    remaining = ", ".join(headers.getlist(format.remaining)) if format.remaining else ""
     return [(", ".join(lines), remaining)]
 
 
@@ -140,13 +140,13 @@ def _retry_after(text: str, _: str, now_utc: datetime) -> Sequence[ServerWindow]
 
 
 def _date_of(headers: HeaderLines) -> datetime | None:
-    """When the answer was given, by the server's clock (RFC 9110, 6.6.1); None where it does not say."""
+    """Return the instant of the answer by the server's clock (RFC 9110, 6.6.1); None: it does not say."""
     lines = headers.getlist("Date")
     return _moment(lines[0].strip()) if len(lines) == 1 else None
 
 
 def _moment(text: str) -> datetime | None:
-    """What an HTTP date says, in UTC; None where it is none."""
+    """Parse an HTTP date. Returns an instant in UTC, or None where it is not one."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -208,8 +208,8 @@ def _structured(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
 
 
 def _shown(text: str) -> str:
-    most = 80
-    return text if len(text) <= most else text[: most - 1] + "…"
+    limit = 80
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 HEADER_FORMATS: tuple[HeaderFormat, ...] = (

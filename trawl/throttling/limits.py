@@ -1,21 +1,19 @@
-"""What one throttling scope is allowed: the configured limits, as a frozen value.
+"""The configured limits of a scope, its draws for jitter, and its slots.
 
-Defaults and overrides meet here (A13-A16, E20, I06, I10): a host-like scope starts from the per-domain settings, any
-other from "unlimited"; what the scope's own configuration names replaces it, key by key. What policies move while the
-crawl runs lives on the scope, never here: this is the base that backing off returns to.
+Defaults and overrides meet in :func:`limits_of` (A13-A16, E20, I06, I10): a host-like scope starts from the per-domain
+settings, any other from "unlimited"; a key of the scope's own configuration replaces its default. What policies change
+while the crawl runs is kept on the scope, never here: this is the base that backing off returns to.
 
-What an interval is multiplied by: one draw a send, from a stream that belongs to the scope.
+An interval is multiplied by one draw a send, from a :class:`Stream` that belongs to the scope. It is derived from the
+run's seed and the scope's id, so the draws of one scope do not depend on the others. It is SplitMix64 (Steele, Lea,
+Flood: Fast splittable pseudorandom number generators, 2014): its state is one integer, where a ``random.Random`` would
+cost 2.5 kB for each of 50,000 hosts.
 
-A stream is derived from the run's seed and the scope's id, so what one scope draws does not depend on what others do.
-It is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): its state is one integer,
-where a ``random.Random`` would cost 2.5 kB for each of 50,000 hosts.
-
-The slots of a scope that is used in parallel: which one carries the next request, and when one has rested.
-
-A slot carries one request at a time, is free after the whole response, and rests for the delay per slot, counted from
-its earlier send. Slots are numbered from 1. Without a delay per slot the free one with the lowest number goes next;
-with one, the one that has rested longest, and a new one only when none has rested. What has to be known is when a slot
-last sent, so a delay that changes, or an interval that is drawn anew, is felt by the slot that rests.
+:class:`Slots` numbers the places of a scope that is used in parallel. A slot carries one request at a time, is free
+after the whole response, and rests for the delay per slot, counted from its earlier send. Slots are numbered from 1.
+Without a delay per slot the free one with the lowest number goes next; with one, the one that has rested longest, and a
+new one only when none has rested. Only the time of a slot's last send is stored, so a delay that changes, or an
+interval that is drawn anew, applies to the slot that rests.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ import attrs
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["EXACT", "Jitter", "Limits", "Slots", "Stream", "factor", "jitter_factors", "lengthening", "limits_of"]
+__all__ = ["EXACT", "Jitter", "Limits", "Slots", "Stream", "jitter_factors", "lengthening", "limits_of"]
 
 _MASK = (1 << 64) - 1
 
@@ -66,32 +64,26 @@ def lengthening(jitter: tuple[float, float]) -> tuple[float, float]:
     return max(1.0, low), max(1.0, high)
 
 
-def factor(jitter: tuple[float, float], drawn: float) -> float:
-    """What an interval is multiplied by when ``drawn``, in [0.0, 1.0), was drawn for it."""
-    low, high = jitter
-    return low + (high - low) * drawn
-
-
 class Slots:
-    """Which slots are busy, and when the others last sent.
+    """The busy slots of a scope, and the last send of the others.
 
-    The two parameters of a question, ``most`` (slots that may exist) and ``rest`` (seconds between two sends of one
-    slot), come with it, because policy moves them. Slots numbered above ``most`` are not used; they keep their times
-    for the case that ``most`` grows again.
+    Every call brings ``max_slots`` (slots that may exist) and ``rest`` (seconds between two sends of one slot), because
+    policies change them. Slots numbered above ``max_slots`` are not used; they keep their times for the case that it
+    grows again.
     """
 
-    __slots__ = ("_busy", "_free", "_is_by_age", "_most", "_sent_at")
+    __slots__ = ("_busy", "_free", "_is_by_age", "_max_slots", "_sent_at")
 
     def __init__(self) -> None:
         self._sent_at: list[float] = []
         self._busy: list[bool] = []
         self._free: list[tuple[float, int]] = []
         self._is_by_age = False
-        self._most = inf
+        self._max_slots = inf
 
     @property
     def opened(self) -> int:
-        """How many slots were ever used: the highest number."""
+        """The number of slots that were ever used: the highest number."""
         return len(self._busy)
 
     def open(self, *, is_busy: bool, sent_at: float) -> int:
@@ -104,25 +96,25 @@ class Slots:
 
     @property
     def sent_at(self) -> tuple[float, ...]:
-        """When each slot last sent, by its number."""
+        """The last send of each slot, by its number."""
         return tuple(self._sent_at)
 
     def last_sent(self, number: int) -> float:
-        """When a slot last sent; ``-inf`` where it did not yet."""
+        """Return the last send of a slot; ``-inf`` before its first."""
         return self._sent_at[number - 1]
 
-    def ready_at(self, most: float, rest: float) -> float:
+    def ready_at(self, max_slots: float, rest: float) -> float:
         """The instant at which a slot will have rested, if no busy one is given back before; ``-inf`` for at once."""
-        self._arrange(most, rest)
-        if len(self._busy) < most or (self._free and rest <= 0.0):
+        self._arrange(max_slots, rest)
+        if len(self._busy) < max_slots or (self._free and rest <= 0.0):
             return -inf
         return self._free[0][0] + rest if self._free else inf
 
-    def take(self, now: float, most: float, rest: float) -> int:
+    def take(self, now: float, max_slots: float, rest: float) -> int:
         """Occupy a slot that has rested at ``now``, or a new one; its number."""
-        self._arrange(most, rest)
+        self._arrange(max_slots, rest)
         free = self._free
-        if free and (rest <= 0.0 or free[0][0] + rest <= now or len(self._busy) >= most):
+        if free and (rest <= 0.0 or free[0][0] + rest <= now or len(self._busy) >= max_slots):
             number = heappop(free)[1]
             self._busy[number - 1] = True
             return number
@@ -143,19 +135,19 @@ class Slots:
         self._offer(number)
 
     def _offer(self, number: int) -> None:
-        if number <= self._most:
+        if number <= self._max_slots:
             heappush(self._free, (self._sent_at[number - 1] if self._is_by_age else 0.0, number))
 
-    def _arrange(self, most: float, rest: float) -> None:
+    def _arrange(self, max_slots: float, rest: float) -> None:
         """Order the free slots anew where the order's rule has changed: rare, so it may cost a pass over all."""
         is_by_age = rest > 0.0
-        if most == self._most and is_by_age == self._is_by_age:
+        if max_slots == self._max_slots and is_by_age == self._is_by_age:
             return
-        self._most, self._is_by_age = most, is_by_age
+        self._max_slots, self._is_by_age = max_slots, is_by_age
         self._free = [
             (sent_at if is_by_age else 0.0, number)
             for number, (sent_at, busy) in enumerate(zip(self._sent_at, self._busy, strict=True), 1)
-            if not busy and number <= most
+            if not busy and number <= max_slots
         ]
         heapify(self._free)
 

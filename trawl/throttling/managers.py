@@ -1,16 +1,9 @@
-"""Managers: which scopes a request has, and which of them an answer exhausts.
+"""Managers: the scopes of a request, and the meaning of its outcome for them.
 
 A *throttling manager* is one for the crawl; a *scope manager* is one for each scope. Both are classes of the user's,
-or the ones here. What a user's class lacks is the default's. The default manager's methods are async, so that ``await
-super()...`` works in a subclass; the throttle itself knows that nothing was overridden and asks a synchronous twin,
-so that the hot path has no coroutine.
-
-What a manager's answer says about each scope, in one form.
-
-What an outcome means for its scopes: the user's manager is asked, or nobody has to be.
-
-As long as no method of the default manager is overridden, the answer is found without a coroutine and without a
-mapping for each response: almost always it is "nothing".
+or the ones here; a method that a user's class lacks is the default's. The default manager's methods are async, so that
+``await super()...`` works in a subclass. The throttle knows when no method is overridden and then calls a synchronous
+twin: the hot path has no coroutine, and no mapping for each response, because the answer is almost always "nothing".
 """
 
 from __future__ import annotations
@@ -37,11 +30,11 @@ if TYPE_CHECKING:
     from trawl.throttling.policy import ScopeState
     from trawl.throttling.scope import Scope
     from trawl.throttling.scopes import ScopeAmounts, Scopes
+    from trawl.throttling.throttle import Throttle
 
 __all__ = [
     "BackoffSignal",
     "CallContext",
-    "Decider",
     "ManagerCalls",
     "ThrottlingManager",
     "ThrottlingManagerProtocol",
@@ -60,7 +53,7 @@ _KEYS = ("delay", "consumed", "consumed_quota", "remaining", "quota")
 
 @attrs.frozen(kw_only=True)
 class BackoffSignal:
-    """What one answer says about one scope.
+    """The meaning of one answer for one scope.
 
     Attributes:
         is_trigger: Whether it says "slow down".
@@ -78,7 +71,7 @@ class BackoffSignal:
 
 
 def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSignal]:
-    """What a backoff method returned, by scope (E09, E11).
+    """Read what a backoff method returned, by scope (E09, E11).
 
     ``{}`` (or a bare id) means exhausted; ``consumed`` or ``remaining`` without a ``delay`` correct the
     quota and nothing else.
@@ -101,15 +94,15 @@ def _signal(id: str, figures: Any, header: str) -> BackoffSignal:
         return BackoffSignal()
     if not isinstance(figures, Mapping):
         raise TypeError(f"what backs scope {id!r} off is a mapping of {', '.join(_KEYS)}, not {figures!r}")
-    for name, call_user_number in figures.items():
+    for name, number in figures.items():
         if name not in _KEYS:
             raise ValueError(f"what backs scope {id!r} off has an unknown key {name!r}; known are {', '.join(_KEYS)}")
-        if call_user_number is None:
+        if number is None:
             continue
-        if isinstance(call_user_number, bool) or not isinstance(call_user_number, int | float):
-            raise TypeError(f"{name!r} of scope {id!r} is a number, not {call_user_number!r}")
-        if not 0 <= call_user_number < math.inf:
-            raise ValueError(f"{name!r} of scope {id!r} must be a number from 0 up, not {call_user_number!r}")
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise TypeError(f"{name!r} of scope {id!r} is a number, not {number!r}")
+        if not 0 <= number < math.inf:
+            raise ValueError(f"{name!r} of scope {id!r} must be a number from 0 up, not {number!r}")
     delay = figures.get("delay")
     consumed = figures.get("consumed", figures.get("consumed_quota"))
     remaining = figures.get("remaining", figures.get("quota"))
@@ -129,7 +122,7 @@ _NO_CLOCK = datetime.max.replace(tzinfo=UTC)
 
 
 class ThrottlingManagerProtocol(Protocol):
-    """What ``THROTTLING_MANAGER`` may define; each method sync or async, each may be left out (E06, E07).
+    """The methods of ``THROTTLING_MANAGER``, each sync or async; each may be left out (E06, E07).
 
     A class with ``from_crawler(crawl)`` is made by it, any other is called without arguments.
     """
@@ -139,7 +132,7 @@ class ThrottlingManagerProtocol(Protocol):
         ...
 
     def get_initial_backoff(self) -> ScopeBackoff | Awaitable[ScopeBackoff]:
-        """What to hold before the first send (E10): ids to ``{"delay": seconds}``; ``{}`` takes one step."""
+        """Return the holds before the first send (E10): ids to ``{"delay": seconds}``; ``{}`` takes one step."""
         ...
 
     def get_response_backoff(self, response: Response) -> ScopeBackoff | Awaitable[ScopeBackoff]:
@@ -152,14 +145,14 @@ class ThrottlingManagerProtocol(Protocol):
 
 
 class ThrottlingScopeManagerProtocol(Protocol):
-    """What ``THROTTLING_SCOPE_MANAGER``, or a scope's ``manager``, may define; each method may be left out (E17, E18).
+    """The methods of ``THROTTLING_SCOPE_MANAGER``, or a scope's ``manager``; each may be left out (E17, E18).
 
     A class with ``from_crawler(crawl, config)`` is made by it, any other is called with the scope's merged
     configuration, its id under ``id``. All methods are sync: they decide, they don't wait.
     """
 
     def is_trigger(self, response: Response | None, exception: Exception | None) -> bool | None:
-        """Whether this answer says "slow down"; None: as configured."""
+        """Return True if this answer says "slow down"; None: as configured."""
         ...
 
     def get_delay(self, response: Response | None, exception: Exception | None, delay: float) -> float | None:
@@ -167,7 +160,7 @@ class ThrottlingScopeManagerProtocol(Protocol):
         ...
 
     def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
-        """Whether this trigger counts as one of the request's retries; None: as usual (B20)."""
+        """Return True if this trigger counts as one of the request's retries; None: the default (B20)."""
         ...
 
     def get_rampup(
@@ -186,40 +179,22 @@ class ThrottlingScopeManagerProtocol(Protocol):
         ...
 
 
-class Decider(Protocol):
-    """What the default manager asks of the throttle that it is bound to."""
-
-    async def triggered(
-        self, request: Request | None, response: Response | None, exception: Exception | None
-    ) -> list[str]:
-        """The scopes of a request for which this answer is a trigger; None: of the request that is asked about."""
-        ...
-
-    async def own_scope(self, request: Request) -> str:
-        """What a request is charged to where nobody says otherwise; "" for nothing."""
-        ...
-
-    def utc(self) -> datetime:
-        """Wall time now."""
-        ...
-
-
 @attrs.frozen
 class CallContext:
     """The question that a manager is about to answer.
 
     Attributes:
-        decider: Whose question it is.
+        throttle: The throttle that asks.
         requests: The request whose outcome it is about, and what it became on its way.
         amounts: What that request was charged to.
     """
 
-    decider: Decider
+    throttle: Throttle
     requests: tuple[Request, ...]
     amounts: ScopeAmounts
 
     def scope_amounts_of(self, request: Request | None) -> ScopeAmounts | None:
-        """What the request was charged to, if the question is about it; None: it is about another."""
+        """Return the scopes of the request, if the call is about it; None: it is about another."""
         is_it = request is None or any(request is one for one in self.requests)
         return self.amounts if is_it else None
 
@@ -234,7 +209,7 @@ class ThrottlingManager:
     Subclass it and override what you need; ``__init__`` is yours, it need not be called.
     """
 
-    _decider: ClassVar[Decider | None] = None  # shadowed on the instance by bind()
+    _bound_throttle: ClassVar[Throttle | None] = None  # shadowed on the instance by bind()
 
     @classmethod
     def from_crawler(cls, crawl: object) -> ThrottlingManager:
@@ -243,7 +218,7 @@ class ThrottlingManager:
 
     async def get_scopes(self, request: Request) -> Scopes:
         """The host of a request, as its one scope; its address with ``CONCURRENT_REQUESTS_PER_IP`` (I05)."""
-        own = host_scope(request.url) if self._decider is None else await self._decider.own_scope(request)
+        own = host_scope(request.url) if self._bound_throttle is None else await self._bound_throttle.own_scope(request)
         return own or None
 
     async def get_initial_backoff(self) -> ScopeBackoff:
@@ -259,34 +234,34 @@ class ThrottlingManager:
         Raises:
             ValueError: It has no request, and no answer is asked about.
         """
-        decider = self._asking_decider()
-        if decider is None:
+        throttle = self._throttle_in_use()
+        if throttle is None:
             return None
         delay = await awaited(self.get_response_delay(response))
-        return _mapping(await decider.triggered(response.request, response, None), delay)
+        return _mapping(await throttle.triggered(response.request, response, None), delay)
 
     async def get_exception_backoff(self, request: Request, exception: Exception) -> ScopeBackoff:
         """Those of the request's scopes for which the exception is a trigger."""
-        decider = self._asking_decider()
-        return None if decider is None else _mapping(await decider.triggered(request, None, exception), None)
+        throttle = self._throttle_in_use()
+        return None if throttle is None else _mapping(await throttle.triggered(request, None, exception), None)
 
     def get_response_delay(self, response: Response) -> float | None:
         """The seconds that a response's headers ask to wait (E12), before the cap; None where they ask for nothing."""
         hint = self.hint_nowait(response)
         return None if hint is None else hint.delay
 
-    def bind(self, decider: Decider) -> None:
+    def bind(self, throttle: Throttle) -> None:
         """Tie the manager to a throttle."""
-        vars(self)["_decider"] = decider
+        vars(self)["_bound_throttle"] = throttle
 
-    def _asking_decider(self) -> Decider | None:
+    def _throttle_in_use(self) -> Throttle | None:
         """The throttle it is bound to, or else, where another manager made it for its own use, the one that asks."""
         question = call_context.get()
-        return self._decider if self._decider is not None or question is None else question.decider
+        return self._bound_throttle if self._bound_throttle is not None or question is None else question.throttle
 
     def hint_nowait(self, response: Response) -> Hint | None:
-        """What a response's headers ask for, and which of them does."""
-        now_utc = self._decider.utc() if self._decider is not None else _NO_CLOCK
+        """Return the wait that a response's headers ask for, and the header that does."""
+        now_utc = self._bound_throttle.utc() if self._bound_throttle is not None else _NO_CLOCK
         return hint_of(response.headers, now_utc)
 
 
@@ -348,7 +323,7 @@ async def awaited(value: T | Awaitable[T]) -> T:
 
 
 def is_overridden(manager: object, *names: str) -> bool:
-    """Whether one of the default manager's methods is another's in ``manager``."""
+    """Return True if ``manager`` has another method of one of these names than the default manager."""
     cls = type(manager)
     if not issubclass(cls, ThrottlingManager):
         return True
@@ -365,7 +340,7 @@ _HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
 
 
 def is_trigger(state: ScopeState, response: Response | None, exception: Exception | None) -> bool:
-    """Whether an answer says "slow down" to one scope: as its scope manager says, else as its backoff does."""
+    """Return True if an answer says "slow down" to one scope: by its scope manager, else by its backoff."""
     if isinstance(exception, SoftBlocked):  # the user has said so
         return True
     if state.manager is not None:
@@ -381,17 +356,17 @@ class ManagerCalls:
     Args:
         manager: The manager.
         default: Answers where the manager has no method for it.
-        decider: Whose questions these are.
+        throttle: The throttle that asks.
 
     Attributes:
         is_custom: Whether the manager has a word of its own, so that :meth:`ask` has to be awaited.
     """
 
-    def __init__(self, manager: Any, default: ThrottlingManager, decider: Decider) -> None:
+    def __init__(self, manager: Any, default: ThrottlingManager, throttle: Throttle) -> None:
         self.is_custom: bool = is_overridden(manager, *_HOOKS)
         self._manager = manager
         self._default = default
-        self._decider = decider
+        self._throttle = throttle
 
     def own_signals(self, grant: Grant, outcome: Outcome, scopes: Sequence[Scope]) -> dict[str, BackoffSignal] | None:
         """Answer as the default manager does. Returns None where, as almost always, no scope is concerned.
@@ -416,12 +391,12 @@ class ManagerCalls:
         )
 
     async def ask(self, grant: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
-        """What the user's manager says. A checkpoint only where its answer is one. Raises whatever it raises."""
+        """Ask the user's manager. A checkpoint only if its answer is one. Raises whatever it raises."""
         response = outcome.response
         requests = [grant.request, outcome.request]
         if response is not None and response.request is not None:
             requests.append(response.request)
-        token = call_context.set(CallContext(self._decider, tuple(requests), grant.scopes))
+        token = call_context.set(CallContext(self._throttle, tuple(requests), grant.scopes))
         try:
             return await self._answer(grant, outcome)
         finally:

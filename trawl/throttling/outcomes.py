@@ -1,4 +1,6 @@
-"""What one answer does to one scope.
+"""The effect of one outcome on the scopes of its request.
+
+Length: the rules for retries, triggers and giving up read the same few facts of an outcome, in one order.
 
 The order is fixed, and each part changes its own field only:
 
@@ -9,32 +11,29 @@ The order is fixed, and each part changes its own field only:
 5. AutoThrottle adjusts its delay;
 6. the parts are put together (``ScopeState.apply``).
 
-Whether a request that was refused is sent again, and whether that is one of its retries (B20).
+**Retries** (B20). Backing off loses nothing: a refusal is the scope's affair, not the request's, so a trigger is sent
+again, whatever its status; only a page that came (2xx, 3xx) is kept, even if a manager takes it for a trigger. An
+answer that says when to come back never counts as a retry. Any other trigger counts only if the scope is healthy, that
+is, if it gave a good answer since this request was refused last. The first refusal may be the first sign of an outage,
+so it is counted with the second one, when that shows that it was not. So one bad page on a healthy host ends after its
+retries, and an outage ends no request. A scope that never gave a whole answer and refuses connections, or does not
+speak HTTP, is not in an outage: it does not exist.
 
-Backing off loses nothing: a refusal is the scope's affair, not the request's, so a trigger is sent again, whatever
-its status; only a page that came (2xx, 3xx) is kept, even where a manager takes it for a trigger. An answer that says
-when to come back never counts as a retry. Any other trigger counts only where the scope is healthy, that is where it
-gave a good answer since this request was refused last. The first refusal may be the first sign of an outage, so it is
-counted with the second one, when that shows that it was not. One bad page on a healthy host so ends after its
-retries; an outage ends nobody. A scope that never gave a whole answer and can't be connected to, or speaks no HTTP, is
-no outage, it is not there.
+A page that failed on a healthy host may be all that is left to send, and then no good answer can come any more. Its
+further refusals count as long as it fails *alone*: no other request of the scope was refused since its last good
+answer, except those that are known to fail by themselves. An answer that broke off came from a host that exists, so it
+is the page's own fault as soon as it broke off twice with no other request refused.
 
-A page that was shown so to fail on a healthy host may be all that is left to send, and then nothing can give a good
-answer any more. Its further refusals count as long as it fails *alone*: no other request of the scope was refused
-since its last good answer, those left out that are known to fail by themselves. An answer that broke off came from a
-host that is there, so it is taken for the page's own fault as soon as it broke off twice with nobody else refused.
+A 429, or a refusal with a time in it, is never a retry (R12), and still a path may answer nothing else for ever. On a
+host that refuses as a whole the others are not served meanwhile; under a rate limit a refused request is served later.
+So each request counts its refusals of that kind: one counts if the scope gave a good answer since the one before (or,
+once that was so, if it is refused alone); the count starts again when a request that had been refused is answered well.
+After seven it is *hopeless*, and ends with its last answer.
 
-A 429, or a refusal with a time in it, is never a retry (R12), and still a path may answer nothing else for ever. What
-tells it from a host that refuses as a whole is that the others are served meanwhile; what tells it from a rate limit is
-that nobody who was refused is served later. So each request counts its refusals of that kind: one counts if the scope
-gave a good answer since the one before (or, once that was so, if it is refused alone); the count begins anew when a
-request that had been refused is answered well. After seven it is *hopeless*, and ends with its last answer.
-
-Scopes that were given up: their pending requests end, a later request starts afresh (B20).
-
-What is pending is drained by the chooser, which asks about each request before it grants it; that takes no place and
-no time. A request that is admitted afterwards carries the instant in its meta, and so is known to be a later one.
-Some of them may wait for a time of their own meanwhile, so a scope stays listed here: the last ten thousand do.
+**Scopes that were given up** (B20): their pending requests end, a later request starts afresh. The scheduler drains
+what is pending: it asks about each request before it grants it, which takes no place and no time. A request that is
+admitted afterwards carries the instant in its meta, and so is known to be a later one. Some pending requests may wait
+for a time of their own, so a scope stays listed: the last ten thousand do.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ SEVERAL = "*"
 
 TOO_MANY_REQUESTS = 429
 
-MOST_REFUSALS = 7  # in a row: with the pace halved at each, two minutes from 1 s on
+MAX_REFUSALS = 7  # in a row: with the pace halved at each, two minutes from 1 s on
 
 _KEPT = range(200, 400)
 
@@ -128,7 +127,7 @@ def judge(
     refused_utc = grant.request.meta_get(REFUSED_AT)
     refused_at = None if refused_utc is None else now - max(0.0, utc.timestamp() - refused_utc)
     _note(grant, outcome, REFUSED_AT, utc.timestamp())
-    is_retry, refusals = _said(grant, outcome, states), 0
+    is_retry, refusals = _asked_manager(grant, outcome, states), 0
     if is_retry is None:
         has_hint = any(signal.delay for signal in signals if signal.is_trigger)
         if has_hint or (response is not None and response.status == TOO_MANY_REQUESTS):
@@ -136,7 +135,7 @@ def judge(
             _note(grant, outcome, REFUSALS, refusals)
         else:
             is_retry = _counts(grant, outcome, states, refused_at)
-    outcome.is_hopeless = refusals >= MOST_REFUSALS
+    outcome.is_hopeless = refusals >= MAX_REFUSALS
     outcome.is_excused = not is_retry and not outcome.is_hopeless
     if refusals < 2 and not grant.request.meta_get(BAD_PAGE):  # else it is known to be refused while others are served
         name = _name(grant)
@@ -155,8 +154,8 @@ def passed_by(grant: Grant, others: Mapping[str, BackoffSignal] | None) -> list[
     return [*ids, *(id for id, _ in grant.scopes)] if grant.is_exempt else ids
 
 
-def _said(grant: Grant, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
-    """Whether it is a retry by the word of a scope's manager; None: none has an opinion."""
+def _asked_manager(grant: Grant, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
+    """Ask the scopes' managers if it is a retry; None: none of them says."""
     for state in states:
         if state.manager is None:
             continue
@@ -173,21 +172,21 @@ def _counts(grant: Grant, outcome: Outcome, states: Sequence[ScopeState], refuse
     is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
     if is_not_there and not any(each.has_answered for each in states):
         return True
-    is_known, log_failure = bool(grant.request.meta_get(BAD_PAGE)), bool(grant.request.meta_get(UNCOUNTED))
+    is_known, had_failed = bool(grant.request.meta_get(BAD_PAGE)), bool(grant.request.meta_get(UNCOUNTED))
     are_others_served = refused_at is not None and all(state.good_at > refused_at for state in states)
-    is_own_fault = is_known or (log_failure and isinstance(error, ResponseBroken))
+    is_own_fault = is_known or (had_failed and isinstance(error, ResponseBroken))
     if not are_others_served and not (is_own_fault and _is_alone(grant, states)):
         _note(grant, outcome, UNCOUNTED, True)
         return False
     if not is_known:
         _note(grant, outcome, BAD_PAGE, True)
-        if log_failure:  # its first failure; a 429 before it stays excused
+        if had_failed:  # its first failure; a 429 before it stays excused
             _note(grant, outcome, "retry_times", grant.request.meta_get("retry_times", 0) + 1)
     return True
 
 
 def _refusals(grant: Grant, states: Sequence[ScopeState], refused_at: float | None) -> int:
-    """How often it was told to come back later while others were served, this time included."""
+    """Count the times that it was told to come back later while others were served, this one included."""
     count: int = grant.request.meta_get(REFUSALS, 0)
     if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
         return 1
@@ -196,7 +195,7 @@ def _refusals(grant: Grant, states: Sequence[ScopeState], refused_at: float | No
 
 
 def _is_alone(grant: Grant, states: Sequence[ScopeState]) -> bool:
-    """Whether its scopes refused nobody else since their last good answers, but what fails by itself."""
+    """Return True if its scopes refused no other request since their last good answers, except for their own fault."""
     name = _name(grant)
     return all(state.refused in ("", name) for state in states)
 
@@ -213,7 +212,7 @@ def _note(grant: Grant, outcome: Outcome, key: str, value: object) -> None:
 ADMITTED_AT = "throttling_admitted_at"
 """Meta key: when a request was admitted whose scope had been given up before, in epoch seconds."""
 
-_MOST = 10_000  # scopes listed
+_MAX_LISTED = 10_000  # scopes listed
 
 
 class UnresponsiveScopes:
@@ -235,7 +234,7 @@ class UnresponsiveScopes:
         """Give a scope up now, which is ``utc`` in wall time."""
         self.at_utc.pop(id, None)
         self.at_utc[id] = utc.timestamp()
-        if len(self.at_utc) > _MOST:
+        if len(self.at_utc) > _MAX_LISTED:
             del self.at_utc[next(iter(self.at_utc))]
 
     def restore(self, at_utc: Mapping[str, float], utc: datetime) -> None:
@@ -253,7 +252,7 @@ class UnresponsiveScopes:
             request.meta[ADMITTED_AT] = utc.timestamp()
 
     def refuses(self, grant: Grant) -> bool:
-        """Whether a request was pending when one of its scopes was given up."""
+        """Return True if a request was pending when one of its scopes was given up."""
         for id, _ in grant.scopes:
             at_utc = self.at_utc.get(id)
             if at_utc is not None:
@@ -402,14 +401,14 @@ def _obey(
     factor: float,
 ) -> None:
     """Hold the scope for what a header (or a manager) asks, capped (D01, D05)."""
-    wanted, most = signal.delay or 0.0, state.policy.backoff.max_delay
-    delay = min(wanted, most) * factor
+    wanted, cap = signal.delay or 0.0, state.policy.backoff.max_delay
+    delay = min(wanted, cap) * factor
     header = signal.header or "the throttling manager"
     source = f"{header}, {what}"
-    if wanted > most:
-        source = f"{source}; capped at {most:g} s"
+    if wanted > cap:
+        source = f"{source}; capped at {cap:g} s"
         if wanted <= _BELIEVABLE:
-            logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, most)
+            logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, cap)
     else:
         failure_timer.asked(now, now + delay)
     state.hints += 1
@@ -418,7 +417,7 @@ def _obey(
 
 
 def lengthened(scope: Scope, state: ScopeState, seed: int | str) -> float:
-    """What a hold that a header asks for is multiplied by: jitter lengthens it, never shortens (B06, R10)."""
+    """Return the factor for a hold that a header asks for: jitter lengthens it, never shortens (B06, R10)."""
     spread = state.policy.backoff.jitter[1] - 1.0
     if spread <= 0.0:
         return 1.0

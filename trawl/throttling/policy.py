@@ -1,23 +1,21 @@
-"""What policy keeps for one scope, and how its parts make the limits in force.
+"""The policy and the state of a scope, and the limits in force that they make.
 
-Theory of operation. Four parts may move a scope, and each moves its own field only; :meth:`ScopeState.apply` puts
-them together, always in this order::
+Theory of operation. Four parts may change a scope's limits, and each changes its own field only;
+:meth:`ScopeState.apply` puts them together, always in this order::
 
     configured ─► AutoThrottle or rampup ─► robots.txt (never faster) ─► backoff (never faster) ─► in force
 
-What robots.txt or backing off put in force is a floor, too: jitter only lengthens it (D12).
-Windows that pass (recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at which
-they ended: :meth:`ScopeState.settle`. A *kind* is what scopes configured alike share, so that a host nobody
-configured costs a reference.
+A delay that robots.txt or backing off put in force is a floor, too: jitter only lengthens it (D12). Windows that pass
+(recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at which they ended:
+:meth:`ScopeState.settle`. Scopes configured alike share one :class:`ScopePolicy`, so a host without a configuration of
+its own costs a reference.
 
-AutoThrottle: a host's delay follows its latency (H01-H12).
-
-Theory of operation. A server that answers in ``latency`` seconds and is to have N requests at once is asked every
-``latency / N`` seconds: that is the *target delay*. After each response the delay becomes the mean of itself and the
-target, or the target where that is larger, within the bounds that the user set. Only a healthy page may lower it: an
-error page is often quicker than a real one, and following it would speed up a crawl that hurts its server. So only a
-response of status 200 that is no trigger counts as healthy; refusals, errors and cached pages never speed anything up
-(H05, H15).
+AutoThrottle (H01-H12): a host's delay follows its latency. A server that answers in ``latency`` seconds and is to have
+N requests at once is asked every ``latency / N`` seconds: that is the *target delay*. After each response the delay
+becomes the mean of itself and the target, or the target if that is larger, within the bounds that the user set. Only a
+healthy page may lower it: an error page is often quicker than a real one, and following it would speed up a crawl that
+hurts its server. So only a response of status 200 that is not a trigger counts as healthy; refusals, errors and cached
+pages never speed anything up (H05, H15).
 
 Starting points (target concurrency, longest delay, first delay): polite 1.0, 10 s, 2.0 s; a server that cooperates
 4.0, 30 s, 1.0 s; many domains 2.0, 60 s, 1.0 s.
@@ -46,7 +44,7 @@ __all__ = ["AutoThrottle", "ScopePolicy", "ScopeState"]
 
 @attrs.frozen(kw_only=True)
 class AutoThrottle:
-    """How delays follow latencies.
+    """The rule by which delays follow latencies.
 
     Attributes:
         start_delay: The delay before the first response, in seconds.
@@ -91,13 +89,13 @@ class AutoThrottle:
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
-_MOST_STEPS = 1000
+_MAX_STEPS = 1000
 """Steps back that are taken at once, after a pause: of smaller ones, the rest take windows of their own."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class ScopePolicy:
-    """What scopes that are configured alike share.
+    """The configuration that scopes configured alike share.
 
     Attributes:
         config: The entry of ``THROTTLING_SCOPES``; empty without one.
@@ -228,7 +226,7 @@ class ScopeState:
         self.rampup: RampupState | None = None
         if policy.rampup is not None:
             limits = policy.limits
-            slots = min(limits.concurrency, policy.rampup.most)
+            slots = min(limits.concurrency, policy.rampup.max_concurrency)
             self.rampup = RampupState(
                 policy.rampup, delay=limits.delay, delay_per_slot=limits.delay_per_slot, concurrency=slots
             )
@@ -274,7 +272,7 @@ class ScopeState:
         return 0.0 if self.policy.keeps_delay else self.robots
 
     def base(self, scope: Scope) -> Base:
-        """What backing off returns to now."""
+        """Return the limits that backing off returns to now."""
         delay, _, slots = self._undisturbed(scope.limits)
         return Base(delay, slots)
 
@@ -312,7 +310,7 @@ class ScopeState:
         return due
 
     def is_beyond_hope(self, scope: Scope, now: float) -> bool:
-        """Whether it gave no good answer for so long that it is given up (B20).
+        """Return True if it gave no good answer for so long that it is given up (B20).
 
         What was not asked can't answer: if requests were pending and it was open for half of that time, but another
         scope or a spent quota kept them, that time is left out.
@@ -349,7 +347,7 @@ class ScopeState:
     def _ease(self, scope: Scope, now: float) -> bool:
         """Take the steps back that are due; whether there were any."""
         was = self.backoff
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             base = self.base(scope)
             before = self.backoff
             if before is None or before.due_at(self.policy.backoff, base) > now:
@@ -378,5 +376,5 @@ class ScopeState:
         )  # fmt: skip
 
     def is_quiet(self, scope: Scope, now: float) -> bool:
-        """Whether forgetting the scope would lose nothing that matters: it is idle and not backing off (I01)."""
+        """Return True if forgetting the scope loses nothing that matters: it is idle and not backing off (I01)."""
         return self.backoff is None and self.failure_timer is None and scope.is_idle(now)

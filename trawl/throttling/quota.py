@@ -1,22 +1,19 @@
-"""How much of a scope's quota is used in its window.
+"""The quota and the page budget of a scope.
 
 Theory of operation. An amount is *reserved* when a request takes its scope, and *charged* when it goes to the wire;
-what is reserved counts against the quota like what is charged, so that requests which are still connecting cannot
+a reserved amount counts against the quota like a charged one, so that requests which are still connecting cannot
 overdraw it. The window is anchored at the first charge and ends as a whole, or slides: then each charge leaves it
 ``window`` seconds later. A charge at an instant ``t`` belongs to the windows that contain ``t``, and windows are half
 open, ``[t, t + window)``: what was sent at 0.0 does not count at 60.0.
 
-What the response says afterwards corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining`
-to what the server has left.
+The response corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining` to what the server has
+left.
 
-How many pages of a scope are fetched in the whole crawl: its page budget (C11).
-
-Theory of operation. A budget that is compared with what has come is overshot by what is on its way. So a request that
-takes its scope takes a page too, until it is decided what became of it: a page, which is counted, or a redirect, a
-failure, another try, which are not. While those on their way could be the last pages, the scope is closed; when they
-were, what is pending ends (``pages_filtered``), and takes nothing.
-
-Counts outlive their scopes, which are forgotten when they are idle, and the process, with a job.
+The page budget (C11) limits the pages of a scope in the whole crawl. Pages that have come are not enough to compare it
+with: those on their way would overshoot it. So a request that takes its scope takes a page too, until its end is known:
+a page, which is counted, or a redirect, a failure, another try, which are not. While those on their way could be the
+last pages, the scope is closed; when they were, pending requests end (``pages_filtered``), and take nothing. Counts
+outlive their scopes, which are forgotten when they are idle, and with a job also the process.
 """
 
 from __future__ import annotations
@@ -55,12 +52,12 @@ class PageBudget:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether those under way may be the last, so that nobody else may go now."""
+        """True if those under way may be the last pages, so that no other request may go now."""
         return self.counted < self.limit <= self.counted + self.under_way
 
     @property
     def is_spent(self) -> bool:
-        """Whether all have come, so that nobody else may go at all."""
+        """True if all pages have come, so that no other request may go at all."""
         return self.counted >= self.limit
 
     def decide(self, *, is_page: bool) -> bool:
@@ -89,7 +86,7 @@ class PageBudgets:
             self._kept[scope.id] = scope.pages
 
     def counts(self) -> dict[str, int]:
-        """How many pages have come, by scope, to be stored."""
+        """Return the number of pages that have come, by scope, to be stored."""
         return {id: pages.counted for id, pages in self._kept.items() if pages.counted}
 
     def restore(self, counts: Mapping[str, int]) -> None:
@@ -170,12 +167,12 @@ class Quota:
         self.refills += 1
 
     def spent(self, now: float) -> float:
-        """How much is used in the window at ``now``, what is reserved left out."""
+        """Return the amount used in the window at ``now``, without what is reserved."""
         self._pass_time(now)
         return self._spent
 
     def remaining(self, now: float) -> float:
-        """How much is left at ``now``; never negative."""
+        """Return the amount left at ``now``; never negative."""
         return max(0.0, self.quota - self.spent(now) - self.reserved)
 
     def ready_at(self, now: float, amount: float) -> float:
@@ -196,7 +193,7 @@ class Quota:
         return self._falls_to(room - self.reserved)
 
     def stops(self, amount: float, now: float) -> bool:
-        """Whether ``amount``, which was set aside, must not be spent after all: by now it would overdraw the quota.
+        """Return True if ``amount``, which was set aside, must not be spent after all: it would overdraw the quota now.
 
         So it is where the quota was lowered, or an answer said that more was spent, since it was set aside; or where
         connecting took longer than its allowance holds.
@@ -269,7 +266,7 @@ class Quota:
         self.correct(self.quota - max(0.0, min(remaining, self.quota)) - self._spent, now)
 
     def snapshot(self, now: float) -> QuotaSnapshot | None:
-        """What is spent at ``now``, on the run clock; None: nothing. What is reserved was never sent."""
+        """Return what is spent at ``now``, on the run clock; None: nothing. What is reserved was never sent."""
         self._pass_time(now)
         if not self._spent:
             return None

@@ -42,16 +42,16 @@ from trawl.throttling.snapshot import RampupSnapshot
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["MOST_SLOTS", "RampupPolicy", "RampupState", "rampup_of"]
+__all__ = ["MAX_SLOTS", "RampupPolicy", "RampupState", "rampup_of"]
 
-MOST_SLOTS = 1000.0
+MAX_SLOTS = 1000.0
 """The concurrency that rampup never passes where ``CONCURRENT_REQUESTS`` sets no cap (C05)."""
 
 _FALLS = (0.95, 0.95, 0.9, 0.75, 0.5)  # of the rate, by how often it fell in this window
 _IS_LOWER = 3  # a fall or two soon after the first are of a bucket that is still empty, not of a lower limit
 _MARKS = 2  # incidents before this one, between which good answers are counted: one interval is too few to count on
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
-_MOST_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
+_MAX_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
 _SPARE = 1.5
 _LATENCIES = 2.5  # near the limit a window is this many answers long at least: a shorter one can't tell incidents apart
 _OBSOLETE = 1.1
@@ -62,14 +62,14 @@ _LEAST_DELAY = 1e-4  # seconds; below it a delay is none: no clock we sleep by i
 
 @attrs.frozen(kw_only=True)
 class RampupPolicy:
-    """How one scope ramps up.
+    """The configuration of a scope's rampup.
 
     Attributes:
         target: The least and the most triggers wanted in a window.
         delay_factor: A window below the target multiplies the intervals by this; below 1.
         min_delay: The least delay, in seconds.
         window: Seconds.
-        most: The concurrency that is never passed.
+        max_concurrency: The maximum concurrency.
         max_delay: No fall goes to a delay above this, in seconds: so few requests would find nothing out.
     """
 
@@ -77,7 +77,7 @@ class RampupPolicy:
     delay_factor: float = 0.8
     min_delay: float = 0.0
     window: float = 60.0
-    most: float = MOST_SLOTS
+    max_concurrency: float = MAX_SLOTS
     max_delay: float = math.inf
 
 
@@ -102,13 +102,13 @@ def rampup_of(
         delay_factor=given.get("delay_factor", 0.8),
         min_delay=given.get("min_delay", 0.0),
         window=length,
-        most=float(settings.concurrent_requests) or MOST_SLOTS,
+        max_concurrency=float(settings.concurrent_requests) or MAX_SLOTS,
         max_delay=max(length, max_delay),
     )
 
 
 class RampupState:
-    """Where one scope is on its way to the server's limit.
+    """The progress of one scope towards the server's limit.
 
     Args:
         policy: How it ramps up.
@@ -188,7 +188,7 @@ class RampupState:
 
     @property
     def limits(self) -> dict[str, float]:
-        """What it moves, as it is now: delays in seconds, and slots."""
+        """The limits that it moves, as they are now: delays in seconds, and slots."""
         return {"delay": self.delay, "delay_per_slot": self.delay_per_slot, "concurrency": self.concurrency}
 
     def move_to(self, limits: Mapping[str, float]) -> None:
@@ -200,19 +200,20 @@ class RampupState:
         """
         if not isinstance(limits, Mapping):
             raise TypeError(f"get_rampup() must return a mapping or None, not {limits!r}")
-        for name, call_user_number in limits.items():
+        for name, number in limits.items():
             if name not in self.limits:
                 raise ValueError(f"get_rampup() returned {name!r}; known are {', '.join(self.limits)}")
-            if isinstance(call_user_number, bool) or not isinstance(call_user_number, int | float):
-                raise TypeError(f"get_rampup() returned {call_user_number!r} as {name!r}, which is not a number")
-            if not call_user_number >= 0 or (call_user_number == math.inf and name != "concurrency"):
-                raise ValueError(
-                    f"get_rampup() returned {call_user_number!r} as {name!r}: it must be a finite number from 0 up"
-                )
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise TypeError(f"get_rampup() returned {number!r} as {name!r}, which is not a number")
+            if not number >= 0 or (number == math.inf and name != "concurrency"):
+                raise ValueError(f"get_rampup() returned {number!r} as {name!r}: it must be a finite number from 0 up")
         self.delay = max(float(limits.get("delay", self.delay)), self.floor)
         self.delay_per_slot = float(limits.get("delay_per_slot", self.delay_per_slot))
         if "concurrency" in limits:
-            self.concurrency = max(1.0, min(math.floor(min(limits["concurrency"], self.policy.most)), self.policy.most))
+            self.concurrency = max(
+                1.0,
+                min(math.floor(min(limits["concurrency"], self.policy.max_concurrency)), self.policy.max_concurrency),
+            )
 
     @property
     def _length(self) -> float:
@@ -222,13 +223,13 @@ class RampupState:
     @property
     def rate(self) -> float:
         """Requests a second that the intervals in force allow; ``inf`` where there are none."""
-        most = 1.0 / self.delay if self.delay > 0.0 else math.inf
+        rate = 1.0 / self.delay if self.delay > 0.0 else math.inf
         if self.delay_per_slot > 0.0:
-            most = min(most, self.concurrency / self.delay_per_slot)
-        return most
+            rate = min(rate, self.concurrency / self.delay_per_slot)
+        return rate
 
     def learned(self, configured: tuple[float, float, float]) -> RampupSnapshot:
-        """What it found out under the limits it began with, to be stored; the window that runs is left out."""
+        """Return what it learned under the limits it began with, to be stored, without the window that runs."""
         return RampupSnapshot(
             delay=self.delay,
             delay_per_slot=self.delay_per_slot,
@@ -245,7 +246,7 @@ class RampupState:
         """Go on from what was found out; a new window begins with the next answer."""
         self.delay = max(learned.delay, min(self.delay, self.policy.min_delay))
         self.delay_per_slot = learned.delay_per_slot
-        self.concurrency = max(1.0, min(learned.concurrency, max(self.policy.most, self.concurrency)))
+        self.concurrency = max(1.0, min(learned.concurrency, max(self.policy.max_concurrency, self.concurrency)))
         self.refused = learned.refused
         self._fallen_to = learned.fallen_to
         self._quiet = learned.quiet
@@ -322,16 +323,16 @@ class RampupState:
         if is_delayed and (self.delay > self._least() or self.delay_per_slot > 0.0):
             self._speed_up(self._factor())
         if by_slots >= _FULL:
-            wanted = min(self.concurrency / self.policy.delay_factor, self.policy.most)
+            wanted = min(self.concurrency / self.policy.delay_factor, self.policy.max_concurrency)
             grown = max(self.concurrency + 1.0, math.floor(wanted))
-            self.concurrency = max(self.concurrency, min(grown, self.policy.most))
+            self.concurrency = max(self.concurrency, min(grown, self.policy.max_concurrency))
 
     def _factor(self) -> float:
-        """What the intervals are multiplied by in this step."""
+        """Return the factor that multiplies the intervals in this step."""
         if self.refused is None:
             return self.policy.delay_factor
         self._quiet += 1
-        cycle = min(max(_WINDOWS, math.ceil(self._cost * _SPARE / max(self.policy.target[1], 1.0))), _MOST_WINDOWS)
+        cycle = min(max(_WINDOWS, math.ceil(self._cost * _SPARE / max(self.policy.target[1], 1.0))), _MAX_WINDOWS)
         away = (cycle - self._quiet) / cycle
         wanted = self.refused - (self.refused - self._fallen_to) * away**3
         if wanted > self.refused * _OBSOLETE:

@@ -1,4 +1,4 @@
-"""Figures of a scope for the table at the end: counts, and what its pending requests waited for."""
+"""Statistics of a scope for the table at the end: counts, and the limits that its pending requests waited for."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def allowed_rate(scope: Scope, rate: float) -> float:
 
 
 def report_of(scope: Scope, now: float) -> ScopeReport:
-    """What a scope did so far."""
+    """Return the figures of a scope so far."""
     state: ScopeState = scope.state
     span = scope.last_sent - state.first_sent
     rate = (state.sends - 1) / span if state.sends > 1 and span > 0.0 else 0.0
@@ -118,6 +118,6 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
 
 
 def reports_of(scopes: Iterable[Scope], now: float) -> list[ScopeReport]:
-    """What all of them did, the busiest first; those left out that never had a request, nor one that waits."""
+    """Return the figures of all scopes that had a request, or have one that waits, the busiest first."""
     reports = [report_of(scope, now) for scope in scopes if scope.state.requests or scope.stopped_for(now)]
     return sorted(reports, key=lambda report: (-report.requests, report.scope))

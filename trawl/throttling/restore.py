@@ -1,10 +1,12 @@
-"""A scope's state as a value, and a scope that goes on from one.
+"""Snapshots of scopes for a job, and scopes that go on from one.
+
+Only the throttle imports it: it is the one place that both reads and writes what other modules keep to themselves.
 
 Theory of operation. Instants are stored as wall time and converted when they are read, so that time in which no
 process ran passes like any other: a window that ended meanwhile is over, a hold that ended meanwhile holds no more,
-and quiet windows take their steps back. Two things do not count that time. Trouble: whether a host was without a good
-answer for so long that it is given up (B20) is a matter of the time that it was asked. And a machine's clock that was
-set back: what is left to wait is never more than it was when the state was stored.
+and quiet windows take their steps back. Two things do not count that time. One is the time without a good answer after
+which a host is given up (B20): it is a matter of the time in which it was asked. The other is a machine's clock that
+was set back: the time left to wait is never more than it was when the state was stored.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ Clock = Callable[[float], float]
 _NOTHING = ScopeSnapshot()
 _ANSWERED = ScopeSnapshot(has_answered=True)
 
-_MOST_SLOTS = 1000
+_MAX_SLOTS = 1000
 """Slots whose times are made up; a scope with more is not slowed by its slots."""
 
 
@@ -55,7 +57,7 @@ def snapshot_of(
     now: float,
     next_in: float | None,
 ) -> ThrottleSnapshot:
-    """What is worth knowing of all scopes in a later run.
+    """Return the state of all scopes that is worth storing for a later run.
 
     Args:
         scopes: Those there are, and their page budgets.
@@ -87,7 +89,7 @@ def snapshot_of(
 
 
 def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
-    """What is worth knowing of a scope in a later run; the empty state where nothing is. Instants are wall time."""
+    """Return the state of a scope that is worth storing, empty if nothing is. Instants are wall time."""
     state: ScopeState = scope.state
     limits = scope.limits
     configured = (limits.delay, limits.delay_per_slot, limits.concurrency)
@@ -165,15 +167,18 @@ class RestoredScopes:
         now: The instant now, on the run clock.
         wall: Converts wall time.
         pages: The page budgets, which count on from the state's at once.
-        most: Scopes remembered; of more, those go first that were not made again for the most runs, or else first.
+        max_scopes: The maximum number of scopes; those go first that were not made again for the most runs, or else the
+            first.
     """
 
     __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_stored_at", "_to_epoch", "_unknown_until")
 
-    def __init__(self, snapshot: ThrottleSnapshot, now: float, wall: WallClock, pages: PageBudgets, most: int) -> None:
+    def __init__(
+        self, snapshot: ThrottleSnapshot, now: float, wall: WallClock, pages: PageBudgets, max_scopes: int
+    ) -> None:
         pages.restore(snapshot.pages)
-        self._scopes = dict(list(snapshot.scopes.items())[-most:])
-        self._answered = dict.fromkeys(snapshot.answered[-most:])
+        self._scopes = dict(list(snapshot.scopes.items())[-max_scopes:])
+        self._answered = dict.fromkeys(snapshot.answered[-max_scopes:])
         self._quotas: dict[str, QuotaSnapshot] = {}  # of scopes whose quota is not set again yet
         self._stored_at = min(wall.from_epoch(snapshot.at), now)
         self._unknown_until = min(wall.from_epoch(snapshot.unknown_until), now)
@@ -181,7 +186,7 @@ class RestoredScopes:
         self._to_epoch = wall.to_epoch
 
     def left(self) -> tuple[Mapping[str, ScopeSnapshot], tuple[str, ...]]:
-        """What no scope has taken up: the states, and the scopes that once answered."""
+        """Return what no scope has restored yet: the states, and the scopes that once answered."""
         quotas = {id: ScopeSnapshot(quota=quota) for id, quota in self._quotas.items()}
         return self._scopes | quotas, tuple(self._answered)
 
@@ -225,7 +230,7 @@ class RestoredScopes:
     def _take_for_sent(self, scope: Scope) -> None:
         """A kill came after the state was stored: who may have sent meanwhile is taken to have, in every slot."""
         at = self._unknown_until
-        is_small = scope.delay_per_slot > 0.0 and scope.concurrency <= _MOST_SLOTS
+        is_small = scope.delay_per_slot > 0.0 and scope.concurrency <= _MAX_SLOTS
         scope.restore(at, (at,) * int(scope.concurrency) if is_small else ())
 
     def _pace(self, scope: Scope, pace: SendSnapshot, now: float) -> None:

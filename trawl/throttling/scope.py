@@ -1,4 +1,8 @@
-"""One throttling scope: what it knows of time and places, and what it answers.
+"""One throttling scope: its places, its times, and the decision when the next request may be sent.
+
+A delay is decided here and nowhere else, in :meth:`Scope.gate`. The limits that it reads are put together in
+:meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` (configured, AutoThrottle, rampup, robots.txt,
+backoff); holds (:meth:`Scope.hold`) come from an answer, in :mod:`trawl.throttling.outcomes`.
 
 Theory of operation. A request *takes* the scope, goes to the wire (*sent*), and *gives* its place back when the body is
 read. Spacing counts sends, not takes: a scope with a delay is closed from a take until that request is sent, or fails
@@ -9,13 +13,13 @@ before it was, and the next instant counts from the send. ::
         ▲                     │ give, never sent: nothing was used
         └─────────────────────┘
 
-A question is answered by an instant: at or before ``now`` means go, later means not before then, ``inf`` means that
-only another request's *sent* or *give* can help. Whatever moves a limit (policy, a hint, the user) sets the attributes
-in force and tells the chooser that the scope changed; nothing is cached here that such a change would leave stale.
+The answer is an instant: at or before ``now`` means go, later means not before then, ``inf`` means that only another
+request's *sent* or *give* can help. Policies, hints and the user change a limit by setting the attributes in force and
+reporting the scope as changed; nothing is cached here that such a change would leave stale.
 
 One number is drawn for each send and lasts until it; it becomes a factor by the jitter in force and multiplies the
-delays in force, so that a request which waits feels every change (A20). What a server asks for, or was found out by
-being refused, is a *floor*: of the jitter only the part that lengthens reaches it, whatever the other delays draw.
+delays in force, so that a request which waits feels every change (A20). A delay that a server asks for, or that was
+learned by being refused, is a *floor*: of the jitter only the part that lengthens applies to it.
 """
 
 from __future__ import annotations
@@ -186,7 +190,7 @@ class Scope:
         return at
 
     def reason(self, now: float, amount: float = 1.0) -> Reason:
-        """What the answer of :meth:`gate` is due to; with an empty ``limit`` when the scope is open at ``now``."""
+        """Explain the answer of :meth:`gate`; with an empty ``limit`` if the scope is open at ``now``."""
         at = self.gate(now, amount)
         if at <= now:
             return Reason(self.id, "", at, "")
@@ -212,7 +216,7 @@ class Scope:
         return "pages" if self.pages is not None and self.pages.is_awaited else ""
 
     def is_tight(self) -> bool:
-        """Whether one more could be in another's way: it has spacing or a quota, or one place is left."""
+        """Return True if one more could be in another's way: it has spacing or a quota, or one place is left."""
         return (
             self.concurrency - self.in_flight <= 1
             or self.delay > 0.0
@@ -223,7 +227,7 @@ class Scope:
 
     @property
     def counts_sends(self) -> bool:
-        """Whether a send keeps others waiting that go later: by spacing, or by what it uses of the quota."""
+        """True if a send keeps later ones waiting: by spacing, or by what it uses of the quota."""
         return self.delay > 0.0 or self.delay_per_slot > 0.0 or self.quota is not None
 
     @property
@@ -244,7 +248,7 @@ class Scope:
         return max(interval, self.floor * self._factor(lengthening(self.jitter)))
 
     def is_shut(self, now: float, amount: float, patience: float) -> bool:
-        """Whether more than contention is in the way: a hold, the quota, or a long backed-off delay.
+        """Return True if more than contention is in the way: a hold, the quota, or a long backed-off delay.
 
         A backed-off delay is long when over ``patience`` seconds of it are left.
         """
@@ -261,7 +265,7 @@ class Scope:
         return max(self.held_until - now, self.delay, self.delay_per_slot)
 
     def is_idle(self, now: float) -> bool:
-        """Whether forgetting it would lose nothing that matters at ``now`` (policy's own state left out)."""
+        """Return True if forgetting it loses nothing that matters at ``now``, its policies' state left out."""
         return (
             not self.in_flight
             and not self.lanes
@@ -344,7 +348,7 @@ class Scope:
         return self._slots.take(now, self.concurrency, self._rest())
 
     def stops(self, slot: int, now: float, amount: float = 1.0) -> bool:
-        """Whether the request in ``slot`` must not go to the wire after all, for what has closed it since its grant."""
+        """Return True if the request in ``slot`` must not go to the wire: the scope was closed since its grant."""
         return (
             self.held_until > now
             or (self.delay > 0.0 and self.last_sent + self.interval() > now)
@@ -423,7 +427,7 @@ class Scope:
     # -- for a job that goes on in another process
 
     def resting(self, now: float) -> tuple[float, ...]:
-        """When the slots that still rest at ``now`` last sent."""
+        """Return the last sends of the slots that still rest at ``now``."""
         rest = self.delay_per_slot * self.jitter[1]
         if rest <= 0.0 or self._slots is None:
             return ()
@@ -453,13 +457,13 @@ class Scope:
         return limit, at
 
     def _spacing(self) -> tuple[LimitName, str]:
-        """What keeps two sends apart, and where that comes from: a floor where the delay that was drawn is less."""
+        """Return the limit that keeps two sends apart, and its source: a floor, if the delay that was drawn is less."""
         if self.floor_source and self.delay * self._factor(self.jitter) < self.interval():
             return "robots", self.floor_source
         return self.delay_limit, self.delay_source
 
     def _factor(self, jitter: tuple[float, float]) -> float:
-        """What the interval before the next send is multiplied by: drawn when first asked for, kept until that send."""
+        """Return the factor of the interval before the next send: drawn when first needed, kept until that send."""
         low, high = jitter
         if low == high == 1.0:
             return 1.0
@@ -473,7 +477,7 @@ class Scope:
         return self.delay_per_slot * self._factor(self.jitter) if self.delay_per_slot > 0.0 else 0.0
 
     def _rested_at(self, slot: int) -> float:
-        """When a slot that is taken will have rested at the earliest: what was drawn at its grant is forgotten."""
+        """Return the earliest instant at which a taken slot will have rested: its draw at the grant is not kept."""
         sent_at = self.last_sent if self._slots is None else self._slots.last_sent(slot)
         return sent_at + self.delay_per_slot * self.jitter[0]
 

@@ -1,4 +1,8 @@
-"""Which scopes a request is charged to: meta first, then the manager, then its host or address (E01, E08, I05)."""
+"""The scopes that a request counts in, and its amount in each (E01, E08, I05).
+
+The first of these that names any: meta ``throttling_scopes``, the manager's ``get_scopes()``, the request's host, or
+its address with ``CONCURRENT_REQUESTS_PER_IP``.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +49,11 @@ class ScopeResolver:
 
     @property
     def never_waits(self) -> bool:
-        """Whether the answer is always known at once."""
+        """True if the answer is always known at once."""
         return not self.asks_manager and self._address_of is None
 
     def of_nowait(self, request: Request) -> ScopeAmounts | None:
-        """What a request is charged to, without asking a user's manager; None: :meth:`of` has to.
+        """Return the scopes of a request without asking a user's manager; None: :meth:`of` has to ask it.
 
         Raises:
             TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
@@ -77,7 +81,7 @@ class ScopeResolver:
         return ((host, None),)
 
     async def of(self, request: Request) -> ScopeAmounts:
-        """What a request is charged to, its manager asked. A checkpoint only where the manager's answer is one.
+        """Return the scopes of a request, asking the manager. A checkpoint only if the manager's answer is one.
 
         Raises:
             TypeError: The manager named something that is no set of scopes.
@@ -94,7 +98,7 @@ class ScopeResolver:
         return _in_session(amounts, request)
 
     async def own_scope(self, request: Request) -> str:
-        """What a request is charged to by default: its host, or the address of that (I05). "" for a URL without a host.
+        """Return the default scope of a request: its host, or the address of that (I05). "" for a URL without a host.
 
         A checkpoint where an address has to be looked up. A host without one keeps its name.
         """

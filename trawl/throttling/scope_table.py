@@ -1,26 +1,23 @@
-"""The scopes of a crawl: made on demand, forgotten when idle.
+"""The scopes of a crawl: made on demand, configured by id, woken at their own instants, forgotten when idle.
 
-Theory of operation. A scope is made when something first needs it. At each making the one or two scopes that were
-looked at longest ago are looked at again: idle for long, they are forgotten, else they go to the end of the line. So
-forgetting costs the same for ten scopes and for a hundred thousand, and nothing sweeps. A scope is never forgotten
-while it is in flight, has something pending, backs off, holds or has spent quota (I01).
+Theory of operation. :class:`ScopeTable` makes a scope when it is first needed. At each making the one or two scopes
+that were looked at longest ago are looked at again: idle for long, they are forgotten, else they go to the end of the
+line. So forgetting costs the same for ten scopes and for a hundred thousand, and nothing sweeps. A scope is never
+forgotten while it is in flight, has something pending, backs off, holds or has spent quota (I01).
 
-When which scope moves by itself: the end of a window, or of the patience with it.
+:class:`ScopePolicies` looks a configuration up by ``host:port``, then by ``host`` (E19); an id without an entry gets
+the defaults of its form (I10).
 
-Theory of operation. A scope is due at one instant, which is noted with its policy (``armed``); the heap remembers every
-instant that was ever noted, and what does not agree with the note is stale. A host that refuses and answers by turns
-notes two instants each time, and the patience with it may last for weeks: so the stale ones are thrown out whenever
-they could be half of all.
+:class:`ScopeTimers` knows the next instant at which each scope changes by itself: the end of a window, or of the time
+after which it is given up. That instant is noted with the scope's state (``armed``); the heap remembers every instant
+that was ever noted, and one that does not agree with the note is stale. A host that refuses and answers by turns notes
+two instants each time, and the second may be weeks away: so the stale ones are thrown out whenever they could be half
+of all.
 
-The Crawl-delays that robots.txt asks for, by scope.
-
-Several origins may lead to one scope: ``http`` and ``https`` of a host do, and all hosts at an address with
-``CONCURRENT_REQUESTS_PER_IP``. The longest of their wishes counts, so that none is undercut. What an origin says anew
-replaces what it said before, so that a wish which is gone from its robots.txt is gone here.
-
-From settings to kinds: what each scope id is configured to.
-
-Looked up by ``host:port``, then by ``host`` (E19); an id without an entry gets the defaults of its form (I10).
+:class:`CrawlDelays` holds the delays that robots.txt asks for. Several origins may lead to one scope: ``http`` and
+``https`` of a host do, and all hosts at an address with ``CONCURRENT_REQUESTS_PER_IP``. The longest of their delays
+counts, so that none is undercut. A new delay of an origin replaces its earlier one, also when it is gone from its
+robots.txt.
 """
 
 from __future__ import annotations
@@ -67,7 +64,7 @@ class ScopeTimers:
         self._bound = _ROOM_TO_GROW
 
     def __len__(self) -> int:
-        """How many instants are remembered, stale ones included."""
+        """Count the instants that are remembered, stale ones included."""
         return len(self._heap)
 
     def next_at(self) -> float:
@@ -106,7 +103,7 @@ class ScopeTimers:
         self._bound = 2 * len(self._heap) + _ROOM_TO_GROW
 
 
-MOST_ORIGINS = 100
+MAX_ORIGINS = 100
 """Origins that are told apart in one scope; of more, the longest wish is all that is kept."""
 
 
@@ -135,7 +132,7 @@ class CrawlDelays:
         before = self.of(id)
         if delay > 0.0:
             wishes = self.wishes.setdefault(id, {})
-            if origin not in wishes and len(wishes) >= MOST_ORIGINS:
+            if origin not in wishes and len(wishes) >= MAX_ORIGINS:
                 origin = min(wishes, key=lambda known: wishes[known])
                 delay = max(delay, wishes[origin])
             wishes[origin] = delay
@@ -185,7 +182,7 @@ class ScopePolicies:
         return known
 
     def is_host(self, id: str) -> bool:
-        """Whether a scope is host-like: by its form, or because it was a request's own host (E20)."""
+        """Return True if a scope is host-like: by its form, or because it was a request's own host (E20)."""
         return is_host_like(id) or id in self._own_hosts
 
     def own_host(self, id: str) -> None:
@@ -219,7 +216,7 @@ class ScopePolicies:
         self._known[id, *self._form(id)] = policy
 
     def _form(self, id: str) -> tuple[bool, bool]:
-        """Whether a scope is host-like, and whether it is an address that hosts are charged to (I05)."""
+        """Return if a scope is host-like, and if it is an address that hosts are throttled by (I05)."""
         is_host = self.is_host(id)
         return is_host, self._ip_settings is not None and is_host and is_address(id)
 

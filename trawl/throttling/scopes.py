@@ -64,12 +64,12 @@ def normal_id(id: str) -> str:
 
 
 def is_host_like(id: str) -> bool:
-    """Whether an id names a host and so inherits the per-domain defaults (E20)."""
+    """Return True if an id names a host and so inherits the per-domain defaults (E20)."""
     return bool(_NORMAL.fullmatch(id)) or _host_like(id) is not None
 
 
 def is_mistaken(id: str) -> bool:
-    """Whether an id is written as if it fitted hosts, and is the name of none: a pattern, a leading dot, a site's URL.
+    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a site's URL.
 
     A URL with a port is none of those: proxies are named so.
     """
@@ -87,7 +87,7 @@ def host_part(id: str) -> str:
 
 
 def is_address(id: str) -> bool:
-    """Whether an id names an IP address, with or without a port."""
+    """Return True if an id names an IP address, with or without a port."""
     try:
         ipaddress.ip_address(host_part(id).strip("[]"))
     except ValueError:
@@ -203,11 +203,9 @@ def update_scope_backoff(
     if consumed is None:
         consumed = consumed_quota
     figures = {"delay": delay, "consumed": consumed, "remaining": remaining}
-    for name, call_user_number in figures.items():
-        _check_amount(call_user_number, name)
-    known = {
-        name: float(call_user_number) for name, call_user_number in figures.items() if call_user_number is not None
-    }
+    for name, number in figures.items():
+        _check_amount(number, name)
+    known = {name: float(number) for name, number in figures.items() if number is not None}
     if isinstance(backoff, Mapping):
         kept = {_checked_id(key): _checked_figures(key, value) for key, value in backoff.items()}
         return {**kept, id: {**kept.get(id, {}), **known}}
@@ -292,7 +290,7 @@ def _seen(request: Any) -> _Seen:
 
 
 def _is_unchanged(request: Any, seen: _Seen) -> bool:
-    """Whether a request has the URL and the very values in its meta that it had when it was asked about."""
+    """Return True if a request has the URL and the very values in its meta that it had when it was asked about."""
     (url, meta), (former_url, before) = _seen(request), seen
     if url != former_url or len(meta) != len(before):
         return False
@@ -340,8 +338,8 @@ def _checked_figures(id: str, figures: object) -> dict[str, float]:
         return {}
     if not isinstance(figures, Mapping):
         raise TypeError(f"what backs scope {id!r} off is a mapping, not {figures!r}")
-    for name, call_user_number in figures.items():
-        _check_amount(call_user_number, f"{name!r} of scope {id!r}")
+    for name, number in figures.items():
+        _check_amount(number, f"{name!r} of scope {id!r}")
     return dict(figures)
 
 

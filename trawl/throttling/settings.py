@@ -1,4 +1,4 @@
-"""What a user may set about throttling: concurrency, delays, backoff, rampup, scopes, quotas, AutoThrottle."""
+"""The settings of throttling: concurrency, delays, backoff, rampup, scopes, quotas, AutoThrottle."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _default_exceptions() -> list[object]:
 
 
 class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """How fast, and what slows us down."""
+    """Speed, and what reduces it."""
 
     concurrent_requests: Annotated[
         int,

@@ -1,7 +1,7 @@
-"""What a throttle knows, as a value that can be stored: for a job that goes on in another process.
+"""The state of a throttle as a value that a job stores, for a later process to go on with.
 
-Instants are seconds of wall time (epoch), because the run clock ends with its process; ``inf`` and ``-inf`` stay what
-they are. Durations are seconds. Only what was learned or spent is here: limits come from the settings, which may have
+Instants are seconds of wall time (epoch), because the run clock ends with its process; ``inf`` and ``-inf`` stay as
+they are. Durations are seconds. Only what was learned or spent is stored: limits come from the settings, which may have
 changed meanwhile.
 """
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class RampupSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What rampup found out, under limits that were configured alike.
+    """The result of rampup, under limits that were configured alike.
 
     Attributes:
         delay: The delay, in seconds.
@@ -49,7 +49,7 @@ class RampupSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class QuotaSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was spent of a quota.
+    """The amount spent of a quota.
 
     Attributes:
         spent: How much, in the window that ran.
@@ -69,7 +69,7 @@ class QuotaSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class QuotaAhead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What may have been spent of quotas beyond what a :class:`ThrottleSnapshot` holds.
+    """Amounts that may have been spent beyond what a :class:`ThrottleSnapshot` holds.
 
     Attributes:
         until: When it was spent at the latest.
@@ -81,7 +81,7 @@ class QuotaAhead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a scope has backed off, as :class:`trawl.throttling.backoff.BackoffState` has it.
+    """The fields of :class:`trawl.throttling.backoff.BackoffState`, as a job stores them.
 
     Attributes:
         delay: The standing delay, in seconds.
@@ -109,7 +109,7 @@ class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When a scope sent, and until when it is held.
+    """The last sends of a scope, and its hold.
 
     Attributes:
         sent_at: The latest send.

@@ -1,13 +1,12 @@
-"""The throttle: what the engine talks to.
+"""The throttle: everything that the engine asks of throttling.
 
-Theory of operation. Before a request is queued the throttle says what it is charged to (:meth:`Throttle.scopes_of`);
-the scheduler asks it for scopes (:meth:`Throttle.scope`) and decides on them alone. When a body has been read, and
-before the places are given back, the throttle hears the outcome (:meth:`Throttle.heard`): it asks the manager what it
-means, lets each scope's policies take it in (the order is in :mod:`trawl.throttling.outcomes`) and reports the scopes
-that moved. Windows that pass need no task: :meth:`Throttle.next_change` is part of the dispatcher's deadline and lets
-what is due take effect.
+Theory of operation. Before a request is queued, :meth:`Throttle.scopes_of` names its scopes and amounts. The scheduler
+gets the scopes themselves (:meth:`Throttle.scope`) and decides on them alone. When a body has been read, and before
+the places are given back, :meth:`Throttle.record_outcome` asks the manager for the meaning of the outcome, applies it
+to each scope (the order is in :mod:`trawl.throttling.outcomes`) and reports the scopes that changed. Windows that pass
+need no task: :meth:`Throttle.next_change` is part of the dispatcher's deadline and lets what is due take effect.
 
-As long as the manager is the default one, everything here is synchronous.
+With the default manager everything here is synchronous.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 
 class Throttle:
-    """Which scopes a request has, what they allow, and what an outcome changes.
+    """The scopes of one crawl: names them for requests, makes them, and applies outcomes to them.
 
     Args:
         settings: The limits and policies.
@@ -117,9 +116,9 @@ class Throttle:
         self.given_up: UnresponsiveScopes = UnresponsiveScopes()
         self._restored: RestoredScopes | None = None
         self.pages: PageBudgets = self._table.pages
-        most = float(settings.concurrent_requests) or math.inf
+        max_requests = float(settings.concurrent_requests) or math.inf
         self.diagnostics: Diagnostics = Diagnostics(
-            settings, most=most if concurrent_requests is None else concurrent_requests
+            settings, max_requests=max_requests if concurrent_requests is None else concurrent_requests
         )
 
     def make_managers(self, crawl: object) -> None:
@@ -151,7 +150,7 @@ class Throttle:
         return scope
 
     def scopes_of_nowait(self, request: Request) -> ScopeAmounts | None:
-        """What a request is charged to, without asking a user's manager; None: :meth:`scopes_of` has to.
+        """Return the scopes of a request without asking a user's manager; None: :meth:`scopes_of` has to ask it.
 
         Raises:
             TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
@@ -160,7 +159,7 @@ class Throttle:
         return self.resolver.of_nowait(request)
 
     async def scopes_of(self, request: Request) -> ScopeAmounts:
-        """What a request is charged to, its manager asked. A checkpoint only where the manager's answer is one.
+        """Return the scopes of a request, asking the manager. A checkpoint only if the manager's answer is one.
 
         Raises:
             TypeError: The manager named something that is no set of scopes.
@@ -229,7 +228,7 @@ class Throttle:
         return [self.scope(id, now) for id, _ in grant.scopes]
 
     async def own_scope(self, request: Request) -> str:
-        """What a request is charged to by default: its host, or that host's address (I05)."""
+        """Return the default scope of a request: its host, or that host's address (I05)."""
         return await self.resolver.own_scope(request)
 
     def utc(self) -> datetime:
@@ -404,7 +403,7 @@ class Throttle:
     # -- what is stored, what people ask and change
 
     def snapshot(self, now: float, next_in: float | None = None) -> ThrottleSnapshot:
-        """What was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
+        """Return what was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
         return snapshot_of(self._table, self._restored, self.given_up.at_utc, self._wall, now, next_in)
 
     def restore(self, state: ThrottleSnapshot, now: float, ahead: QuotaAhead | None = None) -> None:
@@ -465,15 +464,15 @@ class Throttle:
         self._moved(scope, now)
 
     def why(self, scope_id: str, now: float, amount: float = 1.0) -> Reason:
-        """Why a request of ``amount`` would wait for this scope now; limit "" if it would not."""
+        """Explain why a request of ``amount`` would wait for this scope now; limit "" if it would not."""
         return self.scope(scope_id, now).reason(now, amount)
 
     def why_idle(self, scope_id: str, now: float) -> Reason | None:
-        """Why a request for a scope in which nothing is pending would wait; None: it would not, or there is none."""
+        """Explain why a request for a scope without pending ones would wait; None: it would not, or there is none."""
         scope = self._table.get(scope_id)
         reason = None if scope is None else scope.reason(now)
         return reason if reason is not None and reason.limit else None
 
     def report(self, now: float) -> list[ScopeReport]:
-        """What every scope did, the busiest first: the table at the end."""
+        """Return the figures of every scope, the busiest first: the table at the end."""
         return reports_of(self._table, now)

@@ -1,7 +1,7 @@
-"""What a user's object answers where it is asked in the middle of a decision.
+"""Calls of users' objects in the middle of a decision.
 
-A scope manager or a strategy that fails is the user's failure: it is logged and counted, and the answer is as usual.
-Were it let through, a refusal would go unheard, and the end of a window would end the crawl.
+A scope manager or a strategy that fails is the user's failure: it is logged and counted, and the default is used. If it
+were raised, a refusal would go unnoticed, and the end of a window would end the crawl.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ignore_failure() -> None:
 
 
 def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> Any:
-    """What the method ``name`` of ``owner`` answers; None, which is "as usual", where there is none or it raises.
+    """Call the method ``name`` of ``owner``. Returns None, "use the default", if there is none or it raises.
 
     A decision waits for nobody: a method that is ``async`` fails, too.
     """
