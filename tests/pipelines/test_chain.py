@@ -189,7 +189,7 @@ class NoPipeline: ...
     [
         ("no.such.Pipeline", "ITEM_PIPELINES names 'no.such.Pipeline', which can't be imported: No module named 'no'"),
         ("decimal.Nothing", "ITEM_PIPELINES names 'decimal.Nothing', which can't be imported"),
-        ("not a path", "ITEM_PIPELINES names 'not a path', which is no import path: write package.module.Name"),
+        ("not a path", "ITEM_PIPELINES names 'not a path', which is not an import path; write package.module.Name"),
         (NeedsArguments, "ITEM_PIPELINES: NeedsArguments can't be made: .*'path'"),
         (NoPipeline, "ITEM_PIPELINES: NoPipeline has no process_item"),
         (len, "ITEM_PIPELINES: len has no process_item"),

@@ -240,7 +240,8 @@ def test_a11_what_is_configured_above_the_cap_gets_a_warning_at_the_start(caplog
 def test_a11_in_any_spelling_of_the_host(caplog: pytest.LogCaptureFixture) -> None:
     crawl(web_of(), pages(1), {**EXACT, "THROTTLING_SCOPES": {"A.Example.": {"concurrency": 50}}})
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-        "THROTTLING_SCOPES['a.example'] has concurrency 50, above CONCURRENT_REQUESTS = 16, which caps it"
+        "THROTTLING_SCOPES['a.example'] has concurrency 50, above CONCURRENT_REQUESTS = 16, which caps it; "
+        "raise that too"
     ]
 
 

@@ -31,8 +31,8 @@ async def test_a11_concurrencies_above_the_cap_on_all_are_warned_of_at_the_start
     scopes = {"api": {"concurrency": 20}, A: {"concurrency": 16}}
     await throttle_of(concurrent_requests_per_domain=17, throttling_scopes=scopes).begin(0.0)
     assert [record.message for record in caplog.records] == [
-        "CONCURRENT_REQUESTS_PER_DOMAIN is 17, above CONCURRENT_REQUESTS = 16, which caps it",
-        "THROTTLING_SCOPES['api'] has concurrency 20, above CONCURRENT_REQUESTS = 16, which caps it",
+        "CONCURRENT_REQUESTS_PER_DOMAIN is 17, above CONCURRENT_REQUESTS = 16, which caps it; raise that too",
+        "THROTTLING_SCOPES['api'] has concurrency 20, above CONCURRENT_REQUESTS = 16, which caps it; raise that too",
     ]
 
 
@@ -49,7 +49,7 @@ async def test_e19_a_key_that_fits_no_host_is_warned_of_at_the_start(
 ) -> None:
     await throttle_of(throttling_scopes={key: {"delay": 2.0}, A: {}}).begin(0.0)
     [message] = [record.message for record in caplog.records]
-    assert message.startswith(f"THROTTLING_SCOPES[{key!r}] fits no host: a key is the name of one scope")
+    assert message.startswith(f"THROTTLING_SCOPES[{key!r}] matches no host: a key is the name of one scope")
     assert "name each host, or name a scope that meta throttling_scopes" in message
 
 

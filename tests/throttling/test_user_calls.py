@@ -40,7 +40,7 @@ def test_a_failure_is_told_logged_and_means_as_usual(answer: object, caplog: pyt
     with caplog.at_level(logging.ERROR, "trawl.throttling"):
         assert call_user_number(Owner(answer), "get", lambda: failures.append(None), 1.0) is None
     assert len(failures) == 1
-    assert caplog.messages == ["Owner.get() failed: it is as usual"]
+    assert caplog.messages == ["Owner.get() failed: using the default"]
 
 
 def test_an_answer_that_would_have_to_be_waited_for_is_a_failure_and_no_yes(caplog: pytest.LogCaptureFixture) -> None:

@@ -80,8 +80,8 @@ def pending_pages(scheduler: Scheduler) -> list[Grant]:
 def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: Stored | None = None) -> list[Group]:
     """Group the pending grants by the reason for which they wait, at most ``max_groups``, the largest first.
 
-    Each grant is in the group of what its own lane waits for: of two lanes in the room of one scope, the other may have
-    a second scope that opens later.
+    Each grant is in the group of its own lane: of two lanes in the queue of one scope, the other may have a second
+    scope that opens later.
 
     Args:
         scheduler: Whose grants.

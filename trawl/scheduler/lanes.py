@@ -84,7 +84,7 @@ class Refused:
 
 
 class Lane:
-    """Entries that need the same scopes and origin. Hot, so mutable and slotted; the chooser alone changes it.
+    """Grants that need the same scopes and origin. Hot, so mutable and slotted; the scheduler alone changes it.
 
     Attributes:
         id: Its key.
@@ -93,14 +93,14 @@ class Lane:
         queue: A heap of its grants.
         turn: When it last came to the end of the line: lanes of equal priority take turns.
         version: Moves whenever the lane changes its place, so that what heaps remember of it goes stale.
-        where: None (nowhere), READY, the room of the one scope it waits for, or its origin's closed gate.
+        where: None (nowhere), READY, the queue of the one scope it waits for, or its origin's closed gate.
         held: Seconds for which its first could not have gone with a free place, since the one before it went.
         mark: What it counts ``held`` from, where it waits; when it became ready, where it is that.
         bases: The scopes' grant counters at its turn, for lanes of several scopes or a quota: how often was it passed?
         is_claiming: Whether it is the claimant.
         is_starving: Whether it is in line to be the claimant.
         is_kept_for: Whether a quota is kept for it.
-        passed_at: Its version when its room noted that the amount left did not do for it.
+        passed_at: Its version when its queue noted that the amount left did not do for it.
     """
 
     __slots__ = (

@@ -52,7 +52,7 @@ __all__ = ["BACKOFF_PATIENCE", "LaneQueues", "LaterQueue"]
 
 
 class LaterQueue:
-    """Entries that may not go before an instant, soonest first, then in the order of coming."""
+    """Grants that may not go before an instant, soonest first, then in the order of coming."""
 
     __slots__ = ("_heap",)
 
@@ -93,9 +93,9 @@ class LaneQueues:
 
     Attributes:
         ready: A heap of the lanes that are looked at next.
-        scope_queues: The rooms that there are, by scope.
-        claims: The claimant and the line.
-        keeping: The rooms of quotas that are kept for somebody.
+        scope_queues: The queues, by scope.
+        claims: The claimant, and the lanes that ask for the claim.
+        keeping: The queues of quotas that are kept for a lane.
     """
 
     __slots__ = ("_bound", "_tiebreak", "_timer_bound", "_timers", "claims", "keeping", "ready", "scope_queues")
@@ -111,14 +111,14 @@ class LaneQueues:
         self._timer_bound = ROOM_TO_GROW
 
     def queue_of(self, scope: Scope) -> ScopeQueue:
-        """The room of ``scope``, made when it is first needed."""
+        """Return the queue of ``scope``, made when it is first needed."""
         queue: ScopeQueue | None = scope.waiting
         if queue is None:
             queue = scope.waiting = self.scope_queues[scope.id] = ScopeQueue(scope)
         return queue
 
     def close_queue(self, scope: Scope) -> None:
-        """Forget the room of a scope that no lane needs any more."""
+        """Forget the queue of a scope that no lane needs any more."""
         if scope.waiting is not None:
             self.keeping.pop(scope.waiting, None)
             scope.waiting.armed = inf
@@ -167,7 +167,7 @@ class LaneQueues:
             self._bound = 2 * len(ready) + ROOM_TO_GROW
 
     def block(self, lane: Lane, queue: ScopeQueue, until: float, now: float) -> None:
-        """Have ``lane`` wait for a scope that opens at ``until``; at or before ``now``: for a claim or a baton."""
+        """Have ``lane`` wait for a scope that opens at ``until``; at or before ``now``: for a claim or a woken lane."""
         if until > now:
             queue.close(now)
         else:
@@ -177,7 +177,7 @@ class LaneQueues:
             self._arm(queue, until)
 
     def wake_next(self, lane: Lane, now: float) -> None:
-        """Pass on the batons of a lane that is not ready any more."""
+        """Wake the next lanes instead of one that is no longer ready."""
         for scope in lane.scopes:
             queue = scope.waiting
             if queue is not None and queue.woken is lane:
@@ -185,15 +185,15 @@ class LaneQueues:
                 self.wake(queue, now)
 
     def let_go(self, lane: Lane) -> None:
-        """Keep no quota for ``lane`` any more; its rooms are to be woken."""
+        """Keep no quota for ``lane`` any more; its queues are to be woken."""
         lane.is_kept_for = False
         for queue in [queue for queue in self.keeping if queue.kept_for is lane]:
             del self.keeping[queue]
             queue.kept_for = None
-            queue.refills = -1  # who was set aside for it comes back
+            queue.refills = -1  # lanes that were set aside for it come back
 
     def check_kept(self, scope: Scope, now: float) -> None:
-        """Note that ``scope`` changed: for whom a quota is kept that needs it as well may have to wait longer."""
+        """Wake the queues of quotas that are kept for a lane which also needs ``scope``: it may have to wait longer."""
         for queue in [*self.keeping] if self.keeping else ():
             if queue.scope is not scope and queue.kept_for is not None and scope in queue.kept_for.scopes:
                 queue.refills = -1
@@ -254,7 +254,7 @@ class LaneQueues:
             self._mark(lane)
 
     def end_claim(self, lane: Lane, now: float) -> None:
-        """Take ``lane`` out of the line or the seat; then the next is seated, and those who were kept off are woken."""
+        """Drop the claim of ``lane``, or its place in line; the next gets the claim, and held-up lanes are woken."""
         if not lane.is_claiming:
             lane.is_starving = False
             return
@@ -263,7 +263,7 @@ class LaneQueues:
             queue = scope.waiting
             if queue is not None and queue.claim is lane:
                 queue.claim = None
-                queue.refills = -1  # whom the claim set aside comes back
+                queue.refills = -1  # lanes that the claim set aside come back
         if (following := self.claims.seat_next()) is not None:
             self._mark(following)
             if following.where is not READY:
@@ -296,9 +296,9 @@ class LaneQueues:
         queue.add(lane)
 
     def _best(self, queue: ScopeQueue, now: float) -> Lane | None:
-        """Make the best lane ready that the open scope lets through; who it is, or None when nobody may go.
+        """Make the best lane ready that the open scope lets through; returns it, or None if none may go.
 
-        It is the one that has the baton where that is ready and none of those who fit is better.
+        It is the lane that was woken, if that is ready and none that fits is better.
         """
         waiters, scope = queue.waiters, queue.scope
         ready = queue.woken if queue.woken is not None and queue.woken.where is READY else None
@@ -316,7 +316,7 @@ class LaneQueues:
                     self.make_ready(queue.claim, now)
                     return queue.claim
                 if scope.quota is None:
-                    return None  # whoever is behind it ranks behind the claimant too
+                    return None  # lanes behind it rank behind the claimant too
                 self._set_aside(queue, inf)
                 continue
             if scope.quota is not None:
@@ -355,11 +355,11 @@ class LaneQueues:
         return best
 
     def _keep(self, queue: ScopeQueue, now: float) -> None:
-        """Keep a quota for who was passed too often."""
+        """Keep a quota for a lane that was passed too often."""
         queue.keep()
         if queue.kept_for is not None and queue not in self.keeping:
             self.keeping[queue] = None
-            queue.refills = -1  # who is set aside is to know until when
+            queue.refills = -1  # the lanes set aside need to know until when
 
     def _set_aside(self, queue: ScopeQueue, until: float) -> None:
         heappush(queue.aside, (until, heappop(queue.waiters)))

@@ -27,16 +27,21 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="links",
-            description="Requests found more than this many links from the start are dropped; 0 means no limit.",
+            description="Maximum number of links from the start; requests found deeper are dropped. 0 disables the "
+            "limit.",
         ),
     ] = 0
     urllength_limit: Annotated[
         int,
-        Meta(ge=0, title="characters", description="Requests with a longer URL are dropped; 0 means no limit."),
+        Meta(
+            ge=0,
+            title="characters",
+            description="Maximum length of a URL; requests with a longer one are dropped. 0 disables the limit.",
+        ),
     ] = 2083
     depth_first: Annotated[
         bool,
-        Meta(description="Among requests of equal priority to one host the newest goes first, in place of the oldest."),
+        Meta(description="Among requests of equal priority to one host, send the newest first instead of the oldest."),
     ] = False
 
 
@@ -62,7 +67,7 @@ class AdmissionRules:
         self, settings: SchedulerSettings, allowed_domains: Iterable[str] = (), guard: AddressGuard | None = None
     ) -> None:
         if isinstance(allowed_domains, str):
-            raise ValueError(f"allowed_domains is a list of domains, not one text: use [{allowed_domains!r}]")
+            raise ValueError(f"allowed_domains must be a list of domains, not one text; use [{allowed_domains!r}]")
         self._allowed = tuple([_domain(name) for name in allowed_domains or () if name])
         self._hosts: dict[str, bool] = {}
         self._depth_limit = settings.depth_limit
@@ -117,5 +122,5 @@ def _domain(name: str) -> str:
     """An allowed domain in the form hosts have in a normalised URL."""
     plain = name.strip().strip(".")
     if "/" in plain or (":" in plain and not plain.startswith("[")):
-        raise ValueError(f"allowed_domains takes domains such as 'example.com', not {name!r}")
+        raise ValueError(f"allowed_domains must hold domains such as 'example.com', not {name!r}")
     return host_of(normalize_url(f"http://{plain}/"))

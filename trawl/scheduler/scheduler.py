@@ -49,7 +49,7 @@ class Scheduler:
     Args:
         scope_of: The scope of an id, made on demand at an instant.
         places: Requests in flight at most, over all; ``inf`` for no limit. May be set while the crawl runs.
-        depth_first: Inside a lane the newest goes first, in place of the oldest.
+        depth_first: Inside a lane the newest goes first, instead of the oldest.
         vet: Says why a grant may not go at all now, or None; asked when it is first looked at, and when it is to go.
 
     Attributes:
@@ -59,11 +59,11 @@ class Scheduler:
         in_flight: Entries that were granted and not given back.
         grants: Entries ever granted.
         looks: Lanes ever looked at.
-        queues: Who is ready and who waits where: for explanations and tests, to be read only; so are the next three.
+        queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next three.
         lanes: The lanes that have something pending.
         later: What waits for a time of its own.
         closed: The closed gates, by origin.
-        left_by: Why the last choice left somebody who was ready: no place, or callbacks that run; None: it left nobody.
+        left_by: Why the last choice left a ready lane: no place, or callbacks that run; None: it left none.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Scheduler:
     # -- requests come and go
 
     def push(self, grant: Grant, now: float, not_before: float = 0.0) -> None:
-        """Take ``grant`` in; it does not go before the instant ``not_before``, and holds up nobody else until then.
+        """Take ``grant`` in; it does not go before the instant ``not_before``, and holds up no other until then.
 
         Raises:
             ValueError: The grant is pending or in flight already.
@@ -134,7 +134,7 @@ class Scheduler:
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``, with a place and its scopes taken; None when there is none.
 
-        With ``pages`` false only direct grants go. A :class:`Refused` comes out in place of a grant that may not go.
+        With ``pages`` false only direct grants go. A :class:`Refused` comes out instead of a grant that may not go.
         """
         if self.in_flight >= self.places:
             self.left_by = NO_PLACE if self.queues.ready else None
@@ -184,7 +184,7 @@ class Scheduler:
         self._wake(lane, now)
 
     def withdraw(self, grant: Grant, now: float | None = None) -> bool:
-        """Take a pending grant out again (its waiter was cancelled); whether it was pending."""
+        """Take a pending grant out again (its waiter was cancelled); returns True if it was pending."""
         if not grant.is_pending:
             return False
         now = self._now if now is None else now
@@ -208,7 +208,7 @@ class Scheduler:
     # -- what else changes
 
     def changed(self, scope: Scope, now: float) -> None:
-        """Note that limits of ``scope`` moved: who waits for it notices at once (I12, P13)."""
+        """Note that limits of ``scope`` moved: its waiting lanes are looked at again at once (I12, P13)."""
         self._now = now
         if scope.quota is not None and scope.quota.is_late:
             scope.quota.is_late = False
@@ -350,7 +350,7 @@ class Scheduler:
         return Refused(grant, reason)
 
     def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
-        """The room that ``lane`` has to wait in, and the instant its scope opens; no room: it may go.
+        """Return the queue that ``lane`` has to wait in, and the instant its scope opens; no queue: it may go.
 
         It is the scope that opens last, "full" counting as never. A lane that contention has kept off too often, with
         all that is in its way being contention, asks for the claim.
@@ -427,7 +427,7 @@ class Scheduler:
         self.pending_direct -= grant.is_direct
 
     def _settle(self, lane: Lane, now: float) -> None:
-        """Put a lane that has lost its head where it belongs, and pass its batons on: its rank is another."""
+        """Put a lane that has lost its head where it belongs, and wake others instead: its rank has changed."""
         queues = self.queues
         was_kept_for = lane.is_kept_for
         if was_kept_for:
@@ -441,7 +441,7 @@ class Scheduler:
             self._wake(lane, now)
 
     def _retire(self, lane: Lane, now: float) -> None:
-        """Forget an empty lane, and the rooms that nobody needs any more."""
+        """Forget an empty lane, and the queues that are no longer needed."""
         queues = self.queues
         lane.end(now)
         del self.lanes[lane.id]

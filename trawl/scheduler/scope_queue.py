@@ -44,10 +44,10 @@ promise (F12) is 32."""
 
 
 class ClaimQueue:
-    """The one seat, and the line for it.
+    """The claimant of the whole scheduler, and the lanes in line to be the next.
 
     Attributes:
-        claimant: Who has it, or None.
+        claimant: The lane that has the claim, or None.
     """
 
     __slots__ = ("_line", "claimant")
@@ -57,7 +57,7 @@ class ClaimQueue:
         self._line: deque[tuple[Lane, int]] = deque()
 
     def ask(self, lane: Lane) -> bool:
-        """Seat ``lane`` if the seat is free, else put it in line once; whether it is seated."""
+        """Make ``lane`` the claimant if there is none, else put it in line once. Returns True if it is the claimant."""
         if self.claimant is None:
             self.claimant = lane
             lane.is_claiming = True
@@ -68,12 +68,12 @@ class ClaimQueue:
         return False
 
     def leave(self, lane: Lane) -> None:
-        """Take the claimant out of its seat."""
+        """Drop the claim."""
         lane.is_claiming = False
         self.claimant = None
 
     def seat_next(self) -> Lane | None:
-        """Seat the first in line, if the seat is free; who it is."""
+        """Make the first in line the claimant, if there is none. Returns the claimant."""
         while self._line and self.claimant is None:
             lane, turn = self._line.popleft()
             if lane.is_starving and lane.turn == turn:
@@ -101,17 +101,17 @@ class ScopeQueue:
 
     Attributes:
         scope: The scope.
-        waiters: A heap of those who wait.
-        aside: A heap of those for whom the amount left does not do, each with the instant at which it will.
+        waiters: A heap of the waiting lanes.
+        aside: A heap of the lanes that need more than is left, each with the instant at which it will.
         refills: The quota's counter of refills when ``aside`` was last looked through.
         least: No lane here needs less than this.
         armed: The instant its timer is set to; ``inf`` for none.
         woken: The lane that was woken last.
         claim: The claimant, if the scope is one of its scopes.
-        kept_for: The lane that the quota is kept for; None: none was passed that often.
-        passed: A heap of those for whom the amount left did not do, by rank: the quota is kept for the first of them.
-        peers: Of a room without a quota: heaps of those who share one, by its scope, the largest share first.
-        several: Of a room with a quota: a heap of those who need other scopes as well, by rank.
+        kept_for: The lane that the quota is kept for; None: none was passed often enough.
+        passed: A heap of the lanes that needed more than was left, by rank: the quota is kept for the first.
+        peers: Of a queue without a quota: heaps of the lanes that share one, by its scope, the largest share first.
+        several: Of a queue with a quota: a heap of the lanes that need other scopes as well, by rank.
     """
 
     __slots__ = (
@@ -181,7 +181,7 @@ class ScopeQueue:
         heappush(self.waiters, self.ticket(lane))
 
     def clear(self) -> None:
-        """Forget who waits here: all of them are lined up anew."""
+        """Forget the waiting lanes: all of them are lined up anew."""
         self.waiters, self.aside, self.passed, self.several, self.peers = [], [], [], [], {}
         self.woken = None
 

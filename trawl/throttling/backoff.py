@@ -80,8 +80,8 @@ class Backoff:
         http_codes: Statuses that trigger.
         exceptions: Exceptions that trigger; what a download error was raised from counts too.
         delay_factor: A step multiplies the delay by this; above 1.
-        max_delay: The longest standing delay, in seconds.
-        min_delay: The least standing delay while backing off, in seconds.
+        max_delay: The maximum delay, in seconds.
+        min_delay: The minimum delay while backing off, in seconds.
         jitter: The factors that intervals are drawn between while backing off.
         window: Quiet seconds, counted from a good answer, that take one step back.
         concurrency_factor: At the longest delay, a step multiplies the concurrency by this; below 1.
@@ -111,8 +111,8 @@ class Backoff:
 
     def faster(self, delay: float, base: float) -> float:
         """The delay after a quiet window at ``delay``; a step under ``min_delay`` lands on ``base`` (B08, B09)."""
-        eased = delay / self.delay_factor
-        return base if eased < self.min_delay or eased <= base else eased
+        delay_after = delay / self.delay_factor
+        return base if delay_after < self.min_delay or delay_after <= base else delay_after
 
     def fewer(self, concurrency: float) -> float:
         """The concurrency after a trigger at the longest delay (B15)."""
@@ -130,34 +130,34 @@ class CustomBackoff(Backoff):
 
     Attributes:
         own: The user's object.
-        failed: Told when a method of it raises, or answers what is no number.
+        failed: Called when a method of it raises, or returns something that is not a number.
     """
 
     own: Any = None
     failed: OnFailure = attrs.field(default=ignore_failure, eq=False, repr=False)
 
     def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
-        """As the user's object says, if it does."""
+        """Ask the user's object, if it has the method."""
         answer = call_user(self.own, "is_trigger", self.failed, status, exception)
         return super().is_trigger(status, exception) if answer is None else bool(answer)
 
     def slower(self, delay: float, base: float) -> float:
-        """As the user's object says, if it does; never under ``base``."""
+        """Ask the user's object, if it has the method; never under ``base``."""
         wanted = call_user_number(self.own, "slower", self.failed, delay, base, is_finite=True)
         return super().slower(delay, base) if wanted is None else max(base, wanted)
 
     def faster(self, delay: float, base: float) -> float:
-        """As the user's object says, if it does; never under ``base``."""
+        """Ask the user's object, if it has the method; never under ``base``."""
         wanted = call_user_number(self.own, "faster", self.failed, delay, base, is_finite=True)
         return super().faster(delay, base) if wanted is None else max(base, wanted)
 
     def fewer(self, concurrency: float) -> float:
-        """As the user's object says, if it does; whole slots, at least 1."""
+        """Ask the user's object, if it has the method; whole slots, at least 1."""
         wanted = call_user_number(self.own, "fewer", self.failed, concurrency)
         return super().fewer(concurrency) if wanted is None else max(1.0, _whole(wanted, math.floor))
 
     def more(self, concurrency: float, full: float) -> float:
-        """As the user's object says, if it does; whole slots, at most ``full``."""
+        """Ask the user's object, if it has the method; whole slots, at most ``full``."""
         wanted = call_user_number(self.own, "more", self.failed, concurrency, full)
         return super().more(concurrency, full) if wanted is None else min(full, max(1.0, _whole(wanted, math.ceil)))
 
@@ -179,7 +179,7 @@ def backoff_of(
         config: The mapping, checked.
         settings: For what it leaves out.
         path: Its name, for messages.
-        failed: Told when a user's strategy fails.
+        failed: Called when a user's strategy fails.
 
     Raises:
         SettingsError: A custom class can't be made with these arguments, or what it made has a number out of range.
@@ -235,7 +235,7 @@ class BackoffState:
     """The backoff of a scope that had a trigger. A scope that never had one has none.
 
     Attributes:
-        delay: The standing delay, in seconds.
+        delay: The delay, in seconds.
         concurrency: The concurrency while backing off.
         full: The concurrency that it returns to.
         cut_from: The slots that were in use when the first of them were taken away.
@@ -343,7 +343,7 @@ class BackoffState:
         if self.refused is None:
             return strategy.faster(self.delay, base.delay)
         if self.refused <= 0.0:  # without a delay there is no rate to go half-way to: divide, under the minimum too
-            eased = self.delay / strategy.delay_factor
-            return eased if eased > max(base.delay, _LEAST) else base.delay
+            delay_after = self.delay / strategy.delay_factor
+            return delay_after if delay_after > max(base.delay, _LEAST) else base.delay
         rate = (1.0 / self.delay + 1.0 / self.refused) / 2.0
         return max(base.delay, 1.0 / rate)

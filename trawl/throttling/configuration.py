@@ -58,34 +58,42 @@ class BackoffConfig(TypedDict, total=False):
     http_codes: Annotated[
         list[int],
         Meta(
-            description="Statuses that say 'slow down'; replaces the setting.", extra={"absent": "BACKOFF_HTTP_CODES"}
+            description="Statuses that trigger backing off; replaces the setting.",
+            extra={"absent": "BACKOFF_HTTP_CODES"},
         ),
     ]
     exceptions: Annotated[
         list[object],
-        Meta(description="Exceptions that do; replaces the setting.", extra={"absent": "BACKOFF_EXCEPTIONS"}),
+        Meta(
+            description="Exceptions that trigger backing off; replaces the setting.",
+            extra={"absent": "BACKOFF_EXCEPTIONS"},
+        ),
     ]
     delay_factor: Annotated[
         float,
-        Meta(gt=1, description="A step multiplies the delay by this.", extra={"absent": "BACKOFF_DELAY_FACTOR"}),
+        Meta(
+            gt=1,
+            description="Each step of backing off multiplies the delay by this.",
+            extra={"absent": "BACKOFF_DELAY_FACTOR"},
+        ),
     ]
     max_delay: Annotated[
         float,
         Meta(
             ge=0,
             title="s",
-            description="The longest delay that backing off, or a header, leads to.",
+            description="Maximum delay of backing off, and maximum wait that a header may ask for.",
             extra={"absent": "BACKOFF_MAX_DELAY"},
         ),
     ]
     min_delay: Annotated[
         float,
-        Meta(ge=0, title="s", description="The least delay while backing off.", extra={"absent": "BACKOFF_MIN_DELAY"}),
+        Meta(ge=0, title="s", description="Minimum delay while backing off.", extra={"absent": "BACKOFF_MIN_DELAY"}),
     ]
     jitter: Annotated[
         JitterConfig,
         Meta(
-            description="Replaces every download jitter while backing off; it only lengthens.",
+            description="Jitter while backing off, instead of every download jitter; it only lengthens.",
             extra={"absent": "BACKOFF_JITTER", "range": JITTER_RANGE},
         ),
     ]
@@ -94,7 +102,7 @@ class BackoffConfig(TypedDict, total=False):
         Meta(
             gt=0,
             title="s",
-            description="Quiet seconds after a good answer that take one step back.",
+            description="Quiet time after a good answer that takes one step back.",
             extra={"absent": "BACKOFF_WINDOW"},
         ),
     ]
@@ -103,14 +111,15 @@ class BackoffConfig(TypedDict, total=False):
         Meta(
             gt=0,
             lt=1,
-            description="At the longest delay, a trigger multiplies the concurrency by this.",
+            description="At the maximum delay, each further step multiplies the concurrency by this.",
             extra={"absent": "BACKOFF_CONCURRENCY_FACTOR"},
         ),
     ]
     cls: Annotated[
         object,
         Meta(
-            description="A strategy of your own; the other keys are its arguments.", extra={"absent": "the usual one"}
+            description="Class of your own strategy; the other keys are its arguments.",
+            extra={"absent": "the usual one"},
         ),
     ]
 
@@ -123,7 +132,7 @@ class RampupConfig(TypedDict, total=False):
         float | tuple[float, float],
         Meta(
             title="triggers",
-            description="Triggers wanted in a window: a number, or a range in rising order.",
+            description="Number of triggers to aim for in each window: a number, or a range in rising order.",
             extra={"absent": "RAMPUP_BACKOFF_TARGET", "range": "at least 0, the higher above 0"},
         ),
     ]
@@ -131,13 +140,11 @@ class RampupConfig(TypedDict, total=False):
         float, Meta(gt=0, lt=1, description="A quiet window multiplies the delay by this.", extra={"absent": "0.8"})
     ]
     min_delay: Annotated[
-        float, Meta(ge=0, title="s", description="The delay is never lowered below this.", extra={"absent": "0.0"})
+        float, Meta(ge=0, title="s", description="Minimum delay that rampup leads to.", extra={"absent": "0.0"})
     ]
     window: Annotated[
         float,
-        Meta(
-            gt=0, title="s", description="Seconds of a window.", extra={"absent": "the window of the scope's backoff"}
-        ),
+        Meta(gt=0, title="s", description="Length of a window.", extra={"absent": "the window of the scope's backoff"}),
     ]
 
 
@@ -149,7 +156,7 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             ge=1,
             title="requests",
-            description="Requests in flight at once.",
+            description="Maximum number of requests in flight at once.",
             extra={"absent": "CONCURRENT_REQUESTS_PER_DOMAIN for a host, else no limit"},
         ),
     ]
@@ -158,7 +165,7 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             ge=0,
             title="s",
-            description="The least time between any two sends.",
+            description="Minimum time between any two sends.",
             extra={"absent": "DOWNLOAD_DELAY for a host, else 0.0"},
         ),
     ]
@@ -167,7 +174,7 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             ge=0,
             title="s",
-            description="The least time between two sends in one slot.",
+            description="Minimum time between two sends in one slot.",
             extra={"absent": "DOWNLOAD_DELAY_PER_SLOT for a host, else 0.0"},
         ),
     ]
@@ -176,29 +183,29 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             gt=0,
             title="requests/s",
-            description="Sends a second: a delay of 1/rate, no per-slot delay, no concurrency limit unless set. "
-            "Not beside `delay`.",
+            description="Maximum rate of sends: a delay of 1/rate, no per-slot delay, no concurrency limit unless set. "
+            "Not together with `delay`.",
             extra={"absent": "no rate"},
         ),
     ]
     jitter: Annotated[
         JitterConfig,
         Meta(
-            description="How intervals are drawn.",
+            description="Jitter of the delays.",
             extra={"absent": "RANDOMIZE_DOWNLOAD_DELAY", "range": JITTER_RANGE},
         ),
     ]
     backoff: Annotated[
         dict[str, Any],
         Meta(
-            description="Its own backoff, key by key; or `cls` and that class's arguments.",
+            description="Backoff of this scope, key by key; or `cls` and that class's arguments.",
             extra={"absent": "the settings for backing off", "keys": BackoffConfig},
         ),
     ]
     rampup: Annotated[
         bool | dict[str, Any],
         Meta(
-            description="Raise the rate as the scope proves it can bear it: true, or how.",
+            description="Raise the rate while the scope bears it: true, or a mapping of how.",
             extra={"absent": "false", "keys": RampupConfig},
         ),
     ]
@@ -207,7 +214,7 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             gt=0,
             title="your unit",
-            description="What may be spent in a window: requests, unless they name amounts.",
+            description="Maximum amount to spend in a window: requests, unless they name amounts.",
             extra={"absent": "no quota"},
         ),
     ]
@@ -216,30 +223,30 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             ge=0,
             title="s",
-            description="How long a quota lasts; with 0 it never blocks.",
+            description="Length of the quota's window. 0: the quota never blocks.",
             extra={"absent": "THROTTLING_WINDOW"},
         ),
     ]
     sliding: Annotated[
         bool,
-        Meta(description="The window slides in place of starting at its first consumption.", extra={"absent": "false"}),
+        Meta(description="The window slides instead of starting at its first consumption.", extra={"absent": "false"}),
     ]
     pages: Annotated[
         int,
         Meta(
             ge=1,
             title="pages",
-            description="Pages in the whole crawl, as CLOSESPIDER_PAGECOUNT counts them; what is pending then is "
-            "dropped, counted as `pages_filtered`.",
+            description="Maximum number of pages in the whole crawl, as CLOSESPIDER_PAGECOUNT counts them; further "
+            "requests are dropped, counted as `pages_filtered`.",
             extra={"absent": "PAGES_PER_DOMAIN for a host, else no limit"},
         ),
     ]
     manager: Annotated[
         object,
-        Meta(description="The scope manager of this scope alone.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),
+        Meta(description="Scope manager of this scope alone.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),
     ]
     ignore_robots_txt: Annotated[
-        bool, Meta(description="Crawl-delay of robots.txt does not reach this scope.", extra={"absent": "false"})
+        bool, Meta(description="Ignore the Crawl-delay of robots.txt for this scope.", extra={"absent": "false"})
     ]
 
 
@@ -256,9 +263,13 @@ def check_scope(config: object, path: str) -> ScopeConfig:
     """
     checked = _check_mapping(config, ScopeConfig, path)
     if checked.get("rate", 1.0) < 1.0 / MAX_NUMBER:
-        raise SettingsError(f"{path}['rate'] is so low that nothing would ever be sent: {checked['rate']:g}", path)
+        raise SettingsError(
+            f"{path}['rate'] is so low that nothing would ever be sent: {checked['rate']:g}; raise it", path
+        )
     if "rate" in checked and "delay" in checked:
-        raise SettingsError(f"{path} has both 'rate' and 'delay'; a rate is a delay of 1/rate: keep one of them", path)
+        raise SettingsError(
+            f"{path} has both 'rate' and 'delay', but a rate is a delay of 1/rate; keep one of them", path
+        )
     if "jitter" in checked:
         check_jitter(checked["jitter"], f"{path}['jitter']")
     if "backoff" in checked:
@@ -327,7 +338,7 @@ def load_object(value: object, path: str) -> Any:
         return value
     module, _, name = value.rpartition(".")
     if not module or not name:
-        raise SettingsError(f"{path} names {value!r}, which is no import path: write package.module.Name", path)
+        raise SettingsError(f"{path} names {value!r}, which is not an import path; write package.module.Name", path)
     try:
         with user_code(f"{path} names {value!r}, which can't be imported"):
             return getattr(import_module(module), name)
@@ -339,7 +350,7 @@ def load_class(value: object, path: str) -> type:
     """The class that a setting names.
 
     Raises:
-        SettingsError: It is no class, nor the import path of one.
+        SettingsError: It is neither a class nor the import path of one.
     """
     loaded = load_object(value, path)
     if not isinstance(loaded, type):
@@ -372,7 +383,7 @@ def load_manager(value: object, path: str, setting: str) -> type:
         setting: ``THROTTLING_MANAGER`` or ``THROTTLING_SCOPE_MANAGER``: what kind of manager it is to be.
 
     Raises:
-        SettingsError: It is no class, nor the import path of one; or it has methods, and none of them is ever called.
+        SettingsError: It is neither a class nor the import path of one; or none of its methods is ever called.
     """
     cls = load_class(value, path)
     own, known = _own_methods(cls), _METHODS[setting]

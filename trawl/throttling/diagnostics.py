@@ -120,7 +120,7 @@ class Diagnostics:
     """Gives the warnings of one crawl.
 
     Args:
-        settings: What is configured.
+        settings: The configuration.
         max_requests: The cap on requests in flight in all; ``inf`` for none.
 
     Attributes:
@@ -138,7 +138,7 @@ class Diagnostics:
         per_domain = self._settings.concurrent_requests_per_domain
         if per_domain > self._max_requests:
             logger.warning(
-                "CONCURRENT_REQUESTS_PER_DOMAIN is %d, above CONCURRENT_REQUESTS = %g, which caps it",
+                "CONCURRENT_REQUESTS_PER_DOMAIN is %d, above CONCURRENT_REQUESTS = %g, which caps it; raise that too",
                 per_domain, self._max_requests,
             )  # fmt: skip
         for sentence in self._settings.mistyped_methods():
@@ -147,21 +147,22 @@ class Diagnostics:
             concurrency = policy.config.get("concurrency", 0)
             if concurrency > self._max_requests:
                 logger.warning(
-                    "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it",
+                    "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it; "
+                    "raise that too",
                     id, concurrency, self._max_requests,
                 )  # fmt: skip
             if is_mistaken(id):
                 logger.warning(
-                    "THROTTLING_SCOPES[%r] fits no host: a key is the name of one scope, such as 'a.example', no "
-                    "pattern and no URL; name each host, or name a scope that meta throttling_scopes or a manager's "
-                    "get_scopes() gives to the requests of all of them",
+                    "THROTTLING_SCOPES[%r] matches no host: a key is the name of one scope, such as 'a.example', not a "
+                    "pattern or a URL; name each host, or give the requests of all of them one scope by meta "
+                    "throttling_scopes or a manager's get_scopes()",
                     id,
                 )  # fmt: skip
         if self._settings.concurrent_requests_per_ip:  # I05: addresses are looked up in the configuration, not names
             hosts = [id for id, _ in policies.configured() if is_host_like(id) and not is_address(id)]
             if hosts:
                 logger.warning(
-                    "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names are not used "
+                    "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names have no effect "
                     "(%s); name the address, or give scopes in meta",
                     ", ".join(map(repr, hosts)),
                 )  # fmt: skip
@@ -175,12 +176,12 @@ class Diagnostics:
             kept.append(f"a concurrency of {scope.limits.concurrency:g}")
         if delay > 0.0 and kept and self._is_first(f"robots {scope.id}"):
             logger.warning(
-                "%s: robots.txt asks for a Crawl-delay of %g s, one request at a time; %s sets %s, which stays",
+                "%s: robots.txt asks for a Crawl-delay of %g s, one request at a time; %s sets %s, which is kept",
                 scope.id, delay, state.policy.source, " and ".join(kept),
             )  # fmt: skip
 
     def host_left_out(self, grant: Grant, crawl_delays: CrawlDelays) -> None:
-        """Warn where a request's scopes leave out its host, whose Crawl-delay then holds nobody (D09)."""
+        """Warn where a request's scopes leave out its host, whose Crawl-delay then holds no request (D09)."""
         host = host_scope(grant.request.url)
         delay = crawl_delays.of(host)
         if not delay or grant.is_exempt or any(id == host for id, _ in grant.scopes):
@@ -188,7 +189,7 @@ class Diagnostics:
         if self._is_first(f"left out {host}"):
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, but the scopes of %s leave the host out: "
-                "it is not obeyed",
+                "it is not obeyed; add the host to them",
                 host, delay, grant.request.url,
             )  # fmt: skip
 
@@ -198,7 +199,7 @@ class Diagnostics:
         if count >= threshold and self._is_first("direct"):
             logger.warning(
                 "%d direct fetches wait for their scopes (DELAYED_REQUESTS_WARN_THRESHOLD = %d): "
-                "callbacks ask for more than the limits allow",
+                "callbacks fetch more than the limits allow; fetch less, or raise the limits",
                 count, threshold,
             )  # fmt: skip
 

@@ -128,7 +128,7 @@ class AmountCounter:
         if amount not in self._amounts:
             heappush(self._heap, amount)
         self._amounts[amount] = self._amounts.get(amount, 0) + 1
-        if len(self._heap) > 2 * len(self._amounts) + _ROOM_TO_GROW:  # most are of amounts that nobody asks any more
+        if len(self._heap) > 2 * len(self._amounts) + _ROOM_TO_GROW:  # most are of amounts that are no longer asked for
             self._heap = sorted(self._amounts)
 
     def remove(self, amount: float) -> None:

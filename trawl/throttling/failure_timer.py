@@ -26,7 +26,7 @@ _MAX_WAITS = 10
 """Times in a row that a server may ask for without that counting."""
 
 _MAX_LEAD = 0.1
-"""Of the patience. A first refusal that was a timeout is no reason to try again long before the end."""
+"""A part of the time. A first refusal that was a timeout is no reason to try again long before the end."""
 
 
 class FailureTimer:
@@ -95,7 +95,7 @@ class FailureTimer:
         Args:
             until: An instant.
             following: Seconds that its refusal would close it for, at the most.
-            after: Seconds of patience in all.
+            after: Seconds after which the scope is given up.
         """
         last_at = self.since + after - min(self._lead, after * _MAX_LEAD)
         if until > self.since + after:
@@ -108,8 +108,8 @@ class FailureTimer:
         return self._try_at
 
     def due_at(self, after: float) -> float:
-        """The instant at which ``after`` seconds of patience are over, and the last try is answered.
+        """The instant at which ``after`` seconds have passed, and the last try is answered.
 
-        One that nobody makes is waited for as long again.
+        If it is not made, the time is doubled.
         """
         return self.since + after * (2.0 if self.is_awaited else 1.0)

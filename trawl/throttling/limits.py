@@ -172,7 +172,7 @@ class Limits:
         jitter: The factors between which each interval is drawn; (1, 1) is exact (A17-A19).
         quota: What may be spent in a window, in the user's unit; ``inf`` for no quota (F01).
         window: Seconds that a quota lasts; at 0 it never blocks (F06).
-        sliding: Whether the window slides in place of being anchored at its first consumption (F02).
+        sliding: Whether the window slides instead of being anchored at its first consumption (F02).
         pages: Pages in the whole crawl; ``inf`` for no budget (C11).
     """
 
@@ -204,7 +204,7 @@ def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> J
     else:
         low, high = (float(part) for part in value)
     if not -1.0 <= low <= high < math.inf:
-        raise ValueError(f"a jitter is a number from 0 to 1 or a pair from -1 up in rising order, not {value!r}")
+        raise ValueError(f"a jitter must be a number from 0 to 1, or a pair in rising order from -1 up, not {value!r}")
     return (1.0 + low, 1.0 + high)
 
 

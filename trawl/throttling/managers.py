@@ -57,7 +57,7 @@ class BackoffSignal:
 
     Attributes:
         is_trigger: Whether it says "slow down".
-        delay: Seconds to send nothing, as a header or a manager says; None: nobody says so.
+        delay: Seconds to send nothing, as a header or a manager says; None: not told.
         header: Where ``delay`` comes from, for explanations.
         consumed: What the request really used of the quota; None: as expected.
         remaining: What is left of the quota; None: not told.
@@ -77,7 +77,7 @@ def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSign
     quota and nothing else.
 
     Raises:
-        TypeError: It has none of the forms, or a figure is no number.
+        TypeError: It has none of the forms, or a figure is not a number.
         ValueError: A figure is negative, not finite, or has an unknown name.
     """
     if backoff is None:
@@ -89,18 +89,18 @@ def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSign
 
 def _signal(id: str, figures: Any, header: str) -> BackoffSignal:
     if not isinstance(id, str):
-        raise TypeError(f"the id of a scope is a string, not {id!r}")
+        raise TypeError(f"the id of a scope must be a string, not {id!r}")
     if figures is None:
         return BackoffSignal()
     if not isinstance(figures, Mapping):
-        raise TypeError(f"what backs scope {id!r} off is a mapping of {', '.join(_KEYS)}, not {figures!r}")
+        raise TypeError(f"the backoff of scope {id!r} must be a mapping of {', '.join(_KEYS)}, not {figures!r}")
     for name, number in figures.items():
         if name not in _KEYS:
-            raise ValueError(f"what backs scope {id!r} off has an unknown key {name!r}; known are {', '.join(_KEYS)}")
+            raise ValueError(f"the backoff of scope {id!r} has an unknown key {name!r}; known are {', '.join(_KEYS)}")
         if number is None:
             continue
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise TypeError(f"{name!r} of scope {id!r} is a number, not {number!r}")
+            raise TypeError(f"{name!r} of scope {id!r} must be a number, not {number!r}")
         if not 0 <= number < math.inf:
             raise ValueError(f"{name!r} of scope {id!r} must be a number from 0 up, not {number!r}")
     delay = figures.get("delay")
@@ -222,7 +222,7 @@ class ThrottlingManager:
         return own or None
 
     async def get_initial_backoff(self) -> ScopeBackoff:
-        """Nothing is held before the first send."""
+        """Hold nothing before the first send."""
         return None
 
     async def get_response_backoff(self, response: Response) -> ScopeBackoff:
@@ -283,21 +283,21 @@ class ThrottlingScopeManager:
         return cls(config)
 
     def is_trigger(self, response: Response | None, exception: Exception | None) -> bool | None:
-        """As configured."""
+        """Return None: as configured."""
         return None
 
     def get_delay(self, response: Response | None, exception: Exception | None, delay: float) -> float | None:
-        """As backing off says."""
+        """Return None: as long as backing off waits."""
         return None
 
     def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
-        """As usual."""
+        """Return None: the default."""
         return None
 
     def get_rampup(
         self, triggers: int, before: Mapping[str, float], after: Mapping[str, float]
     ) -> Mapping[str, float] | None:
-        """As rampup has it."""
+        """Return None: as rampup has it."""
         return None
 
 

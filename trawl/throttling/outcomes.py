@@ -341,14 +341,14 @@ def trigger(
 
 
 def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: float) -> None:
-    """Hold the scope until the end of the patience, where that is the time of the last try (B20)."""
-    standing, until = state.backoff, max(now, scope.held_until)
-    if standing is None:  # rampup moves it: its falls double the delay at the most
+    """Hold the scope until the end of the time, if that is the time of the last try (B20)."""
+    backoff, until = state.backoff, max(now, scope.held_until)
+    if backoff is None:  # rampup moves it: its falls double the delay at the most
         until = max(until, scope.last_sent + scope.interval())
         following, mover = 2.0 * scope.longest, "rampup"
     else:
-        strategy, mover = state.policy.backoff, f"backoff step {standing.steps}"
-        following = Backoff.slower(strategy, standing.delay, state.base(scope).delay)  # a guess: no other is asked
+        strategy, mover = state.policy.backoff, f"backoff step {backoff.steps}"
+        following = Backoff.slower(strategy, backoff.delay, state.base(scope).delay)  # a guess: no other is asked
         following *= max(1.0, strategy.jitter[1])
     last = failure_timer.put_off(until, following, state.policy.give_up_after)
     if last > until:
@@ -364,22 +364,22 @@ def _count_incident(scope: Scope, state: ScopeState, now: float) -> None:
 
 def _back_off(scope: Scope, state: ScopeState, outcome: Outcome, now: float, *, is_new: bool) -> None:
     base = state.base(scope)
-    standing = state.backoff or BackoffState.at(base)
+    backoff = state.backoff or BackoffState.at(base)
     if is_new:
         sent_at = outcome.sent_at if outcome.sent_at is not None else outcome.started_at
         strategy = state.policy.backoff
-        standing = standing.escalated(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at)
+        backoff = backoff.escalated(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at)
         _count_incident(scope, state, now)
         # The first step of a trouble is news; but the failure of one page, which is told with the page, is no trouble.
         news = 1 if outcome.error is None else 2
         logger.log(
-            logging.WARNING if standing.steps == news else logging.INFO,
+            logging.WARNING if backoff.steps == news else logging.INFO,
             "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s",
-            scope.id, standing.steps, standing.delay, standing.concurrency, outcome.error or state.trigger_source,
+            scope.id, backoff.steps, backoff.delay, backoff.concurrency, outcome.error or state.trigger_source,
         )  # fmt: skip
     else:
-        standing = standing.repeated(now)
-    state.backoff = standing
+        backoff = backoff.repeated(now)
+    state.backoff = backoff
     state.apply(scope)
     quiet = scope.interval()
     if state.manager is not None:
@@ -387,7 +387,7 @@ def _back_off(scope: Scope, state: ScopeState, outcome: Outcome, now: float, *, 
         wanted = call_user_number(state.manager, "get_delay", state.policy.failed, *about, is_finite=True)
         quiet = quiet if wanted is None else max(0.0, wanted)
     if quiet > 0.0:
-        source = f"backoff step {standing.steps}: {state.trigger_source}"
+        source = f"backoff step {backoff.steps}: {state.trigger_source}"
         scope.hold(now + quiet, Reason(scope.id, "backoff", now + quiet, source))
 
 
@@ -431,8 +431,8 @@ def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: f
         scope.hold(now + signal.delay, Reason(scope.id, "hint", now + signal.delay, source))
     elif signal.is_trigger:
         base = state.base(scope)
-        standing = state.backoff or BackoffState.at(base)
-        state.backoff = standing.escalated(state.policy.backoff, base, now, in_flight=1, sent_at=now)
+        backoff = state.backoff or BackoffState.at(base)
+        state.backoff = backoff.escalated(state.policy.backoff, base, now, in_flight=1, sent_at=now)
         state.trigger_source = "exhausted at the start, says the throttling manager"
         _count_incident(scope, state, now)
         state.apply(scope)
@@ -445,10 +445,10 @@ def good(state: ScopeState, now: float, *, was_refused: bool = False) -> bool:
         state.passed_at = now
     state.failure_timer = None
     state.refused = ""
-    standing = state.backoff
-    if standing is not None:
-        state.backoff = standing.answered(now)
-        return state.backoff is not standing
+    backoff = state.backoff
+    if backoff is not None:
+        state.backoff = backoff.answered(now)
+        return state.backoff is not backoff
     if state.rampup is not None and state.rampup.has_fallen_back:
         state.rampup.has_fallen_back = False
     return False

@@ -106,7 +106,7 @@ class ScopePolicy:
         give_up_after: Seconds without a good answer after which their pending requests end (B20).
         source: Where the limits come from.
         manager: The class of their scope managers; None for the default, which keeps nothing.
-        failed: Told when one of those fails.
+        failed: Called when one of them fails.
     """
 
     config: Mapping[str, Any]
@@ -144,12 +144,12 @@ class ScopeState:
         last_latency: The latency before this one, for the log.
         rampup: Its rampup; None where it is off.
         robots: The Crawl-delay obeyed, in seconds; 0.0 for none.
-        standing: How far it has backed off; None: not at all.
+        backoff: The backoff it is in; None: not backing off.
         trigger_source: What the last trigger was, in words.
         escalated_at: When the last incident was counted.
         triggered_at: The last trigger.
         good_at: The last good answer.
-        failure_timer: What is left of the patience since the last good answer; None where nothing was refused since.
+        failure_timer: The time without a good answer; None if nothing was refused since the last one.
         has_answered: Whether anything was ever answered, good or bad.
         passed_at: The last good answer to a request that had been refused before.
         refused: The request that was refused since the last good answer, those left out that are known to fail by
@@ -253,15 +253,15 @@ class ScopeState:
         scope.quota_source = self.policy.source
         jitter, floor = scope.limits.jitter, self.wish
         scope.floor_source = f"Crawl-delay {floor:g} of robots.txt" if 0.0 < floor < delay else ""
-        standing = self.backoff
-        if standing is not None and standing.is_backing_off(Base(delay, slots)):
+        backoff = self.backoff
+        if backoff is not None and backoff.is_backing_off(Base(delay, slots)):
             jitter = lengthening(self.policy.backoff.jitter)  # a rest of the user's own is not drawn shorter either
-            words = f"backoff step {standing.steps}: {self.trigger_source}"
-            if standing.delay > delay:
-                delay = floor = standing.delay
+            words = f"backoff step {backoff.steps}: {self.trigger_source}"
+            if backoff.delay > delay:
+                delay = floor = backoff.delay
                 scope.delay_limit, scope.delay_source, scope.floor_source = "backoff", words, ""
-            if standing.is_cut and standing.concurrency < slots:
-                slots, scope.concurrency_source = standing.concurrency, words
+            if backoff.is_cut and backoff.concurrency < slots:
+                slots, scope.concurrency_source = backoff.concurrency, words
         after = (delay, floor, rest, slots, jitter)
         scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter = after
         return before != after
@@ -362,7 +362,7 @@ class ScopeState:
         return self.backoff is not was
 
     def _fall_back(self, scope: Scope, now: float) -> None:
-        """Take the first step of backing off in place of rampup (C05): its window had triggers and no good answer."""
+        """Take the first step of backing off instead of rampup (C05): its window had triggers and no good answer."""
         base = self.base(scope)
         self.backoff = BackoffState.at(base).escalated(
             self.policy.backoff, base, now, in_flight=scope.in_flight, sent_at=now

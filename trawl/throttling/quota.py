@@ -118,8 +118,8 @@ class Quota:
     Attributes:
         reserved: Amounts of requests that have taken the scope and are not on the wire yet.
         allowance: How much may be spent before the job is written again; None: there is no job.
-        is_late: Whether requests that wait were lined up before there was this quota: the chooser lines them up anew.
-        refills: Counts how often room was made other than by time passing: who waits is looked at again when it moves.
+        is_late: Whether requests that wait were lined up before there was this quota: the scheduler lines them up anew.
+        refills: Counts how often room was made other than by time passing; waiting lanes are then looked at again.
     """
 
     __slots__ = (
@@ -234,7 +234,7 @@ class Quota:
         """Turn what was set aside into a charge: the request goes to the wire at ``now``."""
         self._unreserve(amount)
         self._add(amount, now)
-        if self._is_awaited:  # who was told "when something is given back" can be told a time now
+        if self._is_awaited:  # a lane that waits for a give-back can get a time now
             self._is_awaited = False
             self.refills += 1
 

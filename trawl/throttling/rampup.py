@@ -1,7 +1,7 @@
 """Rampup: finds the rate that a server allows, and stays there.
 
-Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope in place of a round trip, the rate
-in place of the congestion window, and incidents in place of losses. It works in rate: a step multiplies every interval
+Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope instead of a round trip, the rate
+instead of the congestion window, and incidents instead of losses. It works in rate: a step multiplies every interval
 by one number. docs/explanation/rampup.md tells it at length.
 
 - *Searching* (slow start; RFC 9438, 4.10): no rate was refused yet. A window with fewer triggers than wanted speeds up

@@ -42,12 +42,12 @@ class Scope:
 
     Args:
         id: Its name.
-        limits: What is configured; copied to what is in force.
+        limits: The configured limits; copied to those in force.
         seed: The run's seed, for the draws.
 
     Attributes:
         id: Its name.
-        limits: What is configured.
+        limits: The configuration.
         concurrency: Requests in flight at most, now; ``inf`` for no limit.
         delay: Seconds between two sends, now, before jitter.
         delay_per_slot: Seconds between two sends of a slot, now, before jitter.
@@ -73,8 +73,8 @@ class Scope:
         lanes: Lanes with something pending that need it.
         stopped: Those of them that wait for a robots.txt.
         waits: What its requests waited for.
-        state: Whatever policy keeps for this scope.
-        waiting: Whatever the chooser keeps for this scope.
+        state: What the policies learned of this scope.
+        waiting: The queue that the scheduler keeps for this scope.
     """
 
     __slots__ = (
@@ -210,7 +210,7 @@ class Scope:
 
     @property
     def full(self) -> str:
-        """The limit that lets nobody through until something is given back; "" for none."""
+        """The limit that lets no request through until something is given back; "" for none."""
         if self.in_flight >= self.concurrency:
             return "concurrency"
         return "pages" if self.pages is not None and self.pages.is_awaited else ""
@@ -274,7 +274,7 @@ class Scope:
             and self.last_sent + self.longest <= now
         )
 
-    # -- who needs it
+    # -- lanes that need it
 
     def need(self, amount: float | None, now: float) -> None:
         """Count a lane that needs it from ``now`` on, with the amount that its requests name; None: none."""

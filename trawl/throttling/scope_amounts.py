@@ -33,7 +33,7 @@ class ScopeResolver:
 
     Args:
         manager: The manager.
-        policies: Told which ids are requests' own hosts.
+        policies: Gets to know which ids are requests' own hosts.
         address_of: Says addresses; None: scopes stay hosts.
 
     Attributes:
@@ -56,7 +56,7 @@ class ScopeResolver:
         """Return the scopes of a request without asking a user's manager; None: :meth:`of` has to ask it.
 
         Raises:
-            TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
+            TypeError: Meta ``throttling_scopes`` is not a set of scopes (E01).
             ValueError: An id in it is empty, or an amount negative.
         """
         amounts = self._of_nowait(request)
@@ -84,7 +84,7 @@ class ScopeResolver:
         """Return the scopes of a request, asking the manager. A checkpoint only if the manager's answer is one.
 
         Raises:
-            TypeError: The manager named something that is no set of scopes.
+            TypeError: The manager named something that is not a set of scopes.
             ValueError: An id is empty, or an amount negative.
             Exception: Whatever the manager raises.
         """

@@ -149,11 +149,11 @@ _OWN_HOSTS = 10_000  # names without a dot that are remembered as hosts: intrane
 
 
 class ScopePolicies:
-    """The kinds of all scopes of one crawl.
+    """The policies of all scopes of one crawl.
 
     Args:
-        settings: What is configured.
-        failed: Told when a user's strategy or scope manager fails.
+        settings: The configuration.
+        failed: Called when a user's strategy or scope manager fails.
 
     Raises:
         SettingsError: A scope's custom strategy can't be made.
@@ -173,7 +173,7 @@ class ScopePolicies:
             self.of(id)
 
     def of(self, id: str) -> ScopePolicy:
-        """The kind of a scope with a normalised id; the same object for scopes that are configured alike."""
+        """Return the policy of a scope with a normalised id; the same object for scopes configured alike."""
         is_host, is_ip = self._form(id)
         key, config = self._configs.get(id) or (is_host and self._configs.get(host_part(id))) or ("", {})
         known = self._known.get((key, is_host, is_ip))
@@ -193,7 +193,7 @@ class ScopePolicies:
                 del self._own_hosts[next(iter(self._own_hosts))]
 
     def changed(self, id: str, changes: Mapping[str, Any]) -> ScopePolicy:
-        """The kind of a scope whose configuration is to be changed (I12); nothing is changed before :meth:`keep`.
+        """Return a scope's policy with a changed configuration (I12); nothing is changed before :meth:`keep`.
 
         Raises:
             SettingsError: A key is unknown or a value does not fit.
@@ -209,7 +209,7 @@ class ScopePolicies:
         return self._made(id, checked, is_host=is_host, is_ip=is_ip)
 
     def keep(self, id: str, policy: ScopePolicy) -> None:
-        """Put a kind of :meth:`changed` in the place of the scope's, also for when it is made anew."""
+        """Put a policy of :meth:`changed` in the place of the scope's, also for when it is made anew."""
         for known in [known for known in self._known if known[0] == id]:
             del self._known[known]
         self._configs[id] = (id, policy.config)
@@ -263,13 +263,13 @@ class ScopeTable:
     """Scopes by id, each with its policy.
 
     Args:
-        policies: What is configured.
+        policies: The configuration.
         seed: For the scopes' draws.
-        forgotten: Told of each scope that is forgotten.
+        forgotten: Called with each scope that is forgotten.
 
     Attributes:
         crawl: For the scope managers' ``from_crawler``.
-        policies: What is configured.
+        policies: The configuration.
         pages: The page budgets, also those of scopes that were forgotten.
     """
 
@@ -334,7 +334,7 @@ class ScopeTable:
             self._allowances.add(scope.id, scope.quota)
 
     def manager_of(self, id: str, policy: ScopePolicy) -> Any:
-        """A new scope manager, as its kind has them; None for the default. Raises whatever the user's class does."""
+        """A new scope manager, as its policy has them; None for the default. Raises whatever the user's class does."""
         if policy.manager is None:
             return None
         make = getattr(policy.manager, "from_crawler", None)

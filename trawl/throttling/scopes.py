@@ -151,7 +151,7 @@ def iter_scopes(scopes: Scopes) -> Iterator[str]:
         yield scopes
         return
     if not isinstance(scopes, Iterable):
-        raise TypeError(f"scopes are a string, an iterable of strings, a mapping or None, not {scopes!r}")
+        raise TypeError(f"scopes must be a string, an iterable of strings, a mapping or None, not {scopes!r}")
     for id in scopes:
         yield _checked_id(id)
 
@@ -160,7 +160,7 @@ def add_scope(scopes: Scopes, id: str, amount: float | None = None) -> Scopes:
     """``scopes`` with one more (E14): None + a = a; a + a = a; a + b = {a, b}; an amount makes a mapping, which stays.
 
     Raises:
-        TypeError: ``scopes`` is no set of scopes, ``id`` is no string, or ``amount`` is no number.
+        TypeError: ``scopes`` is not a set of scopes, ``id`` is not a string, or ``amount`` is not a number.
     """
     _checked_id(id)
     _check_amount(amount, "an amount")
@@ -197,7 +197,7 @@ def update_scope_backoff(
         consumed_quota: Another name of ``consumed``.
 
     Raises:
-        TypeError: ``backoff`` is none of the forms, ``id`` is no string, or a figure is no number.
+        TypeError: ``backoff`` is none of the forms, ``id`` is not a string, or a figure is not a number.
     """
     _checked_id(id)
     if consumed is None:
@@ -301,7 +301,7 @@ def scope_amounts_of(scopes: Scopes) -> ScopeAmounts:
     """A set of scopes in any form as sorted, normalised charges.
 
     Raises:
-        TypeError: It is no set of scopes, or an amount is no number.
+        TypeError: It is not a set of scopes, or an amount is not a number.
         ValueError: An id is empty, or an amount is negative or not finite.
     """
     if scopes is None:
@@ -328,7 +328,7 @@ def _normal(id: str) -> str:
 
 def _checked_id(id: object) -> str:
     if not isinstance(id, str):
-        raise TypeError(f"the id of a scope is a string, not {id!r}")
+        raise TypeError(f"the id of a scope must be a string, not {id!r}")
     return id
 
 
@@ -337,7 +337,7 @@ def _checked_figures(id: str, figures: object) -> dict[str, float]:
     if figures is None:
         return {}
     if not isinstance(figures, Mapping):
-        raise TypeError(f"what backs scope {id!r} off is a mapping, not {figures!r}")
+        raise TypeError(f"the backoff of scope {id!r} must be a mapping, not {figures!r}")
     for name, number in figures.items():
         _check_amount(number, f"{name!r} of scope {id!r}")
     return dict(figures)
@@ -345,4 +345,4 @@ def _checked_figures(id: str, figures: object) -> dict[str, float]:
 
 def _check_amount(amount: object, name: str) -> None:
     if amount is not None and (isinstance(amount, bool) or not isinstance(amount, int | float)):
-        raise TypeError(f"{name} is a number or None, not {amount!r}")
+        raise TypeError(f"{name} must be a number or None, not {amount!r}")

@@ -45,18 +45,27 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
     concurrent_requests: Annotated[
         int,
-        Meta(ge=0, title="requests", description="Requests in flight at once in the whole crawl; 0 means no cap."),
+        Meta(
+            ge=0,
+            title="requests",
+            description="Maximum number of requests in flight at once in the whole crawl. 0 disables the limit.",
+        ),
     ] = 16
     concurrent_requests_per_domain: Annotated[
         int,
-        Meta(ge=1, title="requests", description="Requests in flight at once to one host: its number of slots."),
+        Meta(
+            ge=1,
+            title="requests",
+            description="Maximum number of requests in flight at once to one host: its number of slots.",
+        ),
     ] = 1
     concurrent_requests_per_ip: Annotated[
         int,
         Meta(
             ge=0,
             title="requests",
-            description="Above 0: throttle by resolved address in place of the host, with this many in flight at once.",
+            description="Above 0: throttle by resolved address instead of host, with at most this many requests in "
+            "flight at once to each. 0 throttles by host.",
         ),
     ] = 0
     pages_per_domain: Annotated[
@@ -64,109 +73,153 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="pages",
-            description="Pages of one host in the whole crawl, as CLOSESPIDER_PAGECOUNT counts them; further requests "
-            "for it are dropped, counted as `pages_filtered`. 0 means no limit.",
+            description="Maximum number of pages of one host in the whole crawl, as CLOSESPIDER_PAGECOUNT counts them; "
+            "further requests to it are dropped, counted as `pages_filtered`. 0 disables the limit.",
         ),
     ] = 0
     download_delay: Annotated[
         float,
-        Meta(ge=0, title="s", description="The least time between any two sends to one host, whatever the slot."),
+        Meta(
+            ge=0,
+            title="s",
+            description="Minimum time between any two sends to one host, in any slot. 0 disables the delay.",
+        ),
     ] = 1.0
     download_delay_per_slot: Annotated[
         float,
-        Meta(ge=0, title="s", description="The least time between two sends in one slot, from the earlier send."),
+        Meta(
+            ge=0,
+            title="s",
+            description="Minimum time between two sends in one slot, from the earlier send. 0 disables the delay.",
+        ),
     ] = 1.0
     randomize_download_delay: Annotated[
         JitterConfig,
         Meta(
-            description="How intervals are drawn: true is ±50 %, false is exact, x is ±x, a pair [lo, hi] is relative "
-            "to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay. A Crawl-delay is only lengthened.",
+            description="Jitter of the delays: true draws from ±50 %, false is exact, x draws from ±x, a pair [lo, hi] "
+            "is relative to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay. A Crawl-delay "
+            "is only lengthened.",
             extra={"range": JITTER_RANGE},
         ),
     ] = True
     throttling_scopes: Annotated[
         dict[str, ScopeConfig],
-        Meta(description="Scope id to its own limits, key by key instead of the defaults."),
+        Meta(description="Limits of single scopes: each scope id with the keys that replace its defaults."),
     ] = msgspec.field(default_factory=dict)
     throttling_manager: Annotated[
         object,
-        Meta(description="The class (or its import path) that says which scopes a request has and what backs off."),
+        Meta(
+            description="Class, or its import path, that names the scopes of each request and the answers that make "
+            "them back off."
+        ),
     ] = "trawl.throttling.ThrottlingManager"
     throttling_scope_manager: Annotated[
-        object, Meta(description="The class (or its import path) of which each scope has one instance.")
+        object, Meta(description="Class, or its import path, of which each scope gets one instance.")
     ] = "trawl.throttling.ThrottlingScopeManager"
     throttling_window: Annotated[
-        float, Meta(ge=0, title="s", description="How long a quota lasts where its scope sets no window.")
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="Length of the window of a quota whose scope sets none. 0: such a quota never blocks.",
+        ),
     ] = 60.0
     throttling_robotstxt_obey: Annotated[
-        bool, Meta(description="Crawl-delay of robots.txt slows its host's scope (where ROBOTSTXT_OBEY is set too).")
+        bool, Meta(description="Slow a host down to the Crawl-delay of its robots.txt. Needs ROBOTSTXT_OBEY.")
     ] = True
     throttling_robotstxt_max_delay: Annotated[
-        float, Meta(ge=0, title="s", description="The longest Crawl-delay that is obeyed; a longer one counts as this.")
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="Maximum Crawl-delay; a longer one counts as this. 0 ignores every Crawl-delay.",
+        ),
     ] = 60.0
     throttling_scope_limit: Annotated[
-        int, Meta(ge=1, title="scopes", description="Scopes kept; the longest idle ones above it are forgotten.")
+        int,
+        Meta(
+            ge=1,
+            title="scopes",
+            description="Maximum number of scopes in memory; above it, those that were idle longest are forgotten.",
+        ),
     ] = 100_000
     throttling_scope_max_idle: Annotated[
-        float, Meta(ge=0, title="s", description="A scope idle for longer is forgotten.")
+        float, Meta(ge=0, title="s", description="Idle time after which a scope is forgotten.")
     ] = 3600.0
     delayed_requests_warn_threshold: Annotated[
         int,
-        Meta(ge=0, title="requests", description="One warning when this many direct fetches wait for a scope at once."),
+        Meta(ge=0, title="requests", description="Warn once when this many direct fetches wait for a scope at once."),
     ] = 500
 
-    backoff_http_codes: Annotated[list[int], Meta(description="Statuses that say 'slow down'.")] = msgspec.field(
+    backoff_http_codes: Annotated[list[int], Meta(description="Statuses that trigger backing off.")] = msgspec.field(
         default_factory=_default_codes
     )
     backoff_exceptions: Annotated[
-        list[object], Meta(description="Exceptions that say 'slow down': classes or import paths.")
+        list[object], Meta(description="Exceptions that trigger backing off: classes or import paths.")
     ] = msgspec.field(default_factory=_default_exceptions)
-    backoff_delay_factor: Annotated[float, Meta(gt=1, description="A step multiplies the delay by this.")] = 2.0
+    backoff_delay_factor: Annotated[
+        float, Meta(gt=1, description="Each step of backing off multiplies the delay by this.")
+    ] = 2.0
     backoff_max_delay: Annotated[
-        float, Meta(ge=0, title="s", description="The longest delay that backing off, or a header, leads to.")
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="Maximum delay of backing off, and maximum wait that a response header may ask for.",
+        ),
     ] = 300.0
-    backoff_min_delay: Annotated[float, Meta(ge=0, title="s", description="The least delay while backing off.")] = 1.0
+    backoff_min_delay: Annotated[float, Meta(ge=0, title="s", description="Minimum delay while backing off.")] = 1.0
     backoff_jitter: Annotated[
         JitterConfig,
         Meta(
-            description="Replaces every download jitter while backing off, and lengthens what a server asks for; 0 or "
-            "false: none. Only its part above 0 counts: 0.1 makes intervals up to 10 % longer.",
+            description="Jitter while backing off, instead of every download jitter; also lengthens what a server asks "
+            "for. 0 or false disables it. Only its part above 0 counts: 0.1 makes intervals up to 10 % "
+            "longer.",
             extra={"range": JITTER_RANGE},
         ),
     ] = 0.1
     backoff_window: Annotated[
-        float, Meta(gt=0, title="s", description="Quiet seconds after a good answer that take one step back.")
+        float,
+        Meta(gt=0, title="s", description="Quiet time after a good answer that takes one step of backing off back."),
     ] = 60.0
     backoff_concurrency_factor: Annotated[
-        float, Meta(gt=0, lt=1, description="At the longest delay, a trigger multiplies the concurrency by this.")
+        float,
+        Meta(gt=0, lt=1, description="At the maximum delay, each further step multiplies the concurrency by this."),
     ] = 0.5
     backoff_give_up_after: Annotated[
         float,
         Meta(
             gt=0,
             title="s",
-            description="A scope without a good answer for this long since its first trigger ends what is pending. "
-            "Time that a server asked for, within BACKOFF_MAX_DELAY, or that a spent quota took does not count.",
+            description="Drop the pending requests of a scope that gave no good answer for this long since its first "
+            "trigger. Time that a server asked for, within BACKOFF_MAX_DELAY, or that a spent quota took "
+            "does not count.",
         ),
     ] = 900.0
     rampup_backoff_target: Annotated[
         float | tuple[float, float],
         Meta(
             title="triggers",
-            description="Triggers wanted in a window of a scope that ramps up: a number, or a range [1, 3].",
+            description="Number of triggers to aim for in each window of a scope that ramps up: a number, or a range "
+            "such as [1, 3].",
             extra={"range": "at least 0, the higher above 0"},
         ),
     ] = 1
 
     autothrottle_enabled: Annotated[bool, Meta(description="Adjust each host's delay to its latency.")] = False
     autothrottle_start_delay: Annotated[
-        float, Meta(ge=0, title="s", description="The delay a host starts with (or DOWNLOAD_DELAY, if larger).")
+        float, Meta(ge=0, title="s", description="Initial delay of a host; DOWNLOAD_DELAY if that is larger.")
     ] = 5.0
     autothrottle_max_delay: Annotated[
-        float, Meta(ge=0, title="s", description="The longest delay that latency leads to.")
+        float, Meta(ge=0, title="s", description="Maximum delay that latency leads to.")
     ] = 60.0
     autothrottle_target_concurrency: Annotated[
-        float, Meta(gt=0, title="requests", description="Requests to one host wanted in flight on average; no cap.")
+        float,
+        Meta(
+            gt=0,
+            title="requests",
+            description="Average number of requests to have in flight to one host. A target, not a limit.",
+        ),
     ] = 1.0
     autothrottle_debug: Annotated[bool, Meta(description="Log one line for each response that adjusts a delay.")] = (
         False
@@ -217,7 +270,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         """These settings with a spider's own ``download_delay`` (seconds) as ``DOWNLOAD_DELAY``; None changes nothing.
 
         Raises:
-            SettingsError: It is no number from 0 up (or the text of one), or above ``AUTOTHROTTLE_MAX_DELAY`` (H06).
+            SettingsError: It is not a number from 0 up (or the text of one), or above ``AUTOTHROTTLE_MAX_DELAY`` (H06).
         """
         if delay is None:
             return self
@@ -226,7 +279,9 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         except (TypeError, ValueError):
             seconds = math.nan
         if not 0.0 <= seconds < math.inf:
-            raise SettingsError(f"the spider's download_delay is a number from 0 up, not {delay!r}", "download_delay")
+            raise SettingsError(
+                f"the spider's download_delay must be a number from 0 up, not {delay!r}", "download_delay"
+            )
         return msgspec.structs.replace(self, download_delay=seconds)
 
 
@@ -235,9 +290,9 @@ def _check_ids(scopes: dict[str, ScopeConfig]) -> None:
     known: dict[str, str] = {}
     for key in scopes:
         if not key:
-            raise SettingsError("THROTTLING_SCOPES has an empty scope id", "THROTTLING_SCOPES['']")
+            raise SettingsError("THROTTLING_SCOPES has an empty scope id; name the scope", "THROTTLING_SCOPES['']")
         id = normal_id(key)
         if id in known:
-            sentence = f"THROTTLING_SCOPES has {known[id]!r} and {key!r}, which are the same scope"
+            sentence = f"THROTTLING_SCOPES has {known[id]!r} and {key!r}, which are the same scope; keep one of them"
             raise SettingsError(sentence, f"THROTTLING_SCOPES[{key!r}]")
         known[id] = key

@@ -84,7 +84,7 @@ class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The fields of :class:`trawl.throttling.backoff.BackoffState`, as a job stores them.
 
     Attributes:
-        delay: The standing delay, in seconds.
+        delay: The delay, in seconds.
         concurrency: The slots while backing off.
         full: The slots that it returns to.
         cut_from: The slots that were in use when the first of them were taken away.

@@ -72,13 +72,13 @@ class Throttle:
     Args:
         settings: The limits and policies.
         seed: The run's seed; every scope derives its own stream of draws from it.
-        manager: A manager, or the class of one, in place of ``THROTTLING_MANAGER``.
+        manager: A manager, or the class of one, instead of ``THROTTLING_MANAGER``.
         changed: Called with a scope whose limits moved, and ``now``: waiters are looked at again.
         why_next: Says what the next request waits for that has the scopes of a grant; None: nothing.
         wall: For dates in headers.
         concurrent_requests: The cap on requests in flight in all, for the warnings; ``inf`` for none.
         resolve: Says the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
-        failed: Told when a user's scope manager or strategy fails; what it would have said is as usual.
+        failed: Called when a user's scope manager or strategy fails; the default is used then.
 
     Raises:
         SettingsError: A class that the settings name can't be made.
@@ -128,7 +128,7 @@ class Throttle:
         has to be whole, and it has this throttle.
 
         Raises:
-            SettingsError: There is no manager under its import path, or it is none.
+            SettingsError: There is nothing under its import path, or it is not a manager.
             Exception: Whatever the manager's class raises.
         """
         self._table.crawl = crawl
@@ -153,7 +153,7 @@ class Throttle:
         """Return the scopes of a request without asking a user's manager; None: :meth:`scopes_of` has to ask it.
 
         Raises:
-            TypeError: Meta ``throttling_scopes`` is no set of scopes (E01).
+            TypeError: Meta ``throttling_scopes`` is not a set of scopes (E01).
             ValueError: An id in it is empty, or an amount negative.
         """
         return self.resolver.of_nowait(request)
@@ -162,7 +162,7 @@ class Throttle:
         """Return the scopes of a request, asking the manager. A checkpoint only if the manager's answer is one.
 
         Raises:
-            TypeError: The manager named something that is no set of scopes.
+            TypeError: The manager named something that is not a set of scopes.
             ValueError: An id is empty, or an amount negative.
             Exception: Whatever the manager raises.
         """
@@ -351,7 +351,7 @@ class Throttle:
         self._changed(scope, now)
 
     def refused(self, grant: Grant, now: float) -> str | None:
-        """``"refused"`` for a pending request whose scope was given up (B20), else None: the chooser's ``vet``."""
+        """Return ``"refused"`` if the scope of a pending request was given up (B20), for the scheduler's ``vet``."""
         if self.given_up.at_utc and self.given_up.refuses(grant):
             return "refused"
         return None
@@ -424,7 +424,7 @@ class Throttle:
         self._table.spend_by(allowances)
 
     def allowed(self, scope_ids: Iterable[str], now: float) -> None:
-        """Note that more of the quotas of these scopes may be spent: who waited for that is looked at again."""
+        """Note that more of the quotas of these scopes may be spent, and have the lanes that waited looked at."""
         for id in scope_ids:
             if (scope := self._table.get(id)) is not None:
                 self._changed(scope, now)

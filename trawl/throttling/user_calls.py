@@ -17,17 +17,17 @@ __all__ = ["OnFailure", "call_user", "call_user_number", "ignore_failure", "log_
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 OnFailure = Callable[[], None]
-"""Told of each failure."""
+"""Called at each failure."""
 
 
 def ignore_failure() -> None:
-    """A :data:`OnFailure` that does nothing."""
+    """Do nothing: the default :data:`OnFailure`."""
 
 
 def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> Any:
     """Call the method ``name`` of ``owner``. Returns None, "use the default", if there is none or it raises.
 
-    A decision waits for nobody: a method that is ``async`` fails, too.
+    A decision cannot wait: a method that is ``async`` fails, too.
     """
     method = getattr(owner, name, None)
     if method is None:
@@ -36,7 +36,7 @@ def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> An
         answer = method(*about)
         if iscoroutine(answer):
             answer.close()
-            raise TypeError(f"{name}() is async: nobody can wait for it in the middle of a decision")
+            raise TypeError(f"{name}() is async, but a decision cannot wait; make it a plain function")
         return answer
     except Exception:
         log_failure(owner, name, failed)
@@ -46,14 +46,14 @@ def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> An
 def call_user_number(
     owner: object, name: str, failed: OnFailure, *about: object, is_finite: bool = False
 ) -> float | None:
-    """The same where a number is wanted; what is none, NaN included, is a failure too. So is, where asked, infinity."""
+    """Call a method that returns a number. Anything else is a failure; so is NaN, and with ``is_finite`` infinity."""
     answer = call_user(owner, name, failed, *about)
     if answer is None:
         return None
     try:
         number = float(answer)
         if math.isnan(number) or (is_finite and math.isinf(number)):
-            raise ValueError(f"{name}() answered {answer!r}, which is no number")
+            raise ValueError(f"{name}() returned {answer!r}, which is not a number")
     except (TypeError, ValueError, OverflowError):
         log_failure(owner, name, failed)
         return None
@@ -62,5 +62,5 @@ def call_user_number(
 
 def log_failure(owner: object, name: str, failed: OnFailure) -> None:
     """Log, in an exception's handler, that the method ``name`` of ``owner`` failed, and tell ``failed``."""
-    logger.exception("%s.%s() failed: it is as usual", type(owner).__qualname__, name)
+    logger.exception("%s.%s() failed: using the default", type(owner).__qualname__, name)
     failed()
