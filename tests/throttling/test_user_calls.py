@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trawl.throttling.user_calls import call_user, call_user_number
+from trawl.throttling.managers import call_user, call_user_number
 
 
 class Owner:

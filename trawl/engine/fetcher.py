@@ -35,7 +35,7 @@ from trawl.events import RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
-from trawl.throttling.report import add_parsing, add_times, add_wasted_send
+from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
 from trawl.transport.base import NEW_CONNECTION
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]

@@ -30,7 +30,7 @@ import attrs
 from trawl.errors import SettingsError
 from trawl.throttling.configuration import load_exception, load_object
 from trawl.throttling.limits import Jitter, jitter_factors
-from trawl.throttling.user_calls import OnFailure, call_user, call_user_number, ignore_failure
+from trawl.throttling.managers import OnFailure, call_user, call_user_number, ignore_failure
 
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings

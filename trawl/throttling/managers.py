@@ -4,15 +4,20 @@ A *throttling manager* is one for the crawl; a *scope manager* is one for each s
 or the ones here; a method that a user's class lacks is the default's. The default manager's methods are async, so that
 ``await super()...`` works in a subclass. The throttle knows when no method is overridden and then calls a synchronous
 twin: the hot path has no coroutine, and no mapping for each response, because the answer is almost always "nothing".
+
+A scope manager or a strategy that fails in the middle of a decision is the user's failure: it is logged and counted,
+and the default is used (:func:`call_user`). If it were raised, a refusal would go unnoticed, and the end of a window
+would end the crawl.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import attrs
@@ -22,7 +27,6 @@ from trawl.http import host_scope
 from trawl.throttling.configuration import load_object
 from trawl.throttling.hints import Hint, hint_of
 from trawl.throttling.scopes import ScopeBackoff, iter_scopes, normal_id
-from trawl.throttling.user_calls import call_user
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request, Response
@@ -36,17 +40,74 @@ __all__ = [
     "BackoffSignal",
     "CallContext",
     "ManagerCalls",
+    "OnFailure",
     "ThrottlingManager",
     "ThrottlingManagerProtocol",
     "ThrottlingScopeManager",
     "ThrottlingScopeManagerProtocol",
     "awaited",
     "call_context",
+    "call_user",
+    "call_user_number",
+    "ignore_failure",
     "is_overridden",
     "is_trigger",
+    "log_failure",
     "manager_of",
     "signals_of",
 ]
+
+logger: logging.Logger = logging.getLogger("trawl.throttling")
+
+OnFailure = Callable[[], None]
+"""Called at each failure."""
+
+
+def ignore_failure() -> None:
+    """Do nothing: the default :data:`OnFailure`."""
+
+
+def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> Any:
+    """Call the method ``name`` of ``owner``. Returns None, "use the default", if there is none or it raises.
+
+    A decision cannot wait: a method that is ``async`` fails, too.
+    """
+    method = getattr(owner, name, None)
+    if method is None:
+        return None
+    try:
+        answer = method(*about)
+        if iscoroutine(answer):
+            answer.close()
+            raise TypeError(f"{name}() is async, but a decision cannot wait; make it a plain function")
+        return answer
+    except Exception:
+        log_failure(owner, name, failed)
+        return None
+
+
+def call_user_number(
+    owner: object, name: str, failed: OnFailure, *about: object, is_finite: bool = False
+) -> float | None:
+    """Call a method that returns a number. Anything else is a failure; so is NaN, and with ``is_finite`` infinity."""
+    answer = call_user(owner, name, failed, *about)
+    if answer is None:
+        return None
+    try:
+        number = float(answer)
+        if math.isnan(number) or (is_finite and math.isinf(number)):
+            raise ValueError(f"{name}() returned {answer!r}, which is not a number")
+    except (TypeError, ValueError, OverflowError):
+        log_failure(owner, name, failed)
+        return None
+    return number
+
+
+def log_failure(owner: object, name: str, failed: OnFailure) -> None:
+    """Log, in an exception's handler, that the method ``name`` of ``owner`` failed, and tell ``failed``."""
+    logger.exception("%s.%s() failed: using the default", type(owner).__qualname__, name)
+    failed()
+
 
 _KEYS = ("delay", "consumed", "consumed_quota", "remaining", "quota")
 

@@ -50,10 +50,9 @@ from trawl.http import body_bytes
 from trawl.throttling.backoff import Backoff, BackoffState
 from trawl.throttling.explain import Reason
 from trawl.throttling.failure_timer import FailureTimer
-from trawl.throttling.managers import BackoffSignal
+from trawl.throttling.managers import BackoffSignal, call_user, call_user_number
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
-from trawl.throttling.user_calls import call_user, call_user_number
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request

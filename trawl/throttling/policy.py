@@ -35,9 +35,9 @@ from trawl.throttling.backoff import Backoff, BackoffState, Base
 from trawl.throttling.explain import LimitName
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.limits import Limits, lengthening
+from trawl.throttling.managers import OnFailure, call_user, ignore_failure, log_failure
 from trawl.throttling.rampup import RampupPolicy, RampupState
 from trawl.throttling.scope import CONFIGURED, Scope
-from trawl.throttling.user_calls import OnFailure, call_user, ignore_failure, log_failure
 
 __all__ = ["AutoThrottle", "ScopePolicy", "ScopeState"]
 

@@ -34,14 +34,13 @@ from trawl.throttling.allowance import Allowances
 from trawl.throttling.backoff import backoff_of
 from trawl.throttling.configuration import check_scope, load_object
 from trawl.throttling.limits import Limits, limits_of
-from trawl.throttling.managers import ThrottlingScopeManager
+from trawl.throttling.managers import OnFailure, ThrottlingScopeManager, ignore_failure
 from trawl.throttling.policy import AutoThrottle, ScopePolicy, ScopeState
 from trawl.throttling.quota import PageBudgets
 from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.user_calls import OnFailure, ignore_failure
 
 __all__ = ["CrawlDelays", "ScopePolicies", "ScopeTable", "ScopeTimers"]
 

@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Any
 from trawl.http import host_scope
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
-from trawl.throttling.explain import Reason, ScopeReport
+from trawl.throttling.explain import Reason, ScopeReport, account, reports_of
 from trawl.throttling.managers import (
     BackoffSignal,
     ManagerCalls,
+    OnFailure,
     ThrottlingManager,
     awaited,
     call_context,
+    ignore_failure,
     is_overridden,
     is_trigger,
     manager_of,
@@ -46,7 +48,6 @@ from trawl.throttling.outcomes import (
 )
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.quota import PageBudgets
-from trawl.throttling.report import account, reports_of
 from trawl.throttling.restore import RestoredScopes, snapshot_of, with_ahead
 from trawl.throttling.scope import Scope
 from trawl.throttling.scope_amounts import AddressOf, ScopeResolver
@@ -54,7 +55,6 @@ from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable,
 from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
-from trawl.throttling.user_calls import OnFailure, ignore_failure
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
