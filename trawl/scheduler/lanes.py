@@ -97,9 +97,9 @@ class Lane:
         held: Seconds for which its first could not have gone with a free place, since the one before it went.
         mark: What it counts ``held`` from, where it waits; when it became ready, where it is that.
         bases: The scopes' grant counters at its turn, for lanes of several scopes or a quota: how often was it passed?
-        is_claiming: Whether it is the claimant.
-        is_starving: Whether it is in line to be the claimant.
-        is_kept_for: Whether a quota is kept for it.
+        is_claiming: True if it is the claimant.
+        is_starving: True if it is in line to be the claimant.
+        is_kept_for: True if a quota is kept for it.
         passed_at: Its version when its queue noted that the amount left did not do for it.
     """
 
@@ -153,7 +153,7 @@ class Lane:
         return (self.kind >= PAGE, self.queue[0][0], self.turn)
 
     def add(self, grant: Grant, order: int) -> bool:
-        """Line ``grant`` up; whether it is the best now."""
+        """Put ``grant`` in line. Returns True if it is the best now."""
         if grant.order is not None:
             order = grant.order
         grant.lane = self

@@ -68,7 +68,7 @@ class Prefetcher:
         return self._frontier.next_due()
 
     def pushed(self, records: Iterable[Record]) -> bool:
-        """Note that the frontier has got ``records``; whether one of them may be better than its lane's head.
+        """Note that the frontier has got ``records``. Returns True if one of them may be better than its lane's head.
 
         Where none is, nothing may go now that could not go before.
         """

@@ -50,12 +50,12 @@ HOSTS_REMEMBERED = 10_000
 
 
 class AdmissionRules:
-    """The rules of one crawl for taking requests in.
+    """The rules by which one crawl admits requests.
 
     Args:
         settings: Limits on depth and length.
-        allowed_domains: Hosts that are these, or below these, are let in; none means all are.
-        guard: Says which addresses may be connected to; None: all.
+        allowed_domains: Only these hosts, and hosts below them, are admitted; empty: all are.
+        guard: The rules for addresses; None: all may be connected to.
 
     Raises:
         ValueError: An allowed domain is a URL, or has a port; the message names it.
@@ -90,18 +90,18 @@ class AdmissionRules:
         return None
 
     def begin_at(self, request: Request) -> bool:
-        """Take note of what the user starts from; whether such requests have said that private addresses are wanted."""
+        """Note a start request. Returns True if such requests have shown that private addresses are wanted."""
         return self._guard is not None and self._guard.begin_at(request.url)
 
     def open_addresses(self) -> None:
-        """Let private addresses in: requests of an earlier run have said that they are wanted."""
+        """Admit private addresses: start requests of an earlier run have shown that they are wanted."""
         if self._guard is not None:
             self._guard.open()
 
     def is_offsite(self, request: Request) -> bool:
         """Return True if a host lies outside the allowed domains.
 
-        Never with ``dont_filter``, or ``allow_offsite`` or ``is_start_request`` in the meta.
+        Always False with ``dont_filter``, or ``allow_offsite`` or ``is_start_request`` in the meta.
         """
         if not self._allowed:
             return False
@@ -119,7 +119,7 @@ class AdmissionRules:
 
 
 def _domain(name: str) -> str:
-    """An allowed domain in the form hosts have in a normalised URL."""
+    """Return an allowed domain in the form that hosts have in a normalised URL."""
     plain = name.strip().strip(".")
     if "/" in plain or (":" in plain and not plain.startswith("[")):
         raise ValueError(f"allowed_domains must hold domains such as 'example.com', not {name!r}")

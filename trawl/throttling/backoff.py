@@ -78,7 +78,7 @@ class Backoff:
 
     Attributes:
         http_codes: Statuses that trigger.
-        exceptions: Exceptions that trigger; what a download error was raised from counts too.
+        exceptions: Exceptions that trigger; the causes of a download error count too.
         delay_factor: A step multiplies the delay by this; above 1.
         max_delay: The maximum delay, in seconds.
         min_delay: The minimum delay while backing off, in seconds.
@@ -106,27 +106,27 @@ class Backoff:
         return any(isinstance(error, self.exceptions) for error in _chain(exception))
 
     def slower(self, delay: float, base: float) -> float:
-        """The delay after a trigger at ``delay``; at most ``max_delay``, but never under ``base`` (B03-B05)."""
+        """Return the delay after a trigger at ``delay``; at most ``max_delay``, but never under ``base`` (B03-B05)."""
         return max(base, min(max(delay * self.delay_factor, self.min_delay), self.max_delay))
 
     def faster(self, delay: float, base: float) -> float:
-        """The delay after a quiet window at ``delay``; a step under ``min_delay`` lands on ``base`` (B08, B09)."""
+        """Return the delay after a quiet window at ``delay``; one under ``min_delay`` becomes ``base`` (B08, B09)."""
         delay_after = delay / self.delay_factor
         return base if delay_after < self.min_delay or delay_after <= base else delay_after
 
     def fewer(self, concurrency: float) -> float:
-        """The concurrency after a trigger at the longest delay (B15)."""
+        """Return the concurrency after a trigger at the maximum delay (B15)."""
         return max(1.0, float(math.floor(concurrency * self.concurrency_factor)))
 
     def more(self, concurrency: float, full: float) -> float:
-        """The concurrency after a quiet window (B15)."""
+        """Return the concurrency after a quiet window (B15)."""
         wanted = concurrency / self.concurrency_factor  # infinite where the factor is next to nothing
         return full if wanted >= full else min(full, float(math.ceil(wanted)))
 
 
 @attrs.frozen(kw_only=True)
 class CustomBackoff(Backoff):
-    """A user's strategy: what its class has is its own, the rest is the scope's usual one, and so is what fails.
+    """A user's strategy: its methods, and the default for those that it lacks or that fail.
 
     Attributes:
         own: The user's object.
@@ -173,7 +173,7 @@ def backoff_of(
     *,
     failed: OnFailure = ignore_failure,
 ) -> Backoff:
-    """The strategy that a scope's ``backoff`` mapping and the settings make.
+    """Make the strategy of a scope's ``backoff`` mapping and the settings.
 
     Args:
         config: The mapping, checked.
@@ -209,7 +209,7 @@ def _arguments(config: Mapping[str, Any], settings: ThrottlingSettings, path: st
 
 
 def _ready(given: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Values as a user writes them, as :class:`Backoff` holds them."""
+    """Convert values as a user writes them to those that :class:`Backoff` holds."""
     ready = dict(given)
     if "http_codes" in ready:
         ready["http_codes"] = frozenset(ready["http_codes"])
@@ -221,7 +221,7 @@ def _ready(given: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def _chain(exception: BaseException) -> Iterator[BaseException]:
-    """An exception and what it was raised from, at most a few deep."""
+    """Yield an exception and its causes, at most ten deep."""
     error: BaseException | None = exception
     for _ in range(10):
         if error is None:
@@ -241,7 +241,7 @@ class BackoffState:
         cut_from: The slots that were in use when the first of them were taken away.
         steps: Steps taken up and not taken back; what "backoff step n" counts.
         quiet_from: The instant of the last trigger or step; the window runs from here, or from ``good_at`` if later.
-        has_good: Whether there was a good answer since the last trigger.
+        has_good: True if there was a good answer since the last trigger.
         good_at: The instant of the first good answer since the last trigger.
         recovered_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
         refused: The delay that was refused after a step back, in seconds (B17); None where none was.
@@ -260,7 +260,7 @@ class BackoffState:
 
     @classmethod
     def at(cls, base: Base) -> BackoffState:
-        """A scope that is at its base."""
+        """Return the state of a scope that is at its base."""
         return cls(delay=base.delay, concurrency=base.concurrency, full=base.concurrency)
 
     @property
@@ -274,7 +274,7 @@ class BackoffState:
         return self.delay, self.concurrency, self.refused
 
     def waiting_from(self, now: float) -> BackoffState:
-        """The same, with a window that begins at ``now``."""
+        """Return this state with a window that begins at ``now``."""
         return attrs.evolve(self, quiet_from=now)
 
     def is_backing_off(self, base: Base) -> bool:
@@ -282,11 +282,11 @@ class BackoffState:
         return self.delay > base.delay or self.is_cut
 
     def repeated(self, now: float) -> BackoffState:
-        """After one more trigger of the same incident: no step, but the window starts over."""
+        """Return the state after one more trigger of the same incident: no step, but the window starts over."""
         return attrs.evolve(self, quiet_from=now, has_good=False, good_at=-math.inf)
 
     def escalated(self, strategy: Backoff, base: Base, now: float, *, in_flight: int, sent_at: float) -> BackoffState:
-        """After the trigger of a new incident: one step.
+        """Return the state after the trigger of a new incident: one step further.
 
         Args:
             strategy: The scope's.
@@ -311,17 +311,17 @@ class BackoffState:
         return attrs.evolve(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)
 
     def answered(self, now: float) -> BackoffState:
-        """After a good answer."""
+        """Return the state after a good answer."""
         return self if self.has_good else attrs.evolve(self, has_good=True, good_at=now)
 
     def due_at(self, strategy: Backoff, base: Base) -> float:
-        """The instant at which the window that runs takes effect; ``inf`` where there was no good answer yet (B07)."""
+        """Return the instant at which the current window takes effect; ``inf`` without a good answer yet (B07)."""
         if not self.has_good:
             return math.inf
         return max(self.quiet_from, self.good_at) + max(strategy.window, _LEAST_WINDOW)
 
     def recovered(self, strategy: Backoff, base: Base) -> BackoffState | None:
-        """After the quiet window that ends at :meth:`due_at`; None: a whole one went by at its base, so it is over."""
+        """Return the state after the quiet window that ends at :meth:`due_at`; None: backing off is over."""
         if not self.is_backing_off(base):
             return None
         at = self.due_at(strategy, base)

@@ -33,7 +33,7 @@ __all__ = ["PERIOD", "Diagnostics", "PeriodStats", "WhyNext"]
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 WhyNext = Callable[[Any, float], "Reason | None"]
-"""Says what the next request waits for that has the scopes of this one; None: nothing, or there is none."""
+"""Explains why the next request with the scopes of a grant waits; None: it does not, or there is none."""
 
 PERIOD = 300.0
 """Seconds that something must last before it is worth a warning."""
@@ -124,7 +124,7 @@ class Diagnostics:
         max_requests: The cap on requests in flight in all; ``inf`` for none.
 
     Attributes:
-        has_watches: Some scope is watched.
+        has_watches: True if a scope is watched.
     """
 
     def __init__(self, settings: ThrottlingSettings, *, max_requests: float) -> None:
@@ -222,10 +222,10 @@ class Diagnostics:
         Args:
             scope: The scope.
             state: Its policies.
-            grant: What was answered.
+            grant: The request.
             outcome: The answer.
             now: The instant.
-            why_next: Says why the next request waits that has the same scopes.
+            why_next: Explains why the next request with the same scopes waits.
         """
         period: PeriodStats | None = state.period
         if period is None:

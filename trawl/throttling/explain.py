@@ -53,15 +53,15 @@ class Waits:
 
     Attributes:
         limited: Seconds waited for each limit.
-        elsewhere: Seconds waited for anything else than the scope.
-        gaps: Sends, the first left out.
+        elsewhere: Seconds waited for anything other than the scope.
+        gaps: The number of sends, without the first.
         owed: Seconds that these were kept apart.
-        needed_at: Since when something was pending without a break.
-        taken_at: When the scope was taken last.
+        needed_at: The instant since which something was pending without a break.
+        taken_at: The instant at which the scope was taken last.
         due_at: The earliest instant for the send of that request, slots left out.
-        refills: When the quota has room for an amount that waited for it, by amount.
-        full_limit: Which limit kept everybody out last until something was given back.
-        full_until: Until when.
+        refills: The instants at which the quota has room for an amount that waited for it, by amount.
+        full_limit: The limit that last let no request through until something was given back.
+        full_until: The instant at which that was.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class Waits:
         return max(passed, default=-inf)
 
     def opened(self, now: float, limit: str) -> None:
-        """Note that ``limit`` kept everybody out until ``now``, when something is given back."""
+        """Note that ``limit`` let no request through until ``now``, when something is given back."""
         self.full_limit, self.full_until = limit, now
 
     def taken(self, now: float, limit: str, due_at: float) -> None:
@@ -127,10 +127,10 @@ class Waits:
 
 
 class AmountCounter:
-    """The amounts that those ask who wait, each with how often.
+    """The amounts that pending requests name, each with its number of requests.
 
     Attributes:
-        count: How many they are.
+        count: The number of requests.
     """
 
     __slots__ = ("_amounts", "_heap", "count")
@@ -158,7 +158,7 @@ class AmountCounter:
 
     @property
     def least(self) -> float:
-        """The least of them. There must be one."""
+        """The smallest of them. There must be one."""
         while self._heap[0] not in self._amounts:
             heappop(self._heap)
         return self._heap[0]
@@ -197,7 +197,7 @@ _WORDS: Mapping[str, str] = {
 
 
 def limit_words(limit: str) -> str:
-    """A limit as a table names it."""
+    """Return the name of a limit in a table."""
     return _NAMES.get(limit, limit.replace("_", " "))
 
 
@@ -209,7 +209,7 @@ class Reason:
         scope: The id of the scope that holds it; "" where no scope does.
         limit: Which limit holds it; "" where nothing does.
         until: The instant on the run's clock (seconds) when that limit lets one through; ``inf``: only a release helps.
-        source: Where the limit comes from: configuration, robots.txt, the header of which response, backoff step n.
+        source: The source of the limit: configuration, robots.txt, the header of a response, backoff step n.
     """
 
     scope: str
@@ -218,7 +218,7 @@ class Reason:
     source: str = ""
 
     def text(self, now: float) -> str:
-        """This reason in one line, with the seconds left at ``now``."""
+        """Return this reason in one line, with the seconds left at ``now``."""
         if not self.limit:
             return f"{self.scope} may go".lstrip()
         left = "" if self.until == math.inf else f" {_seconds(self.until - now)} s"
@@ -245,7 +245,7 @@ class ScopeReport:
             less than ``rate``, ``inf`` where they kept nothing waiting. With fewer than two sends: what is in force.
         delay: The delay in force, in seconds.
         concurrency: The concurrency in force.
-        times: Where the time of one of its requests went, on average; of those since the scope was made.
+        times: The average time of its requests in each stage, since the scope was made.
         limited: Seconds that requests waited for it, by the limit that held them; ``"gate"`` where all of them waited
             for robots.txt.
         triggers: Answers that said "slow down".

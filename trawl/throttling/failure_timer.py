@@ -38,7 +38,7 @@ class FailureTimer:
 
     Attributes:
         since: From when time counts; moved along by what does not count.
-        is_awaited: Whether the last try is to come, or on its way.
+        is_awaited: True if the last try is to come, or on its way.
     """
 
     __slots__ = ("_asked_until", "_is_paced", "_lead", "_open_at", "_try_at", "_waits", "is_awaited", "since")
@@ -58,7 +58,7 @@ class FailureTimer:
 
         Args:
             granted_at: An instant.
-            is_paced: Whether it is a request that leaves gaps by itself; these count.
+            is_paced: True if the request leaves gaps by itself; these count.
         """
         self._is_paced = is_paced
         if granted_at > self._open_at and not is_paced:

@@ -87,7 +87,7 @@ class Slots:
         return len(self._busy)
 
     def open(self, *, is_busy: bool, sent_at: float) -> int:
-        """Open a slot beyond those there are; the number it got."""
+        """Open a slot beyond those there are. Returns its number."""
         self._busy.append(is_busy)
         self._sent_at.append(sent_at)
         if not is_busy:
@@ -111,7 +111,7 @@ class Slots:
         return self._free[0][0] + rest if self._free else inf
 
     def take(self, now: float, max_slots: float, rest: float) -> int:
-        """Occupy a slot that has rested at ``now``, or a new one; its number."""
+        """Occupy a slot that has rested at ``now``, or a new one. Returns its number."""
         self._arrange(max_slots, rest)
         free = self._free
         if free and (rest <= 0.0 or free[0][0] + rest <= now or len(self._busy) >= max_slots):
@@ -214,7 +214,7 @@ def limits_of(config: Mapping[str, Any], settings: ThrottlingSettings, *, is_hos
     Args:
         config: The scope's entry in ``THROTTLING_SCOPES``, checked; empty for a scope that has none (I10).
         settings: The defaults.
-        is_host: Whether the scope is host-like and so inherits the per-domain settings (E20).
+        is_host: True if the scope is host-like and so inherits the per-domain settings (E20).
     """
     concurrency: float = settings.concurrent_requests_per_domain if is_host else math.inf
     delay = settings.download_delay if is_host else 0.0

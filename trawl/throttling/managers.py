@@ -117,11 +117,11 @@ class BackoffSignal:
     """The meaning of one answer for one scope.
 
     Attributes:
-        is_trigger: Whether it says "slow down".
-        delay: Seconds to send nothing, as a header or a manager says; None: not told.
-        header: Where ``delay`` comes from, for explanations.
-        consumed: What the request really used of the quota; None: as expected.
-        remaining: What is left of the quota; None: not told.
+        is_trigger: True if it says "slow down".
+        delay: Seconds to send nothing, from a header or a manager; None: not told.
+        header: The source of ``delay``, for explanations.
+        consumed: The amount that the request really used of the quota; None: as expected.
+        remaining: The amount left of the quota; None: not told.
     """
 
     is_trigger: bool = True
@@ -217,7 +217,7 @@ class ThrottlingScopeManagerProtocol(Protocol):
         ...
 
     def get_delay(self, response: Response | None, exception: Exception | None, delay: float) -> float | None:
-        """Seconds to send nothing after a trigger, where backing off would wait ``delay``; None: that long."""
+        """Return the seconds to send nothing after a trigger, if not ``delay``, which backing off would wait."""
         ...
 
     def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
@@ -242,12 +242,12 @@ class ThrottlingScopeManagerProtocol(Protocol):
 
 @attrs.frozen
 class CallContext:
-    """The question that a manager is about to answer.
+    """The call that a manager is about to answer.
 
     Attributes:
         throttle: The throttle that asks.
-        requests: The request whose outcome it is about, and what it became on its way.
-        amounts: What that request was charged to.
+        requests: The request whose outcome it is about, and the requests that it became on its way.
+        amounts: The scopes of that request, with their amounts.
     """
 
     throttle: Throttle
@@ -261,7 +261,7 @@ class CallContext:
 
 
 call_context: ContextVar[CallContext | None] = ContextVar("asked", default=None)
-"""The question that is being answered in this task: a response that a manager makes up is an answer to it, too."""
+"""The call that is being answered in this task: a response that a manager makes up belongs to it, too."""
 
 
 class ThrottlingManager:
@@ -316,7 +316,7 @@ class ThrottlingManager:
         vars(self)["_bound_throttle"] = throttle
 
     def _throttle_in_use(self) -> Throttle | None:
-        """The throttle it is bound to, or else, where another manager made it for its own use, the one that asks."""
+        """Return the throttle it is bound to, else the one that asks: another manager may have made it."""
         question = call_context.get()
         return self._bound_throttle if self._bound_throttle is not None or question is None else question.throttle
 
@@ -363,7 +363,7 @@ class ThrottlingScopeManager:
 
 
 def manager_of(manager: object, crawl: object) -> Any:
-    """The manager that a setting names (E06): made by ``from_crawler(crawl)``, else without arguments; or itself.
+    """Make the manager that a setting names (E06), by ``from_crawler(crawl)`` or without arguments; an object stays.
 
     Raises:
         SettingsError: There is nothing under its import path.
@@ -376,7 +376,7 @@ def manager_of(manager: object, crawl: object) -> Any:
 
 
 async def awaited(value: T | Awaitable[T]) -> T:
-    """A user's answer, awaited where it has to be. A checkpoint only where that is one."""
+    """Return a user's answer, awaited if it has to be. A checkpoint only if that is one."""
     if isawaitable(value):
         awaited_value: T = await value
         return awaited_value
@@ -412,7 +412,7 @@ def is_trigger(state: ScopeState, response: Response | None, exception: Exceptio
 
 
 class ManagerCalls:
-    """Asks one crawl's manager what outcomes mean.
+    """Asks one crawl's manager for the meaning of outcomes.
 
     Args:
         manager: The manager.
@@ -420,7 +420,7 @@ class ManagerCalls:
         throttle: The throttle that asks.
 
     Attributes:
-        is_custom: Whether the manager has a word of its own, so that :meth:`ask` has to be awaited.
+        is_custom: True if the manager has such a method of its own, so that :meth:`ask` has to be awaited.
     """
 
     def __init__(self, manager: Any, default: ThrottlingManager, throttle: Throttle) -> None:

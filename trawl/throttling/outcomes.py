@@ -111,9 +111,9 @@ def judge(
 
     Args:
         grant: The request.
-        outcome: What became of it.
-        states: Of the scopes for which it is a trigger, as they were before it.
-        signals: What was told about its scopes.
+        outcome: Its outcome.
+        states: Those of the scopes for which it is a trigger, as they were before it.
+        signals: The meaning of the outcome for its scopes.
         now: The instant.
         utc: The same in wall time.
     """
@@ -143,11 +143,11 @@ def judge(
 
 
 def passed_by(grant: Grant, others: Mapping[str, BackoffSignal] | None) -> list[str]:
-    """The scopes that don't hold a refused request back by themselves, so that it has to wait for them before it goes.
+    """Return the scopes that a refused request has to wait for, because it did not take them.
 
     Args:
         grant: The request.
-        others: What was told about scopes that are not among its own.
+        others: The meaning of the outcome for scopes that are not its own.
     """
     ids = [id for id, signal in (others or {}).items() if signal.is_trigger]
     return [*ids, *(id for id, _ in grant.scopes)] if grant.is_exempt else ids
@@ -230,7 +230,7 @@ class UnresponsiveScopes:
         return id in self.at_utc
 
     def add(self, id: str, utc: datetime) -> None:
-        """Give a scope up now, which is ``utc`` in wall time."""
+        """Give a scope up at ``utc``."""
         self.at_utc.pop(id, None)
         self.at_utc[id] = utc.timestamp()
         if len(self.at_utc) > _MAX_LISTED:
@@ -268,14 +268,14 @@ _BELIEVABLE = 366 * 86_400.0
 
 
 def correct(scope: Scope, signal: BackoffSignal, now: float, *, expected: float | None, sent_at: float | None) -> bool:
-    """Correct the quota of ``scope`` (F04); whether there was anything to correct.
+    """Correct the quota of ``scope`` (F04). Returns True if there was anything to correct.
 
     Args:
         scope: The scope.
-        signal: What was told about it.
+        signal: The meaning of the answer for it.
         now: The instant.
-        expected: What was charged at the send; None: nothing was.
-        sent_at: The send.
+        expected: The amount charged at the send; None: nothing was.
+        sent_at: The instant of the send.
     """
     if signal.consumed is not None:
         difference = signal.consumed - (expected or 0.0)
@@ -297,17 +297,17 @@ def trigger(
     granted_at: float,
     factor: float,
 ) -> None:
-    """Take a trigger in.
+    """Apply a trigger to a scope.
 
     Args:
         scope: The scope.
-        state: Its policies.
-        signal: What was told about it.
+        state: Its state.
+        signal: The meaning of the answer for it.
         outcome: The answer.
         now: The instant.
         step: The scope's step when the request was granted; None where it did not take the scope.
-        granted_at: When it was granted.
-        factor: What a hold that a header asks for is lengthened by, for jitter; at least 1.
+        granted_at: The instant of the grant.
+        factor: Multiplies a hold that a header asks for, for jitter; at least 1.
     """
     is_new = step == scope.step if step is not None else granted_at >= state.escalated_at
     state.triggers += 1
@@ -424,7 +424,7 @@ def lengthened(scope: Scope, state: ScopeState, seed: int | str) -> float:
 
 
 def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: float) -> None:
-    """Take what the manager says before the first send: a delay only holds, exhausted takes one step (E10)."""
+    """Apply what the manager says before the first send: a delay only holds, exhausted takes one step (E10)."""
     if signal.delay:
         source = "get_initial_backoff of the throttling manager"
         scope.hold(now + signal.delay, Reason(scope.id, "hint", now + signal.delay, source))
@@ -438,7 +438,13 @@ def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: f
 
 
 def good(state: ScopeState, now: float, *, was_refused: bool = False) -> bool:
-    """Note a good answer, of a request that had been refused before or of another; whether it may start a recovery."""
+    """Note a good answer. Returns True if it may start a recovery.
+
+    Args:
+        state: The scope's.
+        now: The instant.
+        was_refused: True if the request had been refused before.
+    """
     state.good_at = now
     if was_refused:
         state.passed_at = now
@@ -454,7 +460,7 @@ def good(state: ScopeState, now: float, *, was_refused: bool = False) -> bool:
 
 
 def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:
-    """Let AutoThrottle follow the latency of an answer; whether its delay moved."""
+    """Let AutoThrottle follow the latency of an answer. Returns True if its delay moved."""
     auto, rule, response, latency = state.auto, state.policy.autothrottle, outcome.response, outcome.latency
     if auto is None or rule is None or response is None or latency is None or state.rampup is not None:
         return False
@@ -473,7 +479,7 @@ def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: boo
 
 
 def describe(outcome: Outcome) -> str:
-    """An answer in a few words: "429 of https://a.example/"."""
+    """Describe an answer in a few words: "429 of https://a.example/"."""
     url = outcome.request.url
     if outcome.response is not None:
         return f"{outcome.response.status} of {url}"

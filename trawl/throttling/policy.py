@@ -80,7 +80,7 @@ class AutoThrottle:
         Args:
             delay: The delay before it, in seconds.
             latency: From the start of connecting to the headers, in seconds.
-            is_healthy: Whether it may lower the delay.
+            is_healthy: True if it may lower the delay.
         """
         target = self.target_delay(latency)
         wanted = min(max(target, (delay + target) / 2.0, self.min_delay), self.max_delay)
@@ -100,13 +100,16 @@ class ScopePolicy:
     Attributes:
         config: The entry of ``THROTTLING_SCOPES``; empty without one.
         limits: The configured limits.
-        backoff: How they back off.
-        rampup: How they ramp up; None: they don't.
-        autothrottle: How they follow latencies; None: they don't.
+        backoff: The strategy of backing off.
+        rampup: The configuration of rampup; None: off.
+        autothrottle: The rule by which the delay follows the latency; None: off.
         give_up_after: Seconds without a good answer after which their pending requests end (B20).
-        source: Where the limits come from.
+        source: The source of the limits, for explanations.
         manager: The class of their scope managers; None for the default, which keeps nothing.
         failed: Called when one of them fails.
+        keeps_delay: True if the user set this scope's own delay: robots.txt then leaves it (D12).
+        keeps_concurrency: True if the user set this scope's own concurrency: robots.txt then leaves it (D12).
+        is_watched: True if the user set a concurrency or rate that should be reached (I02).
     """
 
     config: Mapping[str, Any]
@@ -139,34 +142,34 @@ class ScopeState:
     """The policies' state of one scope. Hot, so mutable and slotted.
 
     Attributes:
-        policy: What it shares with others configured alike.
+        policy: The configuration that it shares with others.
         auto: The delay that AutoThrottle wants, in seconds; None where it leaves the scope alone.
         last_latency: The latency before this one, for the log.
         rampup: Its rampup; None where it is off.
         robots: The Crawl-delay obeyed, in seconds; 0.0 for none.
         backoff: The backoff it is in; None: not backing off.
-        trigger_source: What the last trigger was, in words.
-        escalated_at: When the last incident was counted.
-        triggered_at: The last trigger.
+        trigger_source: The last trigger, in words.
+        escalated_at: The instant of the last incident.
+        triggered_at: The instant of the last trigger.
         good_at: The last good answer.
         failure_timer: The time without a good answer; None if nothing was refused since the last one.
-        has_answered: Whether anything was ever answered, good or bad.
+        has_answered: True if anything was ever answered, good or bad.
         passed_at: The last good answer to a request that had been refused before.
         refused: The request that was refused since the last good answer, those left out that are known to fail by
             themselves: "" where there is none, "*" where there are several.
         armed: The instant at which it is due to be settled, as its keeper noted it.
         manager: The user's scope manager, or None.
-        made_at: When the scope was made.
+        made_at: The instant at which the scope was made.
         requests: Requests that came to an end.
         sends: Those that went to the wire.
-        used: What they used of the quota, all together.
+        used: The amount that they used of the quota, in all.
         first_sent: The first send.
         triggers: Triggers heard.
         steps: Incidents counted.
         hints: Headers obeyed.
         last_hint: The last of them.
-        times: Where the time of its requests went; None before the first.
-        period: What the alarms keep; None before the first period.
+        times: The total times of its requests, by stage; None before the first.
+        period: The figures that warnings are made of; None before the first period.
     """
 
     __slots__ = (
@@ -220,7 +223,7 @@ class ScopeState:
         self.start_afresh()
 
     def set_policy(self, policy: ScopePolicy) -> None:
-        """Take over what a scope of ``policy`` starts with."""
+        """Start with the values of ``policy``."""
         self.policy: ScopePolicy = policy
         self.auto: float | None = policy.autothrottle.first_delay if policy.autothrottle is not None else None
         self.rampup: RampupState | None = None
@@ -246,7 +249,7 @@ class ScopeState:
     # -- what is in force
 
     def apply(self, scope: Scope) -> bool:
-        """Put the parts together on ``scope``; whether that moved a limit."""
+        """Put the parts together on ``scope``. Returns True if that moved a limit."""
         before = (scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter)
         delay, rest, slots = self._undisturbed(scope.limits)
         scope.delay_limit, scope.delay_source, scope.concurrency_source = self._sources(scope.limits, delay, slots)
@@ -321,7 +324,7 @@ class ScopeState:
         return not (scope.lanes and not scope.in_flight and failure_timer.unasked(now, at_least=after / 2.0))
 
     def settle(self, scope: Scope, now: float) -> bool:
-        """Let every window that is over at ``now`` take effect; whether a limit moved. Giving up is not done here."""
+        """Let every window that is over at ``now`` take effect, except for giving up. Returns True if a limit moved."""
         is_touched = self._ease(scope, now)
         while self.rampup is not None and self.rampup.due_at <= now:
             at, triggers, before = self.rampup.due_at, self.rampup.triggers, self.rampup.limits
@@ -333,7 +336,7 @@ class ScopeState:
         return is_touched and self.apply(scope)
 
     def steer(self, triggers: int, before: Mapping[str, float]) -> None:
-        """Let the scope manager say where rampup moves, which was at ``before`` and would move to its limits now."""
+        """Ask the scope manager for the limits that rampup moves to, from ``before``; its own are the default."""
         rampup = self.rampup
         if self.manager is None or rampup is None or rampup.has_fallen_back:
             return
@@ -345,7 +348,7 @@ class ScopeState:
                 log_failure(self.manager, "get_rampup", self.policy.failed)
 
     def _ease(self, scope: Scope, now: float) -> bool:
-        """Take the steps back that are due; whether there were any."""
+        """Take the steps back that are due. Returns True if there were any."""
         was = self.backoff
         for _ in range(_MAX_STEPS):
             base = self.base(scope)

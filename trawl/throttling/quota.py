@@ -61,7 +61,7 @@ class PageBudget:
         return self.counted >= self.limit
 
     def decide(self, *, is_page: bool) -> bool:
-        """Say what became of one that was under way; whether somebody may have waited for that."""
+        """Record the end of a request that was under way. Returns True if another may have waited for it."""
         was_awaited = self.is_awaited
         self.under_way = max(0, self.under_way - 1)  # it may have gone before there was a budget
         self.counted += is_page
@@ -110,15 +110,15 @@ class Quota:
     """The quota of one scope.
 
     Args:
-        quota: How much may be used in a window.
+        quota: The maximum amount in a window.
         window: Its length, in seconds. With 0.0 the quota never holds anything up.
-        sliding: Whether it slides.
+        sliding: True if it slides.
         reserved: Amounts of requests that took the scope before it had this quota, and are not on the wire yet.
 
     Attributes:
         reserved: Amounts of requests that have taken the scope and are not on the wire yet.
-        allowance: How much may be spent before the job is written again; None: there is no job.
-        is_late: Whether requests that wait were lined up before there was this quota: the scheduler lines them up anew.
+        allowance: The amount that may be spent before the job is stored again; None: there is no job.
+        is_late: True if requests that wait were lined up before there was this quota: the scheduler lines them up anew.
         refills: Counts how often room was made other than by time passing; waiting lanes are then looked at again.
     """
 
@@ -176,7 +176,7 @@ class Quota:
         return max(0.0, self.quota - self.spent(now) - self.reserved)
 
     def ready_at(self, now: float, amount: float) -> float:
-        """The instant from which ``amount`` fits; ``-inf`` when it fits now, ``inf`` when only a give-back makes room.
+        """Return the instant from which ``amount`` fits; ``-inf``: it fits now, ``inf``: only a give-back makes room.
 
         An amount above the whole quota fits when nothing is spent.
         """
@@ -205,7 +205,7 @@ class Quota:
         return self.spent(now) > max(self.quota * (1.0 + _SLACK) - amount, 0.0)
 
     def fits_at(self, amount: float, now: float, more: float = 0.0) -> float:
-        """The instant at which ``amount`` will fit if what is set aside, and ``more``, is spent now, and no more."""
+        """Return the instant at which ``amount`` fits if what is set aside, and ``more``, is spent now, and no more."""
         if amount <= 0.0 or self.window <= 0.0 or self.quota == inf:
             return now
         self._pass_time(now)
@@ -279,7 +279,7 @@ class Quota:
         slides now and did not before, or the reverse, what was spent counts from where it is known.
 
         Returns:
-            What is not counted, as its window is over: a longer one may be set.
+            The part that is not counted, as its window is over: a longer one may be set.
         """
         self._pass_time(now)
         latest = now + self.window  # a clock that was set back makes no window longer
@@ -354,7 +354,7 @@ class Quota:
             self._spent = 0.0
 
     def _falls_to(self, room: float) -> float:
-        """The instant at which no more than ``room`` is spent."""
+        """Return the instant at which no more than ``room`` is spent."""
         if not self.sliding:
             return self._ends_at
         left = self._spent

@@ -122,7 +122,7 @@ class RampupState:
         delay_per_slot: The delay per slot now.
         concurrency: The slots now.
         floor: The least delay that robots.txt allows, in seconds (C05).
-        has_fallen_back: Whether backoff moves the scope, because a window had triggers and no good answer (C05).
+        has_fallen_back: True if backoff moves the scope, because a window had triggers and no good answer (C05).
         sends: Requests of the window that runs that were sent, or failed to connect.
         refused: The last refused rate, in requests a second; None where none was.
     """
@@ -260,7 +260,7 @@ class RampupState:
         Args:
             now: The instant of it.
             busy: Seconds that its slot was taken.
-            is_trigger: Whether it said "slow down".
+            is_trigger: True if it said "slow down".
         """
         if self._ends_at == math.inf:
             self._started_at = now - busy
@@ -272,7 +272,7 @@ class RampupState:
             self._good += 1
 
     def triggered(self, now: float) -> bool:
-        """Count an incident; whether the rate falls because of it."""
+        """Count an incident. Returns True if the rate falls because of it."""
         self._triggers += 1
         self._marks = (*self._marks[-_MARKS:], (now, self._good))
         if self._triggers <= self.policy.target[1]:
@@ -284,7 +284,7 @@ class RampupState:
         """Let the window that ends at :attr:`due_at` take effect, and start the next one.
 
         Args:
-            is_held: Whether a header or a backoff held the scope: then there is no step (C08).
+            is_held: True if a header or a backoff held the scope: then there is no step (C08).
         """
         if self.sends:
             self._idle = 0

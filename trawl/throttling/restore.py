@@ -205,7 +205,7 @@ class RestoredScopes:
             del self._quotas[scope.id]
 
     def restore(self, scope: Scope, now: float) -> bool:
-        """Let a scope that was made just now go on from its state; whether there was anything to take up."""
+        """Let a scope that was made just now go on from its state. Returns True if there was anything to take up."""
         snapshot = self._scopes.pop(scope.id, None)
         state: ScopeState = scope.state
         if scope.id in self._answered:

@@ -34,7 +34,7 @@ from trawl.throttling.quota import PageBudget, Quota
 __all__ = ["CONFIGURED", "Scope"]
 
 CONFIGURED = "configuration"
-"""Where a limit comes from unless policy says otherwise."""
+"""The source of a limit unless a policy set it."""
 
 
 class Scope:
@@ -58,21 +58,21 @@ class Scope:
         pages: The page budget, or None.
         in_flight: Requests that have taken it and not given it back.
         unsent: Those of them that are not on the wire yet.
-        reserved: What these are expected to use, whether there is a quota or not: one may be set before they are sent.
-        step: Moved by policy with each backoff step; each send remembers the one it was granted under (B19).
-        grants: How often it was taken.
+        reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
+        step: The number of backoff steps; each send remembers the one it was granted under (B19).
+        grants: The number of times it was taken.
         last_sent: The instant of the latest send; ``-inf`` before the first.
         held_until: No send before this instant, whatever the delays say.
-        hold_reason: Why.
-        hint: The longest hold that a server has asked for; None where none has.
-        delay_limit: What to call the delay in an explanation: ``"backoff"`` or ``"robots"`` where these set it.
-        delay_source: Where the delay in force comes from.
-        floor_source: Where the floor comes from, as far as it is not the delay in force.
-        concurrency_source: Where the concurrency in force comes from.
-        quota_source: Where the quota comes from, and whatever else is as configured, the page budget for one.
+        hold_reason: The reason of that hold.
+        hint: The longest hold that a server has asked for; None: none has.
+        delay_limit: The name of the delay in an explanation: ``"backoff"`` or ``"robots"`` where these set it.
+        delay_source: The source of the delay in force.
+        floor_source: The source of the floor, if it is not the delay in force.
+        concurrency_source: The source of the concurrency in force.
+        quota_source: The source of the quota, and of everything else that is as configured, such as the page budget.
         lanes: Lanes with something pending that need it.
         stopped: Those of them that wait for a robots.txt.
-        waits: What its requests waited for.
+        waits: The time that its requests waited, by limit.
         state: What the policies learned of this scope.
         waiting: The queue that the scheduler keeps for this scope.
     """
@@ -148,7 +148,7 @@ class Scope:
         self.apply_limits(limits)
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
-        """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policy adds its own on top."""
+        """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policies add theirs on top."""
         self.limits: Limits = limits
         self.concurrency: float = limits.concurrency
         self.delay: float = limits.delay
@@ -167,10 +167,14 @@ class Scope:
         else:
             self.quota.apply_limits(limits.quota, limits.window, sliding=limits.sliding, now=now)
 
-    # -- the question
+    # -- the decision
 
     def gate(self, now: float, amount: float = 1.0) -> float:
-        """The earliest instant at which it would let ``amount`` through; ``inf``: only a give-back helps."""
+        """Decide when a request of ``amount`` may go.
+
+        Returns:
+            The earliest instant; at or before ``now``: it may go; ``inf``: only a give-back or a send helps.
+        """
         if self.in_flight >= self.concurrency:
             return inf
         if self.pages is not None and self.pages.is_awaited:
@@ -329,7 +333,7 @@ class Scope:
     # -- the life of a request
 
     def take(self, now: float, amount: float = 1.0) -> int:
-        """Occupy a place, which :meth:`gate` said is free; the number of the slot, from 1."""
+        """Occupy a place, which :meth:`gate` said is free. Returns the number of the slot, from 1."""
         self.waits.taken(now, *self._due(now, amount))
         self.grants += 1
         self.unsent += 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SESSION", "AddressOf", "ScopeResolver"]
 
 SESSION = "session:"
-"""What the id of a session's scope begins with; its name follows."""
+"""The beginning of the id of a session's scope; its name follows."""
 
 AddressOf = Callable[[str], Awaitable[str | None]]
 """The address of a host (as ``host`` or ``host:port``), or None where it has none."""
@@ -29,12 +29,12 @@ _ADDRESSES = 100_000  # hosts whose address is remembered
 
 
 class ScopeResolver:
-    """Says what requests are charged to.
+    """Finds the scopes of requests.
 
     Args:
         manager: The manager.
         policies: Gets to know which ids are requests' own hosts.
-        address_of: Says addresses; None: scopes stay hosts.
+        address_of: Returns addresses; None: scopes stay hosts.
 
     Attributes:
         asks_manager: The manager names scopes itself, so that it has to be asked.
@@ -117,7 +117,7 @@ class ScopeResolver:
         return self._addresses[host]
 
     def _noted(self, amounts: ScopeAmounts, request: Request) -> ScopeAmounts:
-        """Note what is only known here: that an id is its request's own host (E20)."""
+        """Note which ids are their request's own host, which is known only here (E20)."""
         for id, _ in amounts:
             if "." not in id and id == host_scope(request.url):
                 self._policies.own_host(id)
@@ -129,7 +129,7 @@ class ScopeResolver:
 
 
 def _in_session(amounts: ScopeAmounts, request: Request) -> ScopeAmounts:
-    """The charges of a request that is in a session: its scope too, unless meta names the scopes themselves."""
+    """Add the scope of the request's session, unless meta names the scopes themselves."""
     session = request.meta_get("session")
     if session is None or request.meta_get("throttling_scopes") is not None:
         return amounts

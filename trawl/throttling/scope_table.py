@@ -127,7 +127,7 @@ class CrawlDelays:
         return max(self.wishes.get(id, {}).values(), default=0.0)
 
     def say(self, id: str, origin: str, delay: float) -> bool:
-        """Note what an origin asks for (seconds; 0.0: nothing, or nothing any more); whether that changes its scope."""
+        """Note the delay an origin asks for, in seconds; 0.0 for none. Returns True if that changes its scope."""
         before = self.of(id)
         if delay > 0.0:
             wishes = self.wishes.setdefault(id, {})
@@ -297,7 +297,7 @@ class ScopeTable:
         return self._scopes.get(id)
 
     def made(self, id: str, now: float) -> tuple[Scope, bool]:
-        """The scope of an id, and whether it was made just now."""
+        """Return the scope of an id, and True if it was made just now."""
         scope = self._scopes.get(id) or self._scopes.get(id := normal_id(id))
         if scope is not None:
             return scope, False
@@ -333,7 +333,7 @@ class ScopeTable:
             self._allowances.add(scope.id, scope.quota)
 
     def manager_of(self, id: str, policy: ScopePolicy) -> Any:
-        """A new scope manager, as its policy has them; None for the default. Raises whatever the user's class does."""
+        """Make a scope manager; None for the default one. Raises whatever the user's class raises."""
         if policy.manager is None:
             return None
         make = getattr(policy.manager, "from_crawler", None)

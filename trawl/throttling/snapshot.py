@@ -33,7 +33,7 @@ class RampupSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         fallen_to: The rate that it fell to then.
         quiet: Windows since.
         cost: Answers that the fall cost.
-        has_fallen_back: Whether backoff moves the scope.
+        has_fallen_back: True if backoff moves the scope.
         configured: Delay, delay per slot and concurrency that it began with: under others, nothing of this holds.
     """
 
@@ -90,7 +90,7 @@ class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         cut_from: The slots that were in use when the first of them were taken away.
         steps: Steps taken up and not taken back.
         quiet_from: When the window began.
-        has_good: Whether there was a good answer since the last trigger.
+        has_good: True if there was a good answer since the last trigger.
         good_at: When the first of them came.
         recovered_at: When it last took a step back.
         refused: The delay that was refused after a step back, in seconds.
@@ -138,7 +138,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         trouble_for: Seconds of trouble without a good answer, while the crawl ran; ``inf``: there is none.
         trigger_source: What the last trigger was, in words.
         good_at: The last good answer.
-        has_answered: Whether anything was ever answered.
+        has_answered: True if anything was ever answered.
         refused: Which request was refused since, that is not known to fail by itself; "*": several.
         robots: The Crawl-delay obeyed, in seconds: robots.txt itself is not asked for sooner, when it is asked anew.
         auto: The delay that AutoThrottle had found, in seconds.

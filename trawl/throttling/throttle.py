@@ -73,11 +73,11 @@ class Throttle:
         settings: The limits and policies.
         seed: The run's seed; every scope derives its own stream of draws from it.
         manager: A manager, or the class of one, instead of ``THROTTLING_MANAGER``.
-        changed: Called with a scope whose limits moved, and ``now``: waiters are looked at again.
-        why_next: Says what the next request waits for that has the scopes of a grant; None: nothing.
-        wall: For dates in headers.
+        changed: Called with a scope whose limits changed, and ``now``.
+        why_next: Explains why the next request with the scopes of a grant waits; None: it does not.
+        wall: The wall clock, for dates in headers.
         concurrent_requests: The cap on requests in flight in all, for the warnings; ``inf`` for none.
-        resolve: Says the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
+        resolve: Returns the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
         failed: Called when a user's scope manager or strategy fails; the default is used then.
 
     Raises:
@@ -169,14 +169,14 @@ class Throttle:
         return await self.resolver.of(request)
 
     def admitted(self, request: Request, amounts: ScopeAmounts) -> None:
-        """Note that a request comes to its scopes as a new one: what they were given up for before is not its (B20)."""
+        """Note that a request is new to its scopes: their being given up before does not concern it (B20)."""
         if amounts and self.given_up.at_utc:
             self.given_up.admit(request, amounts, self.utc())
 
     # -- outcomes
 
     async def begin(self, now: float) -> None:
-        """Ask the manager what to hold before the first send (E10), and give the warnings due at start (A11)."""
+        """Ask the manager for holds before the first send (E10), and give the warnings due at start (A11)."""
         self._now = now
         self.diagnostics.at_start(self._table.policies)
         ask = getattr(self._manager, "get_initial_backoff", None)
@@ -205,11 +205,11 @@ class Throttle:
         return True
 
     async def record_outcome(self, grant: Grant, outcome: Outcome, now: float) -> None:
-        """Take an outcome in: after the body is read, before the places are given back.
+        """Record an outcome: after the body is read, before the places are given back.
 
         Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome.
-        A checkpoint only where the manager's answer is one. When the manager raises, the default manager's word
-        counts, and the exception goes on.
+        A checkpoint only if the manager's answer is one. When the manager raises, the default manager decides, and
+        the exception is raised.
         """
         if self.record_outcome_nowait(grant, outcome, now):
             return
@@ -232,13 +232,13 @@ class Throttle:
         return await self.resolver.own_scope(request)
 
     def utc(self) -> datetime:
-        """Wall time of the outcome that is being heard."""
+        """Return the wall time of the outcome that is being recorded."""
         return self._wall.to_utc(self._now)
 
     async def triggered(
         self, request: Request | None, response: Response | None, exception: Exception | None
     ) -> list[str]:
-        """The scopes of a request for which this answer is a trigger: what the default manager goes by (B11, B14).
+        """Return the scopes of a request for which this answer is a trigger, for the default manager (B11, B14).
 
         Raises:
             ValueError: No request is given, and no answer is asked about: whose scopes it means is not known.
@@ -323,16 +323,16 @@ class Throttle:
     # -- time
 
     def next_change(self, now: float) -> float:
-        """The next instant at which some scope moves by itself (recovery, rampup, giving up); ``inf`` for none.
+        """Return the next instant at which a scope changes by itself (recovery, rampup, giving up); ``inf`` for none.
 
-        What is due takes effect first; if that moved something the answer is ``now``: what waits is to be looked at.
+        What is due takes effect first; if that changed a scope the answer is ``now``: its lanes are to be looked at.
         """
         if self._timers.next_at() <= now and self.tick(now):
             return now
         return self._timers.next_at()
 
     def tick(self, now: float) -> bool:
-        """Let the windows that are over at ``now`` take effect and report the scopes that moved; whether any did."""
+        """Let the windows that are over at ``now`` take effect. Returns True if a scope changed, which is reported."""
         has_moved = False
         self._now = max(self._now, now)
         for scope in self._timers.passed(now):
@@ -372,7 +372,7 @@ class Throttle:
     # -- robots.txt
 
     def robots_delay(self, host_scope: str, delay: float, now: float, *, origin: str = "") -> None:
-        """Obey what an origin's robots.txt says of a Crawl-delay (seconds; 0.0: nothing) for its host (D09-D13).
+        """Obey the Crawl-delay of an origin's robots.txt for its host, in seconds; 0.0 for none (D09-D13).
 
         Call it only with ``ROBOTSTXT_OBEY``.
         """
@@ -396,7 +396,7 @@ class Throttle:
             self._moved(scope, now)
 
     def trouble_since(self, host_scope: str) -> float:
-        """From when the time counts in which a host gave no good answer; ``-inf`` where it is in no trouble (B20)."""
+        """Return the instant since which a host gave no good answer; ``-inf`` if its last one was good (B20)."""
         scope = self._table.get(self.resolver.scope_of_host(host_scope))
         return -math.inf if scope is None or scope.state.failure_timer is None else scope.state.failure_timer.since
 
@@ -430,7 +430,7 @@ class Throttle:
                 self._changed(scope, now)
 
     def waiting_direct(self, count: int) -> None:
-        """Say how many direct fetches wait now (F10)."""
+        """Note how many direct fetches wait now (F10)."""
         self.diagnostics.waiting_direct(count)
 
     def items(self, request: Request, count: int, now: float) -> None:
