@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trawl.throttling.scope_table import CrawlDelays, ScopePolicies
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["PERIOD", "Diagnostics", "PeriodStats", "WhyNext"]
+__all__ = ["PERIOD", "Diagnostics", "ScopeStats", "WhyNext"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
@@ -48,7 +48,7 @@ _ENOUGH = 20  # answers in a period that a figure may be drawn from
 _HOSTS = 10_000  # hosts whose warning was given, as far as that is remembered
 
 
-class PeriodStats:
+class ScopeStats:
     """The figures of one scope in the current period. Hot, so mutable and slotted."""
 
     __slots__ = (
@@ -227,9 +227,9 @@ class Diagnostics:
             now: The instant.
             why_next: Explains why the next request with the same scopes waits.
         """
-        period: PeriodStats | None = state.period
+        period: ScopeStats | None = state.period
         if period is None:
-            period = state.period = PeriodStats()
+            period = state.period = ScopeStats()
             self.has_watches = True
             period.begin(scope, state, now)
         held_by = why_next(grant, now) if scope.lanes else None
@@ -246,7 +246,7 @@ class Diagnostics:
             self._judge(scope, state, period, now)
             period.begin(scope, state, now)
 
-    def _judge(self, scope: Scope, state: ScopeState, period: PeriodStats, now: float) -> None:
+    def _judge(self, scope: Scope, state: ScopeState, period: ScopeStats, now: float) -> None:
         seconds = now - period.began_at
         is_demanded = period.looks > 0 and period.pending >= _BUSY * period.looks
         reason = period.reason(scope) if is_demanded else _TOO_FEW
@@ -254,7 +254,7 @@ class Diagnostics:
         if state.auto is not None:
             self._blind_spots(scope, state, period, seconds, is_demanded=is_demanded)
 
-    def _not_reached(self, scope: Scope, state: ScopeState, period: PeriodStats, seconds: float, reason: str) -> None:
+    def _not_reached(self, scope: Scope, state: ScopeState, period: ScopeStats, seconds: float, reason: str) -> None:
         config = state.policy.config
         wanted = config.get("concurrency")
         if wanted is not None and period.peak < min(wanted, self._max_requests):
@@ -272,7 +272,7 @@ class Diagnostics:
             )  # fmt: skip
 
     def _blind_spots(
-        self, scope: Scope, state: ScopeState, period: PeriodStats, seconds: float, *, is_demanded: bool
+        self, scope: Scope, state: ScopeState, period: ScopeStats, seconds: float, *, is_demanded: bool
     ) -> None:
         rule = state.policy.autothrottle
         if rule is None:
@@ -291,7 +291,7 @@ class Diagnostics:
             )  # fmt: skip
         self._soft_blocks(scope, period)
 
-    def _soft_blocks(self, scope: Scope, period: PeriodStats) -> None:
+    def _soft_blocks(self, scope: Scope, period: ScopeStats) -> None:
         """Pages that stay quick and carry less and less: a block that says 200."""
         if period.looks < _ENOUGH:
             return
@@ -305,7 +305,7 @@ class Diagnostics:
                 scope.id, items, period.first_items,
             )  # fmt: skip
 
-    def _once(self, period: PeriodStats, name: str, words: str, *facts: object) -> None:
+    def _once(self, period: ScopeStats, name: str, words: str, *facts: object) -> None:
         if name not in period.given:
             period.given.add(name)
             logger.warning(words, *facts)

@@ -1,7 +1,5 @@
 """The effect of one outcome on the scopes of its request.
 
-Length: the rules for retries, triggers and giving up read the same few facts of an outcome, in one order.
-
 The order is fixed, and each part changes its own field only:
 
 1. windows that are over take effect (``ScopeState.settle``);

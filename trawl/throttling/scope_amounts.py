@@ -37,7 +37,8 @@ class ScopeResolver:
         address_of: Returns addresses; None: scopes stay hosts.
 
     Attributes:
-        asks_manager: The manager names scopes itself, so that it has to be asked.
+        asks_manager: True if the manager names scopes itself, so that it has to be asked.
+        never_waits: True if the answer is always known at once.
     """
 
     def __init__(self, manager: Any, policies: ScopePolicies, address_of: AddressOf | None) -> None:
@@ -45,12 +46,8 @@ class ScopeResolver:
         self._policies = policies
         self._address_of = address_of
         self.asks_manager: bool = is_overridden(manager, "get_scopes") and hasattr(manager, "get_scopes")
+        self.never_waits: bool = not self.asks_manager and address_of is None
         self._addresses: dict[str, str] = {}
-
-    @property
-    def never_waits(self) -> bool:
-        """True if the answer is always known at once."""
-        return not self.asks_manager and self._address_of is None
 
     def of_nowait(self, request: Request) -> ScopeAmounts | None:
         """Return the scopes of a request without asking a user's manager; None: :meth:`of` has to ask it.
