@@ -50,7 +50,7 @@ async def test_e19_a_key_that_fits_no_host_is_warned_of_at_the_start(
     await throttle_of(throttling_scopes={key: {"delay": 2.0}, A: {}}).begin(0.0)
     [message] = [record.message for record in caplog.records]
     assert message.startswith(f"THROTTLING_SCOPES[{key!r}] matches no host: a key is the name of one scope")
-    assert "name each host, or name a scope that meta throttling_scopes" in message
+    assert "name each host, or give the requests of all of them one scope by meta" in message
 
 
 @pytest.mark.parametrize(
