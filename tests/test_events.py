@@ -202,7 +202,7 @@ async def test_events_are_read_inside_their_block_only() -> None:
 def test_what_is_no_kind_of_event_is_refused() -> None:
     with pytest.raises(TypeError, match="choose from RequestScheduled"):
         Events().stream((dict,), 1)  # type: ignore[type-var]
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="of at least 1"):
         Events().stream((RequestSent,), 0)
 
 

@@ -236,7 +236,7 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
 
 
 def _of_key(path: str, key: object, fields: Iterable[str]) -> str:
-    """What to write instead of an unknown key."""
+    """Return what to write instead of an unknown key, as the end of a sentence."""
     if words := migration.key_advice(path, key):
         return f", which is Scrapy's: {words}"
     close = nearest(str(key), fields)
