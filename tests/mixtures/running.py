@@ -187,7 +187,7 @@ async def _one_run(
     }
     values = load(Layer("test", settings))
     transport = web.transport(seed=f"{mixture.seed}:{start}", begun_at=begun_at)
-    recording = Recorder(transport.ledger, begun_at)
+    recording = Recorder(transport.send_log, begun_at)
     killer = Killer(kill or 0, live, copy)
 
     async def change(crawl: Any) -> None:
@@ -228,7 +228,7 @@ async def _one_run(
     finally:
         trio.lowlevel.remove_instrument(killer)
     end = trio.current_time() if killer.killed_at is None else killer.killed_at
-    for send in transport.ledger.sends(begun_at, end):
+    for send in transport.send_log.sends(begun_at, end):
         if send.time <= end - begun_at:
             finished = min(send.finished, end - begun_at)
             trace.sends.append(attrs_of(send, start, finished))
