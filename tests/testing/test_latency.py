@@ -34,7 +34,7 @@ def test_a_function_that_gives_no_time_is_named(drawn: object) -> None:
     def odd(request: http.Request) -> float:
         return drawn  # type: ignore[return-value]
 
-    with pytest.raises(ValueError, match="odd gave"):
+    with pytest.raises(ValueError, match="odd returned"):
         draw_seconds(odd, REQUEST, random.Random(0))
 
 

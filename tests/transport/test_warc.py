@@ -224,5 +224,5 @@ async def test_a_file_that_can_not_be_made_is_told_at_once(
 
 def test_a_file_that_is_no_warc_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.warc").write_text("hello")
-    with pytest.raises(ValueError, match="is no WARC file"):
+    with pytest.raises(ValueError, match="is not a WARC file"):
         SimulatedWeb.from_warc(tmp_path / "x.warc")

@@ -1,7 +1,6 @@
-"""A simulated web and a virtual clock: to prove what a spider does to servers, exactly and in milliseconds.
+"""A simulated web and a virtual clock, to test exactly, and in milliseconds, what a spider sends to servers.
 
-Names are loaded when they are first asked for: pytest imports this package in every run, also where nothing is
-simulated.
+Names are loaded on first use: pytest imports this package in every run, also without simulations.
 """
 
 from __future__ import annotations

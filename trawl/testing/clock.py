@@ -1,26 +1,20 @@
-"""The clock of a simulation: it stands still while anything can run, and jumps to the next timer when nothing can.
+"""The clock of a simulation, and the order in which its tasks run.
 
-Trio asks its clock how long to sleep when no task is runnable, and at no other time; that question is the jump.
-:class:`trio.testing.MockClock` jumps a turn of Trio's loop later, after it has looked whether a task waits in
-:func:`trio.testing.wait_all_tasks_blocked`; for ten thousand pages that is a fifth of the whole time. Here such a task
-is woken when no timer is left, and where there is no such task either the loop is told to sleep, for so short a time
-that :class:`trawl.testing.watchdog.Watchdog`, which the clock calls, hears of it: nothing will ever happen.
+The clock stands still while a task can run, and jumps to the next timer when none can. Trio calls
+``deadline_to_sleep_time`` only when no task is runnable; that call is the jump. :class:`trio.testing.MockClock` jumps
+one turn of Trio's loop later, after a check for :func:`trio.testing.wait_all_tasks_blocked`, which takes a fifth of the
+time of a simulated crawl. Here such a task is woken when no timer is left. Without one, the loop sleeps for an instant,
+so that :class:`trawl.testing.watchdog.Watchdog` notices that nothing will ever happen.
 
-The clock wakes the exchanges of the simulated wire itself, one for each page: a cancel scope for each of their sleeps
-would be a tenth of the whole time.
+The clock wakes the exchanges of the simulated wire itself: a cancel scope for each would take a tenth of the time.
 
-The order in which Trio runs its tasks, made a function of a seed.
+Trio shuffles tasks that become runnable together. A simulation has to give the same sends for the same seed, in a new
+process too. Trio has two private switches for that, which Hypothesis uses through pytest-trio: sorting a batch of tasks
+before the shuffle, and the generator that shuffles. Only this module changes them, and it restores both.
 
-Trio shuffles the tasks that become runnable together, so that no program comes to rely on an order. A simulation has to
-give the same sends for the same seed, in a new process too. Trio has two private switches for that, which Hypothesis
-uses through pytest-trio: whether a batch of tasks is sorted before it is shuffled, and the generator that shuffles it.
-This is the one module that touches them; it puts both back.
-
-Among themselves the tasks of requests run in the order in which they were granted: what goes to the wire at one instant
-goes in the order of the choice, so that a test may assert it (F07, F12).
-
-They belong to the process, not to one run of Trio: crawls that are simulated side by side in one program share them,
-the first one's seed counts, and the last one to end puts them back.
+The tasks of requests run in the order in which they were granted, so that tests may assert the order of sends at one
+instant. The switches belong to the process: crawls that are simulated side by side share them, the first one's seed
+counts, and the last one to end restores them.
 """
 
 from __future__ import annotations
@@ -37,7 +31,6 @@ import trio
 __all__ = ["VirtualClock", "seeded_scheduling", "seeded_scheduling_here", "sleep_until"]
 
 _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
-
 _GENERATOR = "_r"
 
 _REQUEST = "trawl.engine.worker.Worker.run"
@@ -46,10 +39,10 @@ _REQUEST = "trawl.engine.worker.Worker.run"
 
 @contextmanager
 def seeded_scheduling(seed: int | str) -> Iterator[None]:
-    """Run tasks in an order that depends on ``seed`` alone, until the block ends. To be put around ``trio.run``.
+    """Run tasks in an order that depends on ``seed`` alone, within the block. Put it around ``trio.run``.
 
     Raises:
-        RuntimeError: This Trio does not have the switches any more.
+        RuntimeError: This version of Trio does not have the switches.
     """
     held = _SeededScheduling(seed)
     try:
@@ -60,12 +53,10 @@ def seeded_scheduling(seed: int | str) -> Iterator[None]:
 
 @contextmanager
 def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
-    """The same inside a running Trio program, from the next batch of tasks on.
-
-    Where blocks overlap, the first one's seed counts, and the last one to end puts the switches back.
+    """Do the same inside a running Trio program, from the next batch of tasks on; blocks may overlap.
 
     Raises:
-        RuntimeError: This Trio does not have the switches any more.
+        RuntimeError: This version of Trio does not have the switches.
     """
     held = _shared.get()
     if held is None:
@@ -82,7 +73,7 @@ def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
 
 
 class _SeededScheduling:
-    """The switches while they are set, and how they were."""
+    """The switches while they are set, and their former state."""
 
     def __init__(self, seed: int | str) -> None:
         self._module, self._generator = _switches()
@@ -94,7 +85,7 @@ class _SeededScheduling:
         vars(self._generator)["shuffle"] = self._shuffle
 
     def _shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
-        """Shuffle a batch that is sorted by age and run from its end; the oldest of the requests' tasks runs first."""
+        """Shuffle a batch, which Trio runs from its end, with the requests' tasks in the order of their age."""
         if len(batch) < 2:
             return
         requests = reversed([task for task in batch if task.name == _REQUEST])
@@ -111,26 +102,23 @@ _shared: trio.lowlevel.RunVar[_SeededScheduling | None] = trio.lowlevel.RunVar("
 
 
 def _switches() -> tuple[object, random.Random]:
-    """The module of Trio that has the switches, and its generator."""
+    """Return Trio's module with the switches, and its generator."""
     module = getattr(getattr(trio, "_core", None), "_run", None)
     generator = getattr(module, _GENERATOR, None)
     if not isinstance(getattr(module, _SORTED, None), bool) or not isinstance(generator, random.Random):
-        raise RuntimeError(f"Trio {trio.__version__} can't be seeded: its private switches for tests are gone")
+        raise RuntimeError(f"Trio {trio.__version__} has no private switches for tests any more: use an older one")
     return module, generator
 
 
-NO_TIMER = 1e-6
-"""Real seconds to sleep when no timer is set."""
-
-JUMPS = 16
-"""Of so many jumps, one is looked at: a real thread would see hours pass."""
+NO_TIMER = 1e-6  # real seconds to sleep when no timer is set
+JUMPS = 16  # one of this many jumps is checked for a real thread, for which hours would pass
 
 
 class VirtualClock(trio.abc.Clock):
-    """Begins at 0.0; hours pass in no time.
+    """A virtual clock that begins at 0.0.
 
     Attributes:
-        suspect: Called when no timer is set, and at some of the jumps, before the loop of Trio goes on.
+        suspect: Called when no timer is set, and at some of the jumps.
     """
 
     __slots__ = ("_jumps", "_next", "_now", "_sleepers", "suspect")
@@ -143,14 +131,14 @@ class VirtualClock(trio.abc.Clock):
         self._next = count().__next__
 
     def start_clock(self) -> None:
-        """Nothing runs that would have to be started."""
+        """Do nothing: the clock needs no start."""
 
     def current_time(self) -> float:
         """The virtual instant, in seconds."""
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Jump to ``deadline``, or to who sleeps until earlier, if there is either; then no real seconds are left."""
+        """Jump to ``deadline``, or to the first sleeper if that is earlier. Returns the real seconds to sleep."""
         sleepers = self._sleepers
         at = min(deadline, sleepers[0][0]) if sleepers else deadline
         self._jumps += 1
@@ -180,7 +168,7 @@ class VirtualClock(trio.abc.Clock):
 
 
 async def sleep_until(at: float) -> None:
-    """Sleep until the instant ``at`` on whatever clock this runs. A checkpoint."""
+    """Sleep until the instant ``at`` on the clock of this Trio program. A checkpoint."""
     clock = trio.lowlevel.current_clock()
     if isinstance(clock, VirtualClock):
         await clock.sleep_until(at)

@@ -1,6 +1,6 @@
-"""The contract of a frontier as tests: every backend passes them, trawl's own and yours.
+"""The contract of frontiers as tests, for trawl's backends and for yours. Public through :mod:`trawl.testing`.
 
-Derive a test class and say how a store is made; pytest finds the rest::
+Derive a test class and override :meth:`FrontierContract.store`; pytest finds the tests::
 
     class TestMine(FrontierContract):
         is_durable = True
@@ -10,8 +10,7 @@ Derive a test class and say how a store is made; pytest finds the rest::
             with tempfile.TemporaryDirectory() as directory:
                 yield lambda: opened(directory)      # an async context manager that gives the frontier
 
-Each test makes a store of its own. The tests run Trio themselves, on a virtual clock, so that nothing has to be set up
-for pytest. Hypothesis is needed for the last of them.
+Each test makes a store of its own, and runs Trio itself, on a virtual clock. The last one needs Hypothesis.
 """
 
 from __future__ import annotations
@@ -31,39 +30,39 @@ from trawl.http import Request
 __all__ = ["FrontierContract", "Opener", "lane_of", "make_fingerprint", "make_record"]
 
 Opener: TypeAlias = "Callable[[], AbstractAsyncContextManager[Frontier]]"
-"""Opens a frontier on one store; the next one is opened when the last was left."""
+"""Opens a frontier on one store, one after the other."""
 
 Body: TypeAlias = "Callable[[Frontier], Awaitable[None]]"
 
 
 def make_fingerprint(path: str, host: str = "a.example") -> bytes:
-    """A fingerprint for a path on a host."""
+    """Return a fingerprint for a path on a host."""
     return f"{host}/{path}".encode().rjust(16, b"-")[-16:]
 
 
 def lane_of(host: str = "a.example") -> LaneKey:
-    """The lane of a host's records."""
+    """Return the lane of a host's records."""
     return (host,), f"http://{host}"
 
 
 def make_record(path: str, host: str = "a.example", *, priority: int = 0, share: float = 0.0) -> Record:
-    """A record of a host's lane, with a fingerprint."""
+    """Return a record of a host's lane, with a fingerprint."""
     request = Request(f"http://{host}/{path}", priority=priority)
     return Record(request, ((host, None),), f"http://{host}", make_fingerprint(path, host), share=share)
 
 
 def paths(records: Sequence[Record]) -> list[str]:
-    """The paths of records, in their order."""
+    """Return the paths of records, in their order."""
     return [record.request.url.partition("example/")[2] for record in records]
 
 
 class FrontierContract:
-    """What every frontier promises. Derive from it in a test module, and override :meth:`store`.
+    """The tests that every frontier has to pass. Derive from it in a test module, and override :meth:`store`.
 
     Attributes:
-        is_durable: What a frontier has stored is there when its store is opened again.
-        examples: How many random runs are compared with a plain model.
-        steps: How many steps each of them has at most.
+        is_durable: Stored records are there when the store is opened again.
+        examples: Number of random runs that are compared with a plain model.
+        steps: Maximum of steps in each.
     """
 
     is_durable: bool = False
@@ -71,11 +70,11 @@ class FrontierContract:
     steps: int = 30
 
     def store(self) -> AbstractContextManager[Opener]:
-        """Make a new, empty store, which is gone when the block is left; what it gives opens a frontier on it."""
-        raise NotImplementedError("override store(): it makes an empty store and gives what opens a frontier on it")
+        """Make a new, empty store, which exists within the block; its value opens a frontier on it."""
+        raise NotImplementedError("override store(): it makes an empty store, and its value opens a frontier on it")
 
     def on(self, *bodies: Body) -> None:
-        """Run each body on a frontier that is opened for it, one after the other on one store."""
+        """Run each body on a frontier of its own, one after the other on one store."""
 
         async def opened(opener: Opener, body: Body) -> None:
             async with opener() as frontier:

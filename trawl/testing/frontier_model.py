@@ -1,4 +1,7 @@
-"""A frontier beside a plain model of it, as a state machine of Hypothesis."""
+"""A frontier compared with a plain model, as a state machine of Hypothesis.
+
+Apart from :mod:`trawl.testing.frontier_contract`, its only importer, because Hypothesis is optional.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ Store = Callable[[], AbstractContextManager[Callable[[], AbstractAsyncContextMan
 
 
 class _Model:
-    """What a frontier should hold, as plainly as can be said."""
+    """The expected content of a frontier."""
 
     def __init__(self) -> None:
         self.pending: dict[LaneKey, dict[SortKey, str]] = {}
@@ -61,11 +64,11 @@ class _Model:
 
 
 class FrontierMachine(RuleBasedStateMachine):
-    """Does random steps to a frontier and to the model, and compares what the two say.
+    """Applies random steps to a frontier and to the model, and compares the two.
 
     Args:
-        store: Makes an empty store; what it gives opens a frontier.
-        is_durable: Whether the store is opened again now and then.
+        store: Makes an empty store, as a context manager; its value opens a frontier.
+        is_durable: Reopen the store now and then.
     """
 
     leases: Bundle[Record] = Bundle("leases")
@@ -82,7 +85,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self._open()
 
     def teardown(self) -> None:
-        """Close the frontier, and have the store go."""
+        """Close the frontier and its store."""
         self._run(self._opened.__aexit__, None, None, None)
         self._stack.close()
 

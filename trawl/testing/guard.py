@@ -1,14 +1,13 @@
-"""No real socket, thread or process in a simulated crawl.
+"""Refuses real sockets, threads and processes in a simulated crawl.
 
-Under a clock that jumps whenever all tasks wait, real I/O would not only be slow: while a thread works for 20 ms an
-hour of virtual time passes, and every time measured is wrong. So a simulated crawl that reaches for the world ends at
-once, with an error that says what it reached for.
+On a clock that jumps whenever all tasks wait, real I/O would not only be slow: while a thread works for 20 ms, an hour
+of virtual time passes, and every measured time is wrong. So a simulated crawl that uses one ends with an error.
 
-The nets are open only to code that runs in the context of a simulated crawl (its tasks, and threads that Trio starts
-for them). An audit hook of the interpreter sees sockets, name look-ups and new processes from whatever library (Python,
-"Audit events table"); it can't be taken away, so it is installed with the first simulation of a process, and does
-nothing outside of one. ``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
-Whoever got at a thread of Trio by another way is seen by :class:`trawl.testing.watchdog.Watchdog`.
+Only code in the context of a simulated crawl is affected (its tasks, and threads that Trio starts for them). An audit
+hook of the interpreter sees sockets, name lookups and new processes of any library (Python, "Audit events table"). It
+can't be removed, so it is installed with the first simulation of a process, and does nothing outside of simulations.
+``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs. Threads that Trio starts
+otherwise are found by :class:`trawl.testing.watchdog.Watchdog`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _wrapped: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("trawl_guards", 0)
 
 
 class TouchedTheWorld(RuntimeError):
-    """A simulated crawl reached for a real socket, thread or process."""
+    """A simulated crawl tried to use a real socket, thread or process."""
 
 
 class Guard:
@@ -53,7 +52,7 @@ class Guard:
 
     Attributes:
         scope: Cancelled at the first error.
-        error: The first error: what was touched, or a bug in a handler; None while there was none.
+        error: The first error, of a refused use or of a handler; None if there was none.
     """
 
     __slots__ = ("error", "scope")
@@ -63,7 +62,7 @@ class Guard:
         self.error: Exception | None = None
 
     def refuse(self, what: str, detail: str = "") -> TouchedTheWorld:
-        """The error to raise where the touch happens; ends the crawl too, whatever catches the error there."""
+        """End the crawl, and return the error to raise; the crawl ends even if that is caught."""
         told = f"a simulated crawl would use {what}{f' ({detail})' if detail else ''}"
         error = TouchedTheWorld(
             f"{told}: on the virtual clock everything must be simulated; put it on the SimulatedWeb"
@@ -72,7 +71,7 @@ class Guard:
         return error
 
     def end(self, error: Exception) -> None:
-        """End the crawl with ``error``, unless it is ending with another one."""
+        """End the crawl with ``error``, unless there is one already."""
         if self.error is None:
             self.error = error
             if trio.lowlevel.in_trio_run():
@@ -81,11 +80,11 @@ class Guard:
 
 @contextmanager
 def guarded() -> Iterator[Guard]:
-    """Refuse the world to what runs, and is started, inside the block. In a Trio program.
+    """Refuse real I/O to code that runs, or is started, inside the block. In a Trio program.
 
     Raises:
-        TouchedTheWorld: At the end, if something was touched, whatever became of the error where it happened.
-        Exception: Whatever the guard was told to end with.
+        TouchedTheWorld: At the end, if something was refused, even if the error was caught.
+        Exception: The error that the guard ended with.
     """
     _install_hook()
     guard = Guard()
@@ -118,7 +117,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextmanager
 def _threads_refused() -> Iterator[None]:
-    """Wrap the two ways to a thread while a guard of this Trio run is active; the last one unwraps them."""
+    """Wrap both ways to start a thread; the last guard of this Trio run unwraps them."""
     _wrapped.set(_wrapped.get() + 1)
     if _wrapped.get() == 1:
         _rebind(trio.to_thread.run_sync, _async_refusing(trio.to_thread.run_sync))
@@ -133,7 +132,7 @@ def _threads_refused() -> Iterator[None]:
 
 
 def _rebind(run_sync: object, replaced: object) -> None:
-    """Put ``replaced`` in the place of ``run_sync`` wherever Trio has it: ``trio.Path`` has a name of its own."""
+    """Replace ``run_sync`` in all of Trio's modules: ``trio.Path`` has a reference of its own."""
     for name, module in tuple(sys.modules.items()):
         if name.partition(".")[0] == "trio" and getattr(module, "run_sync", None) is run_sync:
             module.run_sync = replaced  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""One simulated host, as it was described: a frozen value that any number of runs share."""
+"""The description of a simulated host: a frozen value that any number of runs share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, chec
 __all__ = ["Handler", "Host", "scope_of_name"]
 
 Handler = Callable[[Request], SimulatedResponse | Awaitable[SimulatedResponse]]
-"""Answers requests at the instant of their send; may be async and sleep on the virtual clock."""
+"""Called with a request at the instant of its send; may be async and sleep on the virtual clock."""
 
 NOT_FOUND = SimulatedResponse(404, "", {"Content-Type": "text/plain; charset=utf-8"})
 
@@ -32,7 +32,7 @@ def _as_limits(limit: RateLimit | Iterable[RateLimit] | None) -> tuple[RateLimit
         return ()
     limits = (limit,) if isinstance(limit, RateLimit) else tuple(limit)
     if not all(isinstance(each, RateLimit) for each in limits):
-        raise TypeError(f"a limit is a RateLimit or several, not {limit!r}")
+        raise TypeError(f"a limit must be a RateLimit or several, not {limit!r}")
     return limits
 
 
@@ -49,18 +49,18 @@ class Host:
     """A host of a simulated web.
 
     Attributes:
-        name: As its throttling scope is named.
+        name: Its name, as of its throttling scope.
         latency: Seconds from the send to the last byte.
         connect: Seconds that a new connection takes before the send.
         keep_alive: Seconds that an idle connection stays open; 0: every request makes a new one.
-        limit: What it refuses; several limits have to allow a request together.
-        handler: Answers what no page, redirect or robots.txt does.
+        limit: Its rate limits; a request must pass all of them.
+        handler: Answers all requests without a page, redirect or robots.txt.
         robots: The answer to ``/robots.txt``.
-        answer: What any other path gives, where there is no handler.
-        connect_error: What goes wrong with connecting, or a function of the request that gives it or None.
-        outages: When it is down.
-        is_implied: Nobody described it; a page was put on it.
-        address: Where its name leads; several hosts may share it. "": an address of its own.
+        answer: The answer to all other paths if there is no handler.
+        connect_error: The error of new connections, or a function of the request that returns one or None.
+        outages: Its outages.
+        is_implied: It was only added implicitly, by a page.
+        address: The IP address of its name, which hosts may share. "": one of its own.
     """
 
     name: str
@@ -82,21 +82,18 @@ class Host:
             checked_failure(error)
 
     def outage(self, now: float) -> Outage | None:
-        """The outage that holds at ``now`` (seconds since the crawl began), if one does."""
-        for outage in self.outages:
-            if outage.holds(now):
-                return outage
-        return None
+        """Return the outage at ``now`` (seconds since the crawl began), if any."""
+        return next((outage for outage in self.outages if outage.holds(now)), None)
 
 
 def scope_of_name(name: str) -> str:
-    """The host that ``name`` means, written as scopes are: ``A.Example.`` is ``a.example`` (E19).
+    """Return the scope of a host: ``a.example`` for ``A.Example.``.
 
     Args:
-        name: A host, with or without a port, or an address (URL) on it.
+        name: A host, with or without a port, or a URL on it.
 
     Raises:
-        ValueError: It can't be a host.
+        ValueError: It is not a host.
     """
     if "://" in name:
         return host_scope(normalize_url(name))

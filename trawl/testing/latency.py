@@ -1,9 +1,7 @@
-"""How long something takes on the simulated wire: a number, a function of the request, or a draw.
+"""Latencies and outages of simulated hosts.
 
-Draws come from a generator that the run makes anew, by its seed and the host: the same seed gives the same times in
-every run, whatever ran before on the same web.
-
-When a simulated server is down, and how it shows.
+A latency is a number, a function of the request, or a distribution. Each run draws from a new generator, by seed and
+host: the same seed gives the same times in every run on a web.
 """
 
 from __future__ import annotations
@@ -25,21 +23,20 @@ __all__ = ["Latency", "LogNormal", "Outage", "Uniform", "as_outages", "check_lat
 
 @attrs.frozen
 class Outage:
-    """From ``start`` until just before ``end`` a host fails.
+    """A time, from ``start`` until just before ``end``, at which a host fails.
 
     Attributes:
         start: Seconds since the crawl began.
-        end: Seconds since the crawl began; ``inf`` for good.
-        status: What it answers meanwhile.
-        error: What goes wrong in place of an answer, if anything: a failure to connect comes before the send, any other
-            at the time of the answer.
+        end: Seconds since the crawl began; ``inf``: for ever.
+        status: The status of its answers meanwhile.
+        error: An error instead of answers: a connection error comes before the send, any other with the answer.
         retry_after: The ``Retry-After`` of its answers, if any.
-        latency: Seconds that its answers and errors take; None: what the host's latency says. A failure to connect
-            takes the host's ``connect`` then.
+        latency: Seconds until its answers and errors; None: the host's latency, and its ``connect`` for connection
+            errors.
 
     Raises:
         ValueError: It ends before it starts, or a number is out of range.
-        TypeError: The error is none.
+        TypeError: The error is not a download error.
     """
 
     start: float = attrs.field(validator=validators.ge(0))
@@ -60,26 +57,26 @@ class Outage:
             checked_failure(error)
 
     def holds(self, now: float) -> bool:
-        """Whether the host is down at ``now``."""
+        """Return True if the host is down at ``now``."""
         return self.start <= now < self.end
 
     @property
     def is_connecting(self) -> bool:
-        """Whether it shows before a request is sent."""
+        """True if connections fail, so that requests are not sent."""
         return self.error is not None and is_connecting(self.error)
 
 
 def is_connecting(failure: Failure) -> bool:
-    """Whether a failure is one of connecting, so that nothing is ever sent."""
+    """Return True for a connection error, before which nothing is sent."""
     kind = failure if isinstance(failure, type) else type(failure)
     return issubclass(kind, ConnectFailed | ConnectTimeout)
 
 
 def as_outages(outages: Iterable[Any]) -> tuple[Outage, ...]:
-    """Outages in order of time; a pair of numbers is the start and the end of one that answers 503.
+    """Return outages in order of time; a pair of numbers is the start and end of one with status 503.
 
     Raises:
-        TypeError: One is neither an outage nor a pair.
+        TypeError: An entry is neither an outage nor a pair.
     """
     made = [outage if isinstance(outage, Outage) else _of_pair(outage) for outage in outages]
     return tuple(sorted(made, key=lambda outage: (outage.start, min(outage.end, math.inf))))
@@ -88,16 +85,16 @@ def as_outages(outages: Iterable[Any]) -> tuple[Outage, ...]:
 def _of_pair(pair: Any) -> Outage:
     if isinstance(pair, tuple | list) and len(pair) == 2:
         return Outage(float(pair[0]), float(pair[1]))
-    raise TypeError(f"an outage is an Outage or a pair (start, end), not {pair!r}")
+    raise TypeError(f"an outage must be an Outage or a pair (start, end), not {pair!r}")
 
 
 @attrs.frozen
 class Uniform:
-    """Anything between two times is as likely.
+    """A uniform distribution between two times.
 
     Attributes:
-        low: The shortest, in seconds.
-        high: The longest, in seconds.
+        low: The minimum, in seconds.
+        high: The maximum, in seconds.
 
     Raises:
         ValueError: ``low`` is negative, or more than ``high``.
@@ -112,16 +109,16 @@ class Uniform:
             raise ValueError(f"Uniform goes from the shorter to the longer time, not from {self.low} to {high}")
 
     def draw(self, generator: random.Random) -> float:
-        """One draw, in seconds."""
+        """Draw a time, in seconds."""
         return generator.uniform(self.low, self.high)
 
 
 @attrs.frozen
 class LogNormal:
-    """Most take about the median, a few take much longer: what response times of servers look like.
+    """A log-normal distribution, like the response times of servers: most are near the median, some much longer.
 
     Attributes:
-        median: Half take longer than this many seconds.
+        median: The median, in seconds.
         sigma: The spread: one in six takes longer than ``median * e**sigma``.
 
     Raises:
@@ -132,41 +129,41 @@ class LogNormal:
     sigma: float = attrs.field(default=0.5, validator=validators.ge(0))
 
     def draw(self, generator: random.Random) -> float:
-        """One draw, in seconds."""
+        """Draw a time, in seconds."""
         return self.median * math.exp(generator.gauss(0.0, self.sigma))
 
 
 Latency = float | Callable[[Request], float] | Uniform | LogNormal
-"""Seconds, a function of the request that gives seconds, or a distribution to draw from."""
+"""Seconds, a function of the request that returns seconds, or a distribution to draw from."""
 
 
-def draw_seconds(law: Latency, request: Request, generator: random.Random) -> float:
-    """What ``law`` says for ``request``.
+def draw_seconds(latency: Latency, request: Request, generator: random.Random) -> float:
+    """Return the seconds of ``latency`` for ``request``.
 
     Raises:
-        ValueError: A function gave something that is no time; the sentence names it.
+        ValueError: A function returned something else than seconds.
     """
-    if isinstance(law, int | float):
-        return law
-    if isinstance(law, Uniform | LogNormal):
-        return law.draw(generator)
-    drawn: object = law(request)
+    if isinstance(latency, int | float):
+        return latency
+    if isinstance(latency, Uniform | LogNormal):
+        return latency.draw(generator)
+    drawn: object = latency(request)
     if not isinstance(drawn, int | float) or not 0.0 <= drawn < math.inf:
-        name = getattr(law, "__qualname__", repr(law))
-        raise ValueError(f"{name} gave {drawn!r} for {request!r}: a time is a number of seconds from 0 up")
+        name = getattr(latency, "__qualname__", repr(latency))
+        raise ValueError(f"{name} returned {drawn!r} for {request!r}: it must return seconds, from 0 up")
     return drawn
 
 
-def check_latency(instance: object, attribute: attrs.Attribute[Any], law: object) -> None:
-    """Validator of attrs: refuse what is no law when the value is made, not when the first request comes.
+def check_latency(instance: object, attribute: attrs.Attribute[Any], latency: object) -> None:
+    """Check a latency when the value is made (a validator of attrs).
 
     Raises:
-        ValueError: A negative or endless time.
-        TypeError: Neither a number, nor a function, nor a distribution.
+        ValueError: The time is negative or infinite.
+        TypeError: It is neither a number, nor a function, nor a distribution.
     """
-    if isinstance(law, Uniform | LogNormal) or callable(law):
+    if isinstance(latency, Uniform | LogNormal) or callable(latency):
         return
-    if isinstance(law, bool) or not isinstance(law, int | float):
-        raise TypeError(f"{attribute.name} is a number of seconds or a function of the request, not {law!r}")
-    if not 0.0 <= law < math.inf:
-        raise ValueError(f"{attribute.name} is a number of seconds from 0 up, not {law!r}")
+    if isinstance(latency, bool) or not isinstance(latency, int | float):
+        raise TypeError(f"{attribute.name} must be seconds or a function of the request, not {latency!r}")
+    if not 0.0 <= latency < math.inf:
+        raise ValueError(f"{attribute.name} must be seconds, from 0 up, not {latency!r}")

@@ -1,12 +1,8 @@
-"""A server's rate limit, as a token bucket.
+"""The rate limit of a simulated server, as a token bucket, and the headers that announce it.
 
-Theory of operation: a bucket holds at most ``burst`` tokens and is full when the run starts. Tokens come in at ``rate``
-a second. A request takes one; where there is not a whole one it is refused and takes nothing. The value is frozen; each
-run makes a bucket of its own from it, so that a web serves several runs.
-
-How servers tell what is left of a limit: the header dialects of the drafts and of vendors.
-
-The inverse of what throttling reads (D14). Times that a field counts in seconds are whole seconds, rounded up.
+Theory of operation: a bucket holds at most ``burst`` tokens and is full when the run starts. ``rate`` tokens are added
+each second. A request takes one; without a whole one it is refused and takes nothing. Each run makes its own buckets.
+The headers are those that throttling parses, in seconds rounded up.
 """
 
 from __future__ import annotations
@@ -24,13 +20,13 @@ __all__ = ["DIALECTS", "LimitState", "RateLimit", "TokenBucket"]
 
 @attrs.frozen
 class LimitState:
-    """Where a client stands with a limit.
+    """The state of a limit, as headers announce it.
 
     Attributes:
-        limit: Requests that a full bucket holds.
-        remaining: Whole requests that are left.
+        limit: Requests in a full bucket.
+        remaining: Whole requests left.
         window: Seconds in which an empty bucket fills; ``inf`` if it never does.
-        reset: Seconds until there is a request again (none left), or until all are there again.
+        reset: Seconds until the next request is allowed if none is left, else until the bucket is full.
         now_utc: The server's time.
     """
 
@@ -42,7 +38,7 @@ class LimitState:
 
 
 def _whole(seconds: float) -> int:
-    """Whole seconds, rounded up; a year for what never comes."""
+    """Round up to whole seconds, at most a year."""
     return math.ceil(min(seconds, 31_536_000.0) - 1e-9)
 
 
@@ -87,10 +83,9 @@ DIALECTS: Mapping[str, Callable[[LimitState], dict[str, str]]] = {
     "x-ratelimit-epoch": lambda standing: _vendor("X-RateLimit", standing, is_epoch=True),
     "x-rate-limit": lambda standing: _vendor("X-Rate-Limit", standing, is_epoch=False),
 }
-"""Name to the fields it writes: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three vendors' habits."""
+"""The headers of each dialect: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three of vendors."""
 
-NEARLY = 1e-9
-"""How much of a token may be missing: sends at exactly ``1 / rate`` must not fail by a rounding error."""
+NEARLY = 1e-9  # the part of a token that may be missing: sends at exactly 1 / rate must not fail by rounding
 
 
 def _as_changes(changes: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
@@ -99,22 +94,22 @@ def _as_changes(changes: Iterable[tuple[float, float]]) -> tuple[tuple[float, fl
 
 @attrs.frozen
 class RateLimit:
-    """At most ``burst`` requests at once and ``rate`` a second in the long run; more are refused.
+    """A limit of ``burst`` requests at once and ``rate`` a second in the long run; further ones are refused.
 
     Attributes:
-        rate: Tokens that come in a second; 0 refuses all after the first ``burst``.
-        burst: Tokens that the bucket holds, from 1 up.
+        rate: Tokens a second; 0 refuses all requests after the first ``burst``.
+        burst: The size of the bucket in tokens, from 1 up.
         status: The status of a refusal.
-        retry_after: The ``Retry-After`` of a refusal (RFC 9110, 10.2.3): a number or text is sent as it is, True is the
-            whole seconds until the next token, ``"date"`` the same as an HTTP date, None is no such field.
-        headers: A dialect's name (``"draft-03"``, ``"draft-07"``, ``"draft-10"``, ``"x-ratelimit"``,
-            ``"x-ratelimit-epoch"``, ``"x-rate-limit"``), which every answer then speaks, or fields for refusals.
-        latency: Seconds that a refusal takes; None: what the host's latency says.
+        retry_after: The ``Retry-After`` of a refusal (RFC 9110, 10.2.3): a number or text as it is, True for the
+            seconds until the next token, ``"date"`` for the same as an HTTP date, None for no such header.
+        headers: Headers of refusals, or the name of a dialect that all answers use (``"draft-03"``, ``"draft-07"``,
+            ``"draft-10"``, ``"x-ratelimit"``, ``"x-ratelimit-epoch"``, ``"x-rate-limit"``).
+        latency: Seconds that a refusal takes; None: the host's latency.
         body: The body of a refusal.
-        changes: When the rate changes: pairs of seconds since the crawl began and the rate from then on.
+        changes: Changes of the rate: pairs of seconds since the crawl began and the new rate.
 
     Raises:
-        ValueError: A number out of its range, or an unknown dialect.
+        ValueError: A number is out of range, or the dialect unknown.
     """
 
     rate: float = attrs.field(converter=float, validator=[validators.ge(0.0), validators.lt(math.inf)])
@@ -129,12 +124,12 @@ class RateLimit:
     @headers.validator
     def _is_dialect(self, attribute: object, headers: object) -> None:
         if isinstance(headers, str) and headers not in DIALECTS:
-            raise ValueError(f"{headers!r} is no dialect of rate limit headers: known are {', '.join(DIALECTS)}")
+            raise ValueError(f"{headers!r} is not a dialect of rate limit headers: use one of {', '.join(DIALECTS)}")
 
     @changes.validator
     def _are_rates(self, attribute: object, changes: tuple[tuple[float, float], ...]) -> None:
         if any(at < 0 or rate < 0 for at, rate in changes):
-            raise ValueError(f"changes are pairs of a time and a rate, both from 0 up, not {changes!r}")
+            raise ValueError(f"changes must be pairs of a time and a rate, both from 0 up, not {changes!r}")
 
 
 class TokenBucket:
@@ -150,19 +145,19 @@ class TokenBucket:
         self._changes = list(reversed(limit.changes))
 
     def take(self, now: float) -> bool:
-        """Take one token at ``now`` if there is a whole one."""
+        """Take a token at ``now``. Returns False if there is not a whole one."""
         if not self.has_one(now):
             return False
         self._tokens = max(0.0, self._tokens - 1.0)
         return True
 
     def has_one(self, now: float) -> bool:
-        """Whether there is a whole token at ``now``."""
+        """Return True if there is a whole token at ``now``."""
         self._fill(now)
         return self._tokens >= 1.0 - NEARLY
 
     def wait(self, now: float) -> float:
-        """Seconds from ``now`` until there is a whole token, at the rate in force; ``inf`` if there never will be."""
+        """Return the seconds from ``now`` until there is a whole token at the current rate; ``inf`` if never."""
         self._fill(now)
         missing = 1.0 - self._tokens
         if missing <= NEARLY:
@@ -170,7 +165,7 @@ class TokenBucket:
         return missing / self.rate if self.rate else math.inf
 
     def fields(self, now: float, now_utc: datetime, *, is_refusal: bool) -> dict[str, str]:
-        """The header fields that tell of this limit in an answer at ``now``."""
+        """Return the headers that announce this limit in an answer at ``now``."""
         limit = self.limit
         told: dict[str, str] = {}
         if isinstance(limit.headers, str):

@@ -1,7 +1,7 @@
-"""The plugin of pytest: fixtures for tests on a simulated web. It loads by itself where trawl is installed.
+"""The pytest plugin, loaded by its entry point wherever trawl is installed; hence short, and imported by no module.
 
-``simulated_web`` is an empty web. With it and :func:`trawl.testing.simulate` a test of a spider's throttling is five
-lines; when such a test fails, the report shows what was sent::
+The fixture ``simulated_web`` is an empty web. With it and :func:`trawl.testing.simulate`, a test of a spider's
+throttling takes five lines. The report of a failed test shows the sends::
 
     def test_it_waits_a_second_between_pages(simulated_web):
         simulated_web.add_site("books.toscrape.com", pages=10, latency=0.1)
@@ -9,7 +9,7 @@ lines; when such a test fails, the report shows what was sent::
         sim = simulate(Books, simulated_web, settings=settings)
         assert sim.gaps("books.toscrape.com") == [1.0] * 10
 
-Nothing of the engine is imported before a test asks for it.
+Nothing of the engine is imported before a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["pytest_runtest_makereport", "simulated_web"]
 
-MAX_ROWS = 200
-"""Sends that the report of a failed test shows."""
+MAX_ROWS = 200  # sends in the report of a failed test
 
 
 @pytest.fixture
 def simulated_web() -> SimulatedWeb:
-    """An empty simulated web: add hosts and pages, then ``simulate(Spider, simulated_web)``."""
-    from trawl.testing.web import SimulatedWeb  # noqa: PLC0415 not before a test asks for it
+    """Return an empty simulated web: add hosts and pages, then ``simulate(Spider, simulated_web)``."""
+    from trawl.testing.web import SimulatedWeb  # noqa: PLC0415 not before a test uses it
 
     return SimulatedWeb()
 
@@ -42,7 +41,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     web: SimulatedWeb | None = getattr(item, "funcargs", {}).get("simulated_web")
     if report.when == "call" and report.failed and web is not None and web.latest is not None:
-        from trawl.testing.sends import timeline  # noqa: PLC0415 not before a test asks for it
+        from trawl.testing.sends import timeline  # noqa: PLC0415 not before a test uses it
 
         report.sections.append(("Simulated sends", timeline(web.latest.sends, MAX_ROWS)))
     return report

@@ -1,7 +1,4 @@
-"""What a simulated run did, noted while it runs: which slots its sends took, and what closed its scopes.
-
-Stretches of time in which a scope let nothing go, and why: what a picture shades.
-"""
+"""Records a simulated run: the slots of its sends, and the times at which its scopes were closed."""
 
 from __future__ import annotations
 
@@ -25,20 +22,20 @@ if TYPE_CHECKING:
 __all__ = ["Kind", "Recorder", "Stretch", "merge_stretches"]
 
 Kind = Literal["delay", "delay_per_slot", "backoff", "hint", "quota", "robots"]
-"""What closed the scope."""
+"""The limit that closed a scope."""
 
 
 @attrs.frozen
 class Stretch:
-    """From ``start`` to ``end`` a scope sent nothing, whatever waited.
+    """A time, from ``start`` to ``end``, at which a scope could send nothing.
 
     Attributes:
         scope: The scope's id.
         start: Seconds since the crawl began.
         end: Seconds since the crawl began.
         kind: The limit that closed it.
-        source: Where that limit comes from: configuration, backoff step n, the header of which response.
-        slot: The one slot that was closed, from 1; 0: the whole scope.
+        source: The origin of that limit: configuration, a backoff step, a response's header.
+        slot: The closed slot, from 1; 0: the whole scope.
     """
 
     scope: str
@@ -50,7 +47,7 @@ class Stretch:
 
 
 def merge_stretches(stretches: Iterable[Stretch]) -> Sequence[Stretch]:
-    """The same stretches, those of one scope, slot and kind that overlap made one; those of slots come first."""
+    """Merge overlapping stretches of one scope, slot and kind; those of slots come first."""
     made: list[Stretch] = []
     for stretch in sorted(stretches, key=_order):
         last = made[-1] if made else None
@@ -68,27 +65,27 @@ def _order(stretch: Stretch) -> tuple[str, bool, str, int, float, float]:
 _KINDS: dict[str, Kind] = {"delay": "delay", "robots": "robots", "backoff": "backoff", "hint": "hint", "quota": "quota"}
 
 _Closed = tuple[str, float, float, float, Kind, str, int]
-"""A scope, from, until, with jitter until that at the most, why, where that comes from, the slot or 0."""
+"""Scope, start, end, latest end with jitter, kind, source, slot or 0."""
 
 
 class Recorder:
-    """Hears the engine's recorder and looks at the running crawl. Instants are those of the run's clock.
+    """The engine's recorder and watcher in a simulation. Instants are those of the run's clock.
 
     Attributes:
-        report: What each scope did, the busiest first; there when the crawl has ended.
+        report: The report of each scope, the busiest first; set when the crawl has ended.
     """
 
-    __slots__ = ("_begun_at", "_closed", "_ledger", "report")
+    __slots__ = ("_begun_at", "_closed", "_send_log", "report")
 
     def __init__(self, send_log: SendLog, begun_at: float) -> None:
         self.report: Sequence[ScopeReport] = ()
-        self._ledger = send_log
+        self._send_log = send_log
         self._begun_at = begun_at
         self._closed: list[_Closed] = []
 
     def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
-        """Note a send, or its end; the engine's recorder."""
-        row = self._ledger.sending
+        """Record a send or its end; called by the engine."""
+        row = self._send_log.sending
         lane = grant.lane
         scopes = lane.scopes if lane is not None and grant.slots else ()
         if row is not None:
@@ -104,14 +101,14 @@ class Recorder:
                 self._closed.append((scope.id, now, until, until, kind, source, 0))
 
     async def watch(self, crawl: Crawl) -> None:
-        """Keep what the scopes report when the crawl ends; the engine's watcher."""
+        """Store the report of the scopes when the crawl ends; run by the engine."""
         try:
             await trio.sleep_forever()
         finally:
             self.report = crawl.report()
 
     def stretches(self, sends: Sequence[Send]) -> Sequence[Stretch]:
-        """When each scope was closed, and why; ``sends`` are those of the run, in order."""
+        """Return the times at which scopes were closed; ``sends`` are those of the run, in order."""
         nexts: dict[str, list[float]] = defaultdict(list)
         for send in sends:
             for scope in send.slots:
@@ -129,7 +126,7 @@ class Recorder:
         return merge_stretches(stretch for stretch in made if stretch.end > stretch.start)
 
     def _cut(self, closed: _Closed, start: float, following: float) -> Stretch:
-        """A stretch ends when the next send shows that the scope was open: jitter makes it shorter or longer."""
+        """Make a stretch that ends with the next send, which shows that the scope was open: jitter moves its end."""
         scope, _, until, latest, kind, source, slot = closed
         end = rounded(until - self._begun_at)
         if not slot and (following < end or following <= rounded(latest - self._begun_at)):

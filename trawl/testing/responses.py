@@ -1,4 +1,4 @@
-"""What a simulated server answers."""
+"""The answers of simulated servers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trawl.http import Headers
 __all__ = ["EMPTY_PAGE", "Failure", "SimulatedResponse", "make_failure", "make_page"]
 
 Failure = DownloadError | type[DownloadError]
-"""What goes wrong: one of :mod:`trawl.exceptions`' download errors, or its class."""
+"""A download error of :mod:`trawl.exceptions`, or its class."""
 
 HTML = "text/html; charset=utf-8"
 EMPTY_PAGE = "<!DOCTYPE html><html><head><title></title></head><body></body></html>"
-"""The body of a page that nobody described."""
+"""The default body of a page."""
 
 
 def _as_bytes(body: str | bytes) -> bytes:
@@ -28,7 +28,7 @@ def _as_bytes(body: str | bytes) -> bytes:
         return body.encode()
     if isinstance(body, bytes):
         return body
-    raise TypeError(f"the body of a simulated response is str or bytes, not {type(body).__name__}")
+    raise TypeError(f"the body of a simulated response must be str or bytes, not {type(body).__name__}")
 
 
 def _as_headers(fields: Any) -> Headers:
@@ -43,15 +43,15 @@ class SimulatedResponse:
 
     Attributes:
         status: The status code.
-        body: The bytes of the body; text is taken as UTF-8.
-        headers: The fields; ``Content-Type: text/html; charset=utf-8`` unless they say otherwise.
-        latency: Seconds from the send to the last byte; 0.0 is what the host's latency says.
-        first_byte: Seconds from the send to the headers: less than ``latency`` makes a slow body. None: all at once.
-        error: What comes in place of the answer, at the time of its last byte (a connection that breaks mid-body).
+        body: The body; text is encoded as UTF-8.
+        headers: The headers; by default ``Content-Type: text/html; charset=utf-8``.
+        latency: Seconds from the send to the last byte; 0.0: the host's latency.
+        first_byte: Seconds from the send to the headers: less than ``latency`` for a slow body. None: all at once.
+        error: An error instead of the last byte, such as a connection that breaks.
 
     Raises:
-        ValueError: A status outside 200 to 599, a time that is none, a header that is none.
-        TypeError: A body that is neither text nor bytes.
+        ValueError: The status is not within 200 to 599, or a time or header is not valid.
+        TypeError: The body is neither text nor bytes.
     """
 
     status: int = attrs.field(default=200, validator=[validators.ge(200), validators.le(599)])
@@ -68,32 +68,32 @@ class SimulatedResponse:
 
 
 def checked_failure(error: object) -> None:
-    """Refuse what is no download error.
+    """Check that ``error`` is a download error.
 
     Raises:
         TypeError: It is neither a download error nor a class of them.
     """
     if isinstance(error, DownloadError) or (isinstance(error, type) and issubclass(error, DownloadError)):
         return
-    raise TypeError(f"what goes wrong on the wire is one of trawl.exceptions' download errors, not {error!r}")
+    raise TypeError(f"an error of the wire must be a download error of trawl.exceptions, not {error!r}")
 
 
 def make_failure(failure: Failure, cause: str, url: str, method: str) -> DownloadError:
-    """The error for one request: a class is filled with ``cause``, an instance is copied with the request's address."""
+    """Return the error for a request: made with ``cause`` from a class, copied from an instance."""
     if isinstance(failure, DownloadError):
         error = failure.__class__.__new__(failure.__class__, *failure.args)
-        error.__dict__.update(failure.__dict__)  # some say more than a cause: is_of_proxy
+        error.__dict__.update(failure.__dict__)  # some have more than a cause: is_of_proxy
         error.url, error.method = url, method
         return error
     return failure(cause, url=url, method=method)
 
 
 def make_page(links: Iterable[str] = (), title: str = "") -> str:
-    """An HTML page with these links, as they are given."""
+    """Return an HTML page with these links, as given."""
     anchors = "".join(f'<a href="{html.escape(link)}">{html.escape(link)}</a>\n' for link in links)
     return f"<!DOCTYPE html><html><head><title>{html.escape(title)}</title></head><body>{anchors}</body></html>"
 
 
 def make_redirect(target: str, status: int = 302, headers: Mapping[str, str] | None = None) -> SimulatedResponse:
-    """An answer that sends the client to ``target``, an absolute or relative URL (RFC 9110, 15.4)."""
+    """Return a redirect to ``target``, an absolute or relative URL (RFC 9110, 15.4)."""
     return SimulatedResponse(status, "", {"Location": target, **(headers or {})})

@@ -1,4 +1,4 @@
-"""Runs a spider against a simulated web: everything but the wire, the clock and the threads is the real thing."""
+"""Runs a spider against a simulated web; everything except the wire, the clock and threads is real."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ def simulate(
     seed: int = 0,
     **spider_args: Any,
 ) -> Simulation:
-    """Run a spider against a simulated web, on a virtual clock of its own, and tell what it did.
+    """Run a spider against a simulated web, on a virtual clock of its own, and return what it did.
 
     Hours of waiting pass in milliseconds. The wall clock starts at 2025-01-01T00:00:00Z. The same seed gives the same
     sends, in a new process too. Settings come from the defaults, the spider's ``custom_settings`` and ``settings``;
-    neither the environment nor pyproject.toml is read, so that a test means the same everywhere.
+    neither the environment nor pyproject.toml is read, so that a test behaves the same everywhere.
 
     Args:
         spider_cls: The spider's class.
-        web: What it crawls.
-        settings: Stronger than ``custom_settings``.
-        seed: For everything that is drawn, and for the order in which tasks run.
-        spider_args: Given to the spider's constructor.
+        web: The simulated web.
+        settings: Settings that override ``custom_settings``.
+        seed: The seed of all random numbers, and of the order of tasks.
+        spider_args: Arguments of the spider's constructor.
 
     Raises:
-        RuntimeError: Trio runs already in this thread: ``await web.crawl(...)`` there.
+        RuntimeError: Trio already runs in this thread: use ``await web.crawl(...)``.
         Stuck: The crawl waits for something that will never happen.
-        TouchedTheWorld: The crawl would have used a real socket, thread or process.
-        SettingsError: A setting is unknown or wrong.
-        Exception: What a handler of the web raises by mistake.
+        TouchedTheWorld: The crawl tried to use a real socket, thread or process.
+        SettingsError: A setting is unknown or not valid.
+        Exception: The error of a handler of the web.
     """
     if trio.lowlevel.in_trio_run():
-        raise RuntimeError("simulate() starts Trio, which runs here already: use `await web.crawl(...)` in its place")
+        raise RuntimeError("simulate() starts Trio, which already runs here: use `await web.crawl(...)` instead")
     with seeded_scheduling(seed):
         run = partial(_crawl, spider_cls, web, settings, seed, spider_args)
         return trio.run(run, clock=VirtualClock())
@@ -69,7 +69,7 @@ async def crawl_web(
     seed: int,
     spider_args: Mapping[str, Any],
 ) -> Simulation:
-    """The same inside a Trio program on a virtual clock; see :meth:`trawl.testing.SimulatedWeb.crawl`. A checkpoint."""
+    """Do the same in a Trio program on a virtual clock; see :meth:`trawl.testing.SimulatedWeb.crawl`. A checkpoint."""
     if not isinstance(trio.lowlevel.current_clock(), MockClock):
         raise RuntimeError("a simulated crawl needs a virtual clock: give the test the fixture autojump_clock")
     with seeded_scheduling_here(seed):

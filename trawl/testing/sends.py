@@ -1,7 +1,4 @@
-"""What went over the simulated wire, send by send.
-
-The sends of a run as text, for reading and for comparing.
-"""
+"""The sends of a simulated run, as values and as text."""
 
 from __future__ import annotations
 
@@ -16,12 +13,11 @@ from trawl.observe import printable
 
 __all__ = ["Send", "SendLog", "SendRecord", "rounded", "timeline"]
 
-DIGITS = 12
-"""Times are rounded to the picosecond: what 0.1 + 0.2 adds to 0.3 must not fail a test that says ``== 0.3``."""
+DIGITS = 12  # times are rounded to the picosecond: 0.1 + 0.2 must not fail a test for 0.3
 
 
 def rounded(at: float) -> float:
-    """A time in seconds, without what binary fractions add to it."""
+    """Return a time in seconds without the error of binary fractions."""
     return round(at, DIGITS) + 0.0
 
 
@@ -29,17 +25,16 @@ class Send(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request on the wire.
 
     Attributes:
-        time: Seconds since the crawl began, at the moment of the send.
-        finished: Seconds since the crawl began, when the last byte had been read, or the error came.
-        url: What was asked for.
-        method: How.
-        host: The host, written as its scope is.
-        slot: Which slot of its host's scope (or its address's, where that counts) carried it, from 1; 0: it took none
-            (``dont_throttle``, or other scopes).
-        scopes: What it was charged to: scope to amount.
-        slots: Which slot of each of these scopes carried it.
-        status: The status of the answer; None without a whole answer.
-        error: What went wrong, by the name of its class; None if nothing did.
+        time: The time of the send, in seconds since the crawl began.
+        finished: The time of the last byte or of the error, in seconds since the crawl began.
+        url: The URL.
+        method: The method.
+        host: The host, as the name of its scope.
+        slot: Its slot in the scope of its host (or address), from 1; 0: none (``dont_throttle``, or other scopes).
+        scopes: The amount charged to each scope.
+        slots: Its slot in each of these scopes.
+        status: The status of the answer; None without a complete answer.
+        error: The name of the error's class; None if there was none.
     """
 
     time: float
@@ -55,7 +50,7 @@ class Send(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SendRecord(msgspec.Struct, gc=False):
-    """A send while it is on the wire; instants are those of the run's clock."""
+    """A send in progress; instants are those of the run's clock."""
 
     url: str
     method: str
@@ -71,9 +66,8 @@ class SendLog:
     """All sends of one run, in order.
 
     Attributes:
-        rows: One a send.
-        sending: The row of the send that is being reported right now: whoever hears of a send while its ``on_sent`` is
-            called finds it here.
+        rows: A row for each send.
+        sending: The row of the send whose ``on_sent`` is being called.
     """
 
     __slots__ = ("rows", "sending")
@@ -83,7 +77,7 @@ class SendLog:
         self.sending: SendRecord | None = None
 
     def sends(self, begun_at: float, now: float) -> tuple[Send, ...]:
-        """Every send as a value, times counted from ``begun_at``; what is still on the wire is cut off at ``now``."""
+        """Return every send, with times since ``begun_at``; those still on the wire end at ``now``."""
         amounts: dict[_Charges, Mapping[str, float]] = {}
         slots: dict[tuple[_Charges, tuple[int, ...]], Mapping[str, int]] = {}
         made: list[Send] = []
@@ -124,7 +118,7 @@ def _slots(scopes: _Charges, slots: tuple[int, ...]) -> Mapping[str, int]:
 
 
 def _slot_of_address(slots: Mapping[str, int]) -> int:
-    """The slot of the only scope, where that is an address."""
+    """Return the slot of the only scope if that is an IP address."""
     if len(slots) != 1:
         return 0
     (scope, slot), *_ = slots.items()
@@ -136,12 +130,11 @@ def _slot_of_address(slots: Mapping[str, int]) -> int:
 
 
 MAX_ROWS = 10_000
-
 LONGEST_URL = 100
 
 
 def timeline(sends: Sequence[Send], most: int = MAX_ROWS) -> str:
-    """One line a send: when, how long, through which slot of which scopes, what came back.
+    """Return the sends as text, a line for each.
 
     ::
 
@@ -149,8 +142,8 @@ def timeline(sends: Sequence[Send], most: int = MAX_ROWS) -> str:
            0.000     0.100     1     200  a.example  http://a.example/
 
     Args:
-        sends: In order.
-        most: How many lines at most; the rest is told as a number.
+        sends: The sends, in order.
+        most: Maximum of lines; the number of further sends follows.
     """
     if not sends:
         return "no sends"

@@ -1,4 +1,4 @@
-"""What a simulated crawl did, as a value."""
+"""The result of a simulated crawl."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["Simulation"]
 
 @attrs.frozen(kw_only=True)
 class Simulation:
-    """One run of a spider on a simulated web.
+    """The result of one run of a spider on a simulated web.
 
     Attributes:
-        sends: Everything that went to the wire, in order: pages, robots.txt, redirects, retries, direct fetches.
+        sends: All sends, in order: pages, robots.txt, redirects, retries, direct fetches.
         items: The items, in the order in which they were finished.
-        stats: Every statistic by its key.
-        reason: How the crawl ended, as in ``CrawlResult``.
+        stats: The statistics by key.
+        reason: The reason for the end of the crawl, as in ``CrawlResult``.
         elapsed: Seconds of the virtual clock.
-        find_stretches: Gives the stretches; they are found when they are first asked for.
-        report: What each scope did and what limited it, the busiest first.
-        title: What a picture is titled.
+        find_stretches: Computes ``stretches`` on first use.
+        report: The report of each scope and of what limited it, the busiest first.
+        title: The default title of pictures.
     """
 
     sends: tuple[Send, ...]
@@ -46,23 +46,23 @@ class Simulation:
 
     @cached_property
     def stretches(self) -> Sequence[Stretch]:
-        """When which scope was closed, and why."""
+        """The times at which scopes were closed, and why."""
         return self.find_stretches()
 
     def of(self, scope: str) -> list[Send]:
-        """The sends that were charged to ``scope`` (or, without any scope, went to that host), in order."""
+        """Return the sends charged to ``scope`` (or, without any scope, sent to that host), in order."""
         return [send for send in self.sends if scope in send.scopes or (not send.scopes and send.host == scope)]
 
     def times(self, scope: str) -> list[float]:
-        """When the sends of ``scope`` went to the wire, in seconds since the crawl began."""
+        """Return the times of the sends of ``scope``, in seconds since the crawl began."""
         return [send.time for send in self.of(scope)]
 
     def gaps(self, scope: str) -> list[float]:
-        """Seconds between one send of ``scope`` and the next."""
+        """Return the seconds between consecutive sends of ``scope``."""
         return [rounded(later - earlier) for earlier, later in pairwise(self.times(scope))]
 
     def most_in_flight(self, scope: str | None = None) -> int:
-        """The most sends on the wire at once, in ``scope`` or in all; what ends as another begins is apart."""
+        """Return the maximum of sends on the wire at once, in ``scope`` or in all; intervals exclude their ends."""
         sends = self.sends if scope is None else self.of(scope)
         changes = sorted([(send.time, 1) for send in sends] + [(send.finished, -1) for send in sends])
         most = count = 0
@@ -72,15 +72,15 @@ class Simulation:
         return most
 
     def rate(self, scope: str) -> float:
-        """Sends a second between the first and the last send of ``scope``; 0.0 with fewer than two."""
+        """Return the sends a second between the first and the last send of ``scope``; 0.0 with fewer than two."""
         times = self.times(scope)
         return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0
 
     def timeline(self, most: int = 10_000) -> str:
-        """Print the sends, one line each, and give the same text.
+        """Print the sends, a line for each, and return the same text.
 
         Args:
-            most: How many lines at most.
+            most: Maximum of lines.
         """
         text = timeline(self.sends, most)
         print(text)
@@ -96,15 +96,15 @@ class Simulation:
         scopes: Iterable[str] | None = None,
         width: float = 1200.0,
     ) -> str:
-        """Draw the sends: one lane a scope, one row a slot, what closed the scopes shaded; the picture as SVG text.
+        """Draw the sends, a track for each scope and a row for each slot; return the picture as SVG text.
 
         Args:
             path: A file to write it to.
-            title: What stands above; the spider's name if None.
+            title: The heading; None: the spider's name.
             start: The first second to show.
             end: The last second to show; None: all.
             scopes: The scopes to show, in this order; None: all, the most used at the top.
-            width: In pixels.
+            width: Width in pixels.
 
         Raises:
             OSError: The file can't be written.

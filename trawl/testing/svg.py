@@ -1,13 +1,7 @@
-"""The sends of a run as a picture: one lane a scope, one row a slot, a bar from each send to its end.
+"""An SVG picture (SVG 1.1) of a run's sends: a track for each scope, a row for each slot, a bar for each send.
 
-What closed a scope is shaded behind its bars: delays, backoff, what servers asked for, quotas, robots.txt. The picture
-is SVG and is a function of its arguments alone.
-
-The few shapes that a picture is made of, as SVG text (SVG 1.1).
-
-Time as places on a picture: which part of a run is shown, and where the marks of the axis go.
-
-Sends arranged for a picture: a lane for each scope, a row for each of its slots.
+The times at which a scope was closed are shaded behind its bars: delays, backoff, hints of servers, quotas, robots.txt.
+Used by :class:`trawl.testing.Simulation` and, for its shapes, by the benchmarks.
 """
 
 from __future__ import annotations
@@ -42,7 +36,7 @@ FONT = "ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', s
 
 
 def number(value: float) -> str:
-    """A coordinate with as many digits as can be seen."""
+    """Return a coordinate with two decimal places at most."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -54,7 +48,7 @@ def _attributes(pairs: dict[str, str | float]) -> str:
 
 
 def rectangle(x: float, y: float, width: float, height: float, *, tip: str = "", **style: str | float) -> str:
-    """A rectangle, with a text that shows when it is pointed at."""
+    """Return a rectangle with a tooltip."""
     shape = {"x": x, "y": y, "width": width, "height": height, **style}
     if not tip:
         return f"<rect{_attributes(shape)}/>"
@@ -62,23 +56,23 @@ def rectangle(x: float, y: float, width: float, height: float, *, tip: str = "",
 
 
 def line(x1: float, y1: float, x2: float, y2: float, **style: str | float) -> str:
-    """A straight line."""
+    """Return a straight line."""
     return f"<line{_attributes({'x1': x1, 'y1': y1, 'x2': x2, 'y2': y2, **style})}/>"
 
 
 def text(x: float, y: float, words: str, **style: str | float) -> str:
-    """Words that begin (or, with ``text_anchor``, end or centre) at a point of the base line."""
+    """Return text that begins (or, by ``text_anchor``, ends or is centred) at a point of its base line."""
     return f"<text{_attributes({'x': x, 'y': y, **style})}>{escape(printable(words))}</text>"
 
 
 def group(shapes: list[str], **style: str | float) -> str:
-    """Shapes that share a style."""
+    """Return shapes that share a style."""
     inside = "\n".join(shapes)
     return f"<g{_attributes(style)}>\n{inside}\n</g>"
 
 
 def document(width: float, height: float, shapes: list[str], title: str) -> str:
-    """A whole picture on white, that scales with the page it is put on."""
+    """Return a whole picture with a white background."""
     inside = "\n".join(shapes)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" '
@@ -90,13 +84,13 @@ def document(width: float, height: float, shapes: list[str], title: str) -> str:
 
 @attrs.frozen
 class Scale:
-    """From seconds to places on a line.
+    """The mapping from seconds to coordinates.
 
     Attributes:
         start: The first second shown.
         end: The last second shown.
-        left: Where ``start`` is.
-        right: Where ``end`` is.
+        left: The coordinate of ``start``.
+        right: The coordinate of ``end``.
     """
 
     start: float
@@ -105,34 +99,32 @@ class Scale:
     right: float
 
     def x(self, at: float) -> float:
-        """The place of ``at``; what is outside is put on the edge."""
+        """Return the coordinate of ``at``, limited to the edges."""
         share = (min(max(at, self.start), self.end) - self.start) / (self.end - self.start)
         return self.left + share * (self.right - self.left)
 
     def shows(self, start: float, end: float) -> bool:
-        """Whether any of the time from ``start`` to ``end`` is on the picture."""
+        """Return True if a part of the time from ``start`` to ``end`` is on the picture."""
         return end >= self.start and start <= self.end
 
 
-def axis_step(span: float, most: int) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that divides ``span`` seconds into at most ``most`` parts."""
-    least = span / most
+def axis_step(span: float, max_parts: int) -> float:
+    """Return the smallest of 1, 2, 5 times a power of ten that divides ``span`` into at most ``max_parts``."""
+    least = span / max_parts
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= least * (1 - 1e-9))
 
 
-def axis_marks(start: float, end: float, most: int = 12) -> list[tuple[float, str]]:
-    """Round instants from ``start`` to ``end`` with their labels, all with the same number of digits."""
-    step = axis_step(end - start, most)
+def axis_marks(start: float, end: float, max_parts: int = 12) -> list[tuple[float, str]]:
+    """Return round instants from ``start`` to ``end`` with labels of the same number of digits."""
+    step = axis_step(end - start, max_parts)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
     return [(count * step, f"{count * step:.{digits}f}") for count in range(first, last + 1)]
 
 
-MAX_LANES = 40
-
+MAX_TRACKS = 40
 UNTHROTTLED = "(no scope)"
-
 LONGEST_LABEL = 34
 
 
@@ -141,8 +133,8 @@ class Track:
     """One scope of a picture.
 
     Attributes:
-        scope: Its id; "" for what took no scope.
-        row_names: The number of the slot of each row, from the top.
+        scope: Its id; "" for sends without a scope.
+        row_names: The label of each row, from the top.
         bars: The row of each send, and the send.
     """
 
@@ -152,34 +144,34 @@ class Track:
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return len(self.row_names)
 
     @property
     def label(self) -> str:
-        """Its name, cut where it is long."""
+        """The scope's name, shortened if it is long."""
         name = self.scope or UNTHROTTLED
         return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
 
 
 def make_tracks(sends: Sequence[Send], scopes: Iterable[str] | None = None) -> tuple[list[Track], int]:
-    """The lanes of a picture from top to bottom, and how many scopes are left out for lack of room.
+    """Return the tracks of a picture from top to bottom, and the number of scopes omitted.
 
     Args:
-        sends: What is shown.
-        scopes: Which scopes, in this order; None: the most used first, then by name, at most 40.
+        sends: The sends to show.
+        scopes: The scopes to show, in this order; None: by use, then by name, at most 40.
     """
     used = Counter(scope for send in sends for scope in send.slots)
     if scopes is None:
         names = sorted(used, key=lambda scope: (-used[scope], scope))
-        kept = names[:MAX_LANES]
+        kept = names[:MAX_TRACKS]
     else:
         names = kept = list(scopes)
-    lanes = [_track(scope, [send for send in sends if scope in send.slots]) for scope in kept]
+    tracks = [_track(scope, [send for send in sends if scope in send.slots]) for scope in kept]
     free = [send for send in sends if not send.slots]
     if free and scopes is None:
-        lanes.append(_unthrottled_track(free))
-    return lanes, len(names) - len(kept)
+        tracks.append(_unthrottled_track(free))
+    return tracks, len(names) - len(kept)
 
 
 def _track(scope: str, sends: Sequence[Send]) -> Track:
@@ -189,7 +181,7 @@ def _track(scope: str, sends: Sequence[Send]) -> Track:
 
 
 def _unthrottled_track(sends: Sequence[Send]) -> Track:
-    """A lane of sends without slots: each in the first row that is free."""
+    """Return a track of sends without slots: each is in the first free row."""
     ends: list[float] = []
     bars: list[tuple[int, Send]] = []
     for send in sends:
@@ -220,24 +212,22 @@ BARS: dict[str, tuple[str, str]] = {
 
 INK, FAINT, GRID = "#111827", "#6b7280", "#e5e7eb"
 
-TOP, BOTTOM, RIGHT, LANE_GAP, LANE_PAD = 86.0, 48.0, 28.0, 10.0, 5.0
-
-LETTER, BOLD_LETTER = 6.9, 7.7  # the width of a letter of 12 px, about
-
+TOP, BOTTOM, RIGHT, TRACK_GAP, TRACK_PAD = 86.0, 48.0, 28.0, 10.0, 5.0
+LETTER, BOLD_LETTER = 6.9, 7.7  # the approximate width of a letter of 12 px
 NARROWEST_BAR, NARROWEST_LABEL = 2.5, 26.0
 
 
 @attrs.frozen
 class _PlacedTrack:
-    """A lane and where it is."""
+    """A track and its position."""
 
-    lane: Track
+    track: Track
     y: float
     row: float
 
     @property
     def height(self) -> float:
-        return self.lane.rows * self.row + 2 * LANE_PAD
+        return self.track.rows * self.row + 2 * TRACK_PAD
 
 
 def draw(
@@ -250,44 +240,44 @@ def draw(
     end: float | None = None,
     scopes: Iterable[str] | None = None,
 ) -> str:
-    """An SVG picture of ``sends``.
+    """Draw ``sends`` as an SVG picture.
 
     Args:
-        sends: What was sent, in order.
-        stretches: When which scope was closed, and why.
-        title: What stands above.
-        width: In pixels.
+        sends: The sends, in order.
+        stretches: The times at which scopes were closed.
+        title: The heading.
+        width: Width in pixels.
         start: The first second to show.
-        end: The last second to show; None: until the last send has ended.
+        end: The last second to show; None: the end of the last send.
         scopes: The scopes to show, in this order; None: all, the most used at the top.
     """
     shown_until = max([send.finished for send in sends], default=1.0) if end is None else end
     if shown_until <= start:
         shown_until = start + 1.0
     seen = [send for send in sends if send.finished >= start and send.time <= shown_until]
-    lanes, left_out = make_tracks(seen, scopes)
-    left = 72.0 + BOLD_LETTER * max([len(lane.label) for lane in lanes], default=8)
+    tracks, omitted = make_tracks(seen, scopes)
+    left = 72.0 + BOLD_LETTER * max([len(track.label) for track in tracks], default=8)
     scale = Scale(start, shown_until, left, width - RIGHT)
-    places, bottom = _place_tracks(lanes)
+    places, bottom = _place_tracks(tracks)
     closed = [each for each in merge_stretches(stretches) if scale.shows(each.start, each.end)]
     shapes = [*_heading(title, seen, scale), *_legend(seen, closed)]
     shapes += [_band(place, scale) for place in places]
     shapes += [group(_shading(place, closed, scale)) for place in places]
     shapes += _axis(scale, bottom)
     shapes += [group([*_labels(place, scale), *_bars(place, scale)]) for place in places]
-    if left_out:
-        shapes.append(text(24.0, bottom + 34, f"and {left_out} more scopes", fill=FAINT, font_size=11.0))
+    if omitted:
+        shapes.append(text(24.0, bottom + 34, f"and {omitted} more scopes", fill=FAINT, font_size=11.0))
     return document(width, bottom + BOTTOM, shapes, title)
 
 
-def _place_tracks(lanes: Sequence[Track]) -> tuple[list[_PlacedTrack], float]:
-    """Lanes from top to bottom, and where the last one ends."""
+def _place_tracks(tracks: Sequence[Track]) -> tuple[list[_PlacedTrack], float]:
+    """Return the tracks from top to bottom, and the end of the last one."""
     places: list[_PlacedTrack] = []
     y = TOP
-    for lane in lanes:
-        place = _PlacedTrack(lane, y, 18.0 if lane.rows <= 12 else 10.0 if lane.rows <= 40 else 5.0)
+    for track in tracks:
+        place = _PlacedTrack(track, y, 18.0 if track.rows <= 12 else 10.0 if track.rows <= 40 else 5.0)
         places.append(place)
-        y += place.height + LANE_GAP
+        y += place.height + TRACK_GAP
     return places, y
 
 
@@ -303,7 +293,7 @@ def _heading(title: str, sends: Sequence[Send], scale: Scale) -> list[str]:
 
 
 def _legend(sends: Sequence[Send], closed: Sequence[Stretch]) -> list[str]:
-    """What each colour that occurs means."""
+    """Return the meanings of the colours that occur."""
     there = {_kind_of(send) for send in sends}
     entries = [(colour, words, 1.0) for kind, (colour, words) in BARS.items() if kind in there]
     kinds = {stretch.kind for stretch in closed}
@@ -326,7 +316,7 @@ def _band(place: _PlacedTrack, scale: Scale) -> str:
 def _shading(place: _PlacedTrack, closed: Iterable[Stretch], scale: Scale) -> list[str]:
     shapes = []
     for stretch in closed:
-        if stretch.scope != place.lane.scope:
+        if stretch.scope != place.track.scope:
             continue
         x, to = scale.x(stretch.start), scale.x(stretch.end)
         source = f"\n{stretch.source}" if stretch.source else ""
@@ -334,14 +324,14 @@ def _shading(place: _PlacedTrack, closed: Iterable[Stretch], scale: Scale) -> li
         colour = SHADES[stretch.kind][0]
         y, height = place.y, place.height
         if stretch.slot:
-            y, height = place.y + LANE_PAD + (stretch.slot - 1) * place.row, place.row
+            y, height = place.y + TRACK_PAD + (stretch.slot - 1) * place.row, place.row
         shapes.append(rectangle(x, y, max(to - x, 0.5), height, fill=colour, tip=tip))
     return shapes
 
 
 def _axis(scale: Scale, bottom: float) -> list[str]:
     shapes = []
-    floor = bottom - LANE_GAP + 4
+    floor = bottom - TRACK_GAP + 4
     for at, label in axis_marks(scale.start, scale.end):
         x = scale.x(at)
         shapes.append(line(x, TOP - 2, x, floor, stroke=GRID, stroke_width=1.0))
@@ -355,13 +345,13 @@ def _axis(scale: Scale, bottom: float) -> list[str]:
 
 
 def _labels(place: _PlacedTrack, scale: Scale) -> list[str]:
-    lane = place.lane
+    track = place.track
     middle = place.y + place.height / 2 + 4
-    shapes = [text(24.0, middle, lane.label, fill=INK, font_weight="600")]
+    shapes = [text(24.0, middle, track.label, fill=INK, font_weight="600")]
     every = 1 if place.row >= 10.0 else 5
-    for row, name in enumerate(lane.row_names):
+    for row, name in enumerate(track.row_names):
         if row % every == 0:
-            y = place.y + LANE_PAD + row * place.row + place.row / 2 + 3.5
+            y = place.y + TRACK_PAD + row * place.row + place.row / 2 + 3.5
             shapes.append(text(scale.left - 8, y, name, text_anchor="end", fill=FAINT, font_size=10.0))
     return shapes
 
@@ -369,10 +359,10 @@ def _labels(place: _PlacedTrack, scale: Scale) -> list[str]:
 def _bars(place: _PlacedTrack, scale: Scale) -> list[str]:
     shapes = []
     height = place.row - (4.0 if place.row > 10.0 else 2.0)
-    for row, send in place.lane.bars:
+    for row, send in place.track.bars:
         x = scale.x(send.time)
         wide = max(scale.x(send.finished) - x, NARROWEST_BAR)
-        y = place.y + LANE_PAD + row * place.row + (place.row - height) / 2
+        y = place.y + TRACK_PAD + row * place.row + (place.row - height) / 2
         colour = BARS[_kind_of(send)][0]
         corner = min(2.0, wide / 2)
         shapes.append(

@@ -1,15 +1,13 @@
-"""The simulated wire: a transport whose servers are described by a web, on the run's own clock.
+"""The simulated transport, whose servers are described by a web, on the run's clock.
 
-Theory of operation of one exchange, each step with the time it takes::
+Theory of operation of one exchange; each step takes time::
 
     connect (new connection only) ──► send: on_sent, limits, handler ──► headers ──► last byte
-       or a connect error                or refused                       or an error in its place
+       or a connection error             or refused                       or an error instead
 
-All that is known when the request is sent (how long, whether a timeout cuts it off) is worked out then, and one sleep
-covers it: a request costs one timer, no task. Only an async handler takes more. A connection that ended well goes back
-to the idle ones of its origin and is used again while it is kept alive; the latest first.
-
-How long the simulated client waits and how much it reads: what the real transport's settings say.
+The duration, and whether a timeout ends the exchange, are computed at the send. One sleep covers it: a request costs
+one timer and no task, unless its handler is async. A connection that ended well becomes idle, and is reused while it is
+kept alive, the latest first. Timeouts and the maximum size of bodies are those of the real transport's settings.
 """
 
 from __future__ import annotations
@@ -52,15 +50,15 @@ __all__ = ["WALL_START_UTC", "SimulatedTransport", "Timeouts"]
 
 @attrs.frozen(kw_only=True)
 class Timeouts:
-    """The limits that the client sets itself.
+    """The client's limits.
 
     Attributes:
         connect: Seconds for a new connection.
-        read: Seconds until something comes.
+        read: Seconds until the next bytes.
         whole: Seconds for the whole exchange.
         keep_alive: Seconds that an idle connection is kept.
-        max_bytes: The largest body.
-        truncates: Whether a larger one is cut there, and is no error.
+        max_bytes: The maximum size of a body.
+        truncates: Cut off a larger body instead of failing.
     """
 
     connect: float = math.inf
@@ -71,8 +69,8 @@ class Timeouts:
     truncates: bool = False
 
     @classmethod
-    def of(cls, settings: TransportSettings | None) -> Timeouts:
-        """What the settings say; the defaults without any."""
+    def from_settings(cls, settings: TransportSettings | None) -> Timeouts:
+        """Return the limits in the settings; None: the defaults."""
         if settings is None:
             return cls()
         return cls(
@@ -84,7 +82,7 @@ class Timeouts:
         )
 
     def for_request(self, request: Request) -> Timeouts:
-        """These limits with what the request's meta changes (``download_timeout``, ``download_maxsize``)."""
+        """Return the limits for a request, by its meta ``download_timeout`` and ``download_maxsize``."""
         timeout = request.meta_get("download_timeout")
         max_bytes = request.meta_get("download_maxsize")
         if timeout is None and max_bytes is None:
@@ -97,7 +95,7 @@ class Timeouts:
         )
 
     def cut(self, started_at: float, now: float) -> tuple[type[DownloadError], str, float]:
-        """The error, its cause and its instant, of an exchange that is cut off at ``now``."""
+        """Return the error, its cause and its instant for an exchange that times out at ``now``."""
         if now < started_at + self.whole:
             return ReadTimeout, f"nothing came for {self.read:g} s", now
         return DownloadTimeout, f"not done within {self.whole:g} s", now
@@ -108,34 +106,34 @@ WALL_START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 class _HostState:
-    """One host in one run: its buckets, its open connections and its generator."""
+    """One host in one run: its buckets, idle connections and random generator."""
 
     __slots__ = ("buckets", "host", "idle", "random")
 
     def __init__(self, host: Host, seed: int | str) -> None:
         self.host = host
         self.buckets = [TokenBucket(limit) for limit in host.limit]
-        self.idle: dict[str, list[float]] = {}  # origin -> when each idle connection was last used
+        self.idle: dict[str, list[float]] = {}  # by origin: the last use of each idle connection
         self.random = random.Random(f"{seed}:{host.name}")
 
     def reuse(self, origin: str, now: float, longest: float) -> bool:
-        """Take an idle connection to ``origin``, if one is open: used at most ``longest`` seconds before ``now``."""
+        """Take a connection to ``origin`` that was idle for at most ``longest`` seconds. Returns False without one."""
         idle = self.idle.get(origin)
         if not idle:
             return False
         if now - idle.pop() <= min(self.host.keep_alive, longest):
             return True
-        idle.clear()  # the latest was used last: all others are closed too
+        idle.clear()  # the latest one was used last: the others are closed too
         return False
 
     def keep(self, origin: str, now: float) -> None:
-        """Put a connection back."""
+        """Make a connection idle."""
         if self.host.keep_alive > 0.0:
             self.idle.setdefault(origin, []).append(now)
 
 
 class _Exchange:
-    """One request on its way."""
+    """One request in progress."""
 
     __slots__ = ("deadline", "origin", "request", "row", "sent_at", "site", "started_at", "timeouts")
 
@@ -150,7 +148,7 @@ class _Exchange:
         self.row: SendRecord | None = None
 
     def failed(self, failure: Failure, cause: str, now: float) -> Outcome:
-        """The outcome of an exchange that ended at ``now`` without a response."""
+        """Return the outcome of an exchange that ended at ``now`` without a response."""
         error = make_failure(failure, cause, self.request.url, self.request.method)
         if self.row is not None:
             self.row.ended_at = now
@@ -159,13 +157,13 @@ class _Exchange:
 
 
 class SimulatedTransport:
-    """Sends requests over a simulated web. For one run: it holds the buckets, the connections and what was sent.
+    """Sends the requests of one run over a simulated web; holds its buckets, connections and sends.
 
     Attributes:
-        send_log: What was sent.
-        begun_at: The instant of the run's clock at which the run began; None before the first send.
-        on_bug: Told of an error that a handler raised by mistake, before the error goes on: who runs a crawl is to end
-            it, since an engine takes what a request raises for that request's own trouble.
+        send_log: The sends.
+        begun_at: The instant at which the run began; None before the first send.
+        on_bug: Called with an error of a handler, before it is raised, to end the crawl: the engine would take it for a
+            failure of that request alone.
     """
 
     def __init__(
@@ -181,17 +179,17 @@ class SimulatedTransport:
         self.begun_at = begun_at
         self.on_bug: Callable[[Exception], None] | None = None
         self._web = web
-        self._timeouts = Timeouts.of(settings)
+        self._timeouts = Timeouts.from_settings(settings)
         self._seed = seed
         self._wall_start_utc = wall_start_utc or WALL_START_UTC
         self._sites: dict[str, _HostState] = {}
 
     async def send(self, request: Request, on_sent: Callable[[], bool | None]) -> Outcome:
-        """Send ``request`` over the simulated web. What its servers do wrong is an error in the outcome. A checkpoint.
+        """Send ``request``; errors of its servers are in the outcome. A checkpoint.
 
         Raises:
-            TypeError: A handler gave something that is no answer. What a handler or a law raises, other than a download
-                error, is raised here too: it is a bug in the test.
+            TypeError: A handler returned something else than an answer.
+            Exception: The error of a handler or latency function, other than a download error: a bug in the test.
         """
         try:
             return await self._sent(request, on_sent)
@@ -224,7 +222,7 @@ class SimulatedTransport:
                 row.ended_at = trio.current_time()
 
     async def aclose(self) -> None:
-        """Close the simulated connections. A checkpoint."""
+        """Close the idle connections. A checkpoint."""
         for site in self._sites.values():
             site.idle.clear()
         await trio.lowlevel.checkpoint()
@@ -247,7 +245,7 @@ class SimulatedTransport:
         return now - self.begun_at
 
     async def _connect(self, exchange: _Exchange) -> Outcome | None:
-        """Open a new connection; the outcome if there will be none. A checkpoint only where it takes time or fails."""
+        """Open a new connection; return the outcome if that fails. A checkpoint only if it takes time or fails."""
         host, request = exchange.site.host, exchange.request
         duration = draw_seconds(host.connect, request, exchange.site.random)
         failure = host.connect_error
@@ -268,7 +266,7 @@ class SimulatedTransport:
         return None if failure is None else exchange.failed(failure, cause, trio.current_time())
 
     def _report(self, exchange: _Exchange, on_sent: Callable[[], bool | None]) -> SendRecord | None:
-        """Note the send, and say so; None: it must not be, and its connection is left to another."""
+        """Record the send and call ``on_sent``. Returns None if it is refused there; the connection stays idle."""
         exchange.sent_at = now = trio.current_time()
         exchange.row = row = SendRecord(exchange.request.url, exchange.request.method, now)
         self.send_log.sending = row
@@ -310,7 +308,7 @@ class SimulatedTransport:
     def _refusal(
         self, exchange: _Exchange, sent_at: float
     ) -> tuple[SimulatedResponse | None, float | None, dict[str, str]]:
-        """The answer of an outage or a limit, if one of them answers; its own latency; what limits say in headers."""
+        """Return the answer of an outage or limit, if any, its latency, and the headers of limits."""
         site = exchange.site
         if not site.buckets and not site.host.outages:
             return None, None, {}
@@ -332,7 +330,7 @@ class SimulatedTransport:
         return SimulatedResponse(limit.status, limit.body), limit.latency, fields
 
     async def _content(self, exchange: _Exchange) -> SimulatedResponse | None:
-        """What the host has for the request; None: its handler took longer than the client waits."""
+        """Return the host's answer; None if its handler takes longer than the timeout."""
         web, host, request = self._web, exchange.site.host, exchange.request
         page = web.page_at(request.url)
         if page is not None:
@@ -354,7 +352,7 @@ class SimulatedTransport:
     def _fate(
         self, exchange: _Exchange, answer: SimulatedResponse, now: float, first_byte: float, latency: float
     ) -> tuple[Failure | None, str, float]:
-        """How an answer ends that starts at ``now``: an error or None, its cause, and when."""
+        """Return the end of an answer that starts at ``now``: an error or None, its cause, and the instant."""
         timeouts = exchange.timeouts
         error, cause, until = answer.error, "the simulated server broke off", now + latency
         is_too_large = len(answer.body) > timeouts.max_bytes and not timeouts.truncates
@@ -399,4 +397,4 @@ def _checked(answer: object, host: Host) -> SimulatedResponse:
     if isinstance(answer, SimulatedResponse):
         return answer
     name = getattr(host.handler, "__qualname__", repr(host.handler))
-    raise TypeError(f"the handler {name} of {host.name} gave {answer!r}: it has to give a SimulatedResponse")
+    raise TypeError(f"the handler {name} of {host.name} returned {answer!r}: it must return a SimulatedResponse")

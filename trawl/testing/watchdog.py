@@ -1,10 +1,9 @@
-"""What a simulated crawl can't be allowed to wait for: nothing at all, and a real thread.
+"""Ends a simulated crawl that waits for nothing, or for a real thread.
 
 On the virtual clock nothing comes from outside: when no task can run and no timer is set, nothing will ever happen.
-Under :class:`trawl.testing.clock.VirtualClock` Trio then sleeps, as it does at no other time; the clock says so before,
-and which turns of Trio's loop are to be looked at. Under Trio's own ``MockClock`` it spins, looking at the clock again
-and again; so it is enough to look at it now and then. And while a thread of Trio works, the clock jumps to the next
-timer, however far that is.
+With :class:`trawl.testing.clock.VirtualClock`, Trio sleeps only then; the clock announces the turns of Trio's loop to
+check. With Trio's ``MockClock`` the loop spins, so a check now and then is enough. While a thread of Trio works, the
+clock would jump to the next timer, however far that is.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from trawl.testing.guard import Guard
 
 __all__ = ["Stuck", "Watchdog"]
 
-THREAD_TURNS, STUCK_TURNS = 16, 256
-"""Of so many turns of Trio's loop, one is looked at; a millisecond has about fifty."""
+THREAD_TURNS, STUCK_TURNS = 16, 256  # one of this many turns of Trio's loop (50 a millisecond) is checked
 
 
 class Stuck(RuntimeError):
@@ -29,10 +27,10 @@ class Stuck(RuntimeError):
 
 
 class Watchdog(trio.abc.Instrument):
-    """Ends the crawl of a guard when it waits for what will not, or must not, happen; a context manager around it.
+    """A context manager around a simulated crawl; ends it through its guard.
 
     Attributes:
-        is_stuck: Whether every task waited and no timer was set.
+        is_stuck: Every task waited and no timer was set.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -59,12 +57,12 @@ class Watchdog(trio.abc.Instrument):
             self._clock.suspect = None
 
     def _look(self) -> None:
-        """Look at the turn that begins, and at no other: to hear of each is a fiftieth of the time of a page."""
+        """Check this turn only: an instrument in every turn would take 2 % of the time of a page."""
         self._look_for_threads()
         trio.lowlevel.add_instrument(self)
 
     def before_io_wait(self, timeout: float) -> None:
-        """Look at what everybody waits for."""
+        """Check the state of all tasks."""
         if self._clock is not None:
             trio.lowlevel.remove_instrument(self)
             if timeout > 0.0:
@@ -88,10 +86,10 @@ class Watchdog(trio.abc.Instrument):
             self._guard.scope.cancel()
 
     def check(self) -> None:
-        """Say so if it was stuck.
+        """Raise an error if the crawl was stuck.
 
         Raises:
             Stuck: It was.
         """
         if self.is_stuck:
-            raise Stuck("the simulated crawl waits for what will never happen: every task waits, and no timer is set")
+            raise Stuck("the simulated crawl can't go on: every task waits, and no timer is set")

@@ -1,9 +1,7 @@
-"""A web of simulated hosts: what a spider is tested against.
+"""A simulated web: a description of hosts and pages, also from WARC files.
 
-The web is only a description. A run makes its own transport from it, with buckets that are full, no connection open and
-generators at their start, so that a web serves any number of runs and each sees the same.
-
-A web out of WARC files: what was written down once, answered again on the virtual clock.
+Each run makes its own transport from it, with full buckets, without open connections, and new random generators. So a
+web serves any number of runs, and all of them see the same.
 """
 
 from __future__ import annotations
@@ -38,18 +36,17 @@ __all__ = ["SimulatedWeb", "WarcResponses", "read_warcs", "replay"]
 WarcResponses = dict[str, dict[tuple[str, str, bytes], SimulatedResponse]]
 """The answers of each host, by method, URL and body of the request."""
 
-_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
-
-_NOT_THERE = SimulatedResponse(404, "it is not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
+_WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+_NOT_FOUND = SimulatedResponse(404, "it is not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
 
 
 def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
-    """What the exchanges in WARC files say; of several for one request the last.
+    """Read the exchanges in WARC files; the last one of a request counts.
 
     Raises:
         ImportError: warcio is not installed: it is the extra ``warc``.
         OSError: A file can't be read.
-        ValueError: A file is no WARC file.
+        ValueError: A file is not a WARC file.
     """
     from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     from warcio.exceptions import ArchiveLoadFailed  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -63,7 +60,7 @@ def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
                 for record in ArchiveIterator(file):
                     _read(record, requests, responses)
         except ArchiveLoadFailed as error:
-            raise ValueError(f"{path} is no WARC file: {error}") from error
+            raise ValueError(f"{path} is not a WARC file: {error}") from error
         for number, (url, answer) in responses.items():
             method, body = requests.get(number, ("GET", b""))
             answers.setdefault(host_scope(url), {})[method, url, body] = answer
@@ -71,10 +68,10 @@ def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
 
 
 def replay(answers: Mapping[tuple[str, str, bytes], SimulatedResponse]) -> Callable[[Request], SimulatedResponse]:
-    """What a host answers whose answers these are; 404 where there is none."""
+    """Return a handler that replays these answers, and 404 for other requests."""
 
     def answer(request: Request) -> SimulatedResponse:
-        return answers.get((request.method, request.url.partition("#")[0], bytes(request.body or b"")), _NOT_THERE)
+        return answers.get((request.method, request.url.partition("#")[0], bytes(request.body or b"")), _NOT_FOUND)
 
     return answer
 
@@ -92,7 +89,7 @@ def _read(
     url = normalize_url(record.rec_headers.get_header("WARC-Target-URI"))
     fields: dict[str, list[str]] = {}
     for name, value in head.headers:
-        if name.lower() not in _OF_THE_WIRE and not name.lower().startswith("x-archive-orig-"):
+        if name.lower() not in _WIRE_HEADERS and not name.lower().startswith("x-archive-orig-"):
             fields.setdefault(name, []).append(value)
     number = record.rec_headers.get_header("WARC-Record-ID")
     responses[number] = (url, SimulatedResponse(int(head.get_statuscode()), body, fields))
@@ -102,10 +99,10 @@ TEST_NETWORK = IPv4Network("198.18.0.0/15")
 
 
 class SimulatedWeb:
-    """Hosts and pages that exist on the virtual clock only.
+    """Hosts and pages on the virtual clock.
 
     Attributes:
-        latest: The latest run on this web, if there was one.
+        latest: The latest run on this web, or None.
     """
 
     def __init__(self) -> None:
@@ -116,22 +113,20 @@ class SimulatedWeb:
 
     @classmethod
     def from_warc(cls, *paths: str | PathLike[str], latency: Latency = 0.0) -> Self:
-        """A web that answers as the servers did whose answers are in these WARC files, those of ``WARC_FILE`` say.
+        """Make a web that replays the answers in WARC files, such as those of ``WARC_FILE``.
 
-        A request is answered by its method, its URL and its body, and with 404 where there is no such exchange; of
-        several exchanges the last one counts. More hosts and pages may be added.
+        A request is matched by its method, URL and body; without an exchange it gets 404. Of several exchanges the last
+        one counts. More hosts and pages may be added.
 
         Args:
             paths: The files.
-            latency: Seconds that each answer takes; the files do not say.
+            latency: Seconds that each answer takes, which the files do not contain.
 
         Raises:
             ImportError: warcio is not installed: it is the extra ``warc``.
             OSError: A file can't be read.
-            ValueError: A file is no WARC file.
+            ValueError: A file is not a WARC file.
         """
-        from trawl.testing.web import read_warcs, replay  # noqa: PLC0415 - few webs are replays
-
         web = cls()
         for host, answers in read_warcs(paths).items():
             robots = [answer for (_, url, _), answer in answers.items() if urlsplit(url).path == "/robots.txt"]
@@ -155,28 +150,28 @@ class SimulatedWeb:
         outages: Iterable[Outage | tuple[float, float]] = (),
         address: str = "",
     ) -> None:
-        """Put a host on the web: any path answers 200 with an empty HTML page unless something else is said.
+        """Add a host. By default, every path answers 200 with an empty HTML page.
 
         Args:
-            host: Its name, with a port where only that port is meant; matched as throttling scopes are (E19): by
-                ``host:port``, then by ``host``.
+            host: Its name, with a port if only that one is meant; matched like throttling scopes: by ``host:port``,
+                then by ``host``.
             latency: Seconds from the send to the last byte, or a function of the request, or a distribution.
-            connect: Seconds that a new connection takes before the send; idle connections are used again.
+            connect: Seconds that a new connection takes before the send; idle connections are reused.
             keep_alive: Seconds that an idle connection stays open.
-            limit: What it refuses, or several limits that have to allow a request together.
-            handler: Answers every request for which there is no page and that is not for ``/robots.txt``; it gets the
-                request (``url``, ``method``, ``headers``, ``body``) at the send, and may be async.
-            robots: The text of ``/robots.txt``, or its whole answer; None is a 404.
-            status: The status of any path without a page or handler.
-            body: The body there.
-            headers: The fields there.
-            connect_error: What goes wrong with connecting, or a function of the request that gives it or None.
-            outages: When it is down: outages, or pairs of start and end, in seconds since the crawl began.
-            address: The IP address that its name leads to; hosts may share one. "": one of its own.
+            limit: Its rate limit, or several that a request has to pass together.
+            handler: Called with every request that has no page and is not for ``/robots.txt``, at its send; uses its
+                ``url``, ``method``, ``headers`` and ``body``; may be async.
+            robots: The text of ``/robots.txt``, or its whole answer; None: 404.
+            status: The status of paths without a page or handler.
+            body: Their body.
+            headers: Their headers.
+            connect_error: The error of new connections, or a function of the request that returns one or None.
+            outages: Outages, or pairs of start and end in seconds since the crawl began.
+            address: The IP address of its name, which hosts may share. "": one of its own.
 
         Raises:
-            ValueError: The host is there already, or a value is out of range.
-            TypeError: A value is of the wrong kind.
+            ValueError: The host exists already, or a value is out of range.
+            TypeError: A value is of the wrong type.
         """
         name = scope_of_name(host)
         if name in self._hosts and not self._hosts[name].is_implied:
@@ -208,39 +203,37 @@ class SimulatedWeb:
         first_byte: float | None = None,
         error: Failure | None = None,
     ) -> None:
-        """Put a page on the web: HTML with these links, unless there is a ``body``. Its host is added if need be.
+        """Add a page: HTML with these links, or ``body``. Its host is added if needed.
 
         Args:
-            url: Its address; scheme and query count, the fragment does not.
-            links: The targets of its links, as they are written in the page.
+            url: Its URL; scheme and query matter, the fragment does not.
+            links: The targets of its links, as written in the page.
             title: Its title.
-            body: The whole body in place of links and title.
+            body: The whole body, instead of links and title.
             status: Its status.
-            headers: Its fields.
-            latency: Seconds from the send to the last byte; 0.0: as its host.
+            headers: Its headers.
+            latency: Seconds from the send to the last byte; 0.0: the host's latency.
             first_byte: Seconds from the send to the headers, for a slow body.
-            error: What comes in place of the last byte.
+            error: An error instead of the last byte.
 
         Raises:
-            ValueError: The URL is none, or a value is out of range.
+            ValueError: The URL is not valid, or a value is out of range.
         """
         page = make_page(links, title) if body is None else body
         self._put(url, SimulatedResponse(status, page, headers, latency, first_byte=first_byte, error=error))
 
     def add_redirect(self, url: str, to: str, *, status: int = 302, headers: Mapping[str, str] | None = None) -> None:
-        """Put a redirect on the web: ``url`` answers ``status`` with ``Location: to``. Its host is added if need be."""
+        """Add a redirect: ``url`` answers ``status`` with ``Location: to``. Its host is added if needed."""
         self._put(url, make_redirect(to, status, headers))
 
     def add_site(self, host: str, pages: int, *, links: int = 10, **options: Any) -> None:
-        """Put a host with ``pages`` linked pages on the web: ``/``, ``/1``, ``/2``, a tree with ``links`` links a page.
-
-        They are the same under ``http`` and ``https``.
+        """Add a host with linked pages ``/``, ``/1``, ``/2`` and so on: a tree, the same for ``http`` and ``https``.
 
         Args:
             host: Its name.
-            pages: How many pages.
-            links: How many links a page has.
-            options: As :meth:`add_host` takes them.
+            pages: Number of pages.
+            links: Number of links of a page.
+            options: Arguments of :meth:`add_host`.
         """
         self.add_host(host, **options)
         self._sites.add(host)
@@ -249,14 +242,14 @@ class SimulatedWeb:
             self.add_page(f"http://{host}/{number or ''}", [f"/{each}" for each in below], title=f"Page {number}")
 
     def host_of(self, url: str) -> Host | None:
-        """The host that answers for a URL in normal form: by ``host:port``, then by ``host``; None: no such name."""
+        """Return the host of a URL in normal form, by ``host:port``, then by ``host``; None if there is none."""
         scope = host_scope(url)
         return self._hosts.get(scope) or self._hosts.get(_without_port(scope))
 
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
-        """The address of a host of this web: the name server of a simulated run. Always a checkpoint.
+        """Return the address of a host, as the name server of a simulated run. Always a checkpoint.
 
-        A host without an address of its own gets one from 198.18.0.0/15, which is for tests (RFC 2544), by its number.
+        By default a host's address is one from 198.18.0.0/15, which is reserved for tests (RFC 2544).
 
         Raises:
             OSError: ``socket.gaierror``: there is no such host.
@@ -274,7 +267,7 @@ class SimulatedWeb:
         return [Address(socket.AF_INET6, (str(literal), port, 0, 0))]
 
     def page_at(self, url: str) -> SimulatedResponse | None:
-        """The page at a URL in normal form, if one was added."""
+        """Return the page at a URL in normal form, or None."""
         address = url.partition("#")[0]
         page = self._pages.get(address)
         if page is None and address.startswith("https://") and address.split("/", 3)[2] in self._sites:
@@ -289,13 +282,13 @@ class SimulatedWeb:
         begun_at: float | None = None,
         wall_start_utc: datetime | None = None,
     ) -> SimulatedTransport:
-        """The wire of one run: a transport on the clock of the Trio program that uses it.
+        """Make the transport of one run, on the clock of the Trio program that uses it.
 
         Args:
-            settings: Timeouts and the largest body; the defaults if None.
-            seed: For what is drawn.
-            begun_at: The instant on the run's clock that outages and limits count from; None: that of the first send.
-            wall_start_utc: The wall time at that instant; 2025-01-01T00:00:00Z if None.
+            settings: Timeouts and the maximum size of bodies; None: the defaults.
+            seed: The seed of random numbers.
+            begun_at: The instant on the run's clock from which outages and limits count; None: the first send.
+            wall_start_utc: The wall time at that instant; None: 2025-01-01T00:00:00Z.
         """
         return SimulatedTransport(self, settings, seed=seed, begun_at=begun_at, wall_start_utc=wall_start_utc)
 
@@ -306,27 +299,27 @@ class SimulatedWeb:
         seed: int = 0,
         **spider_args: object,
     ) -> Simulation:
-        """Run a spider against this web inside a Trio program on a virtual clock (``autojump_clock``). A checkpoint.
+        """Run a spider against this web in a Trio program on a virtual clock (``autojump_clock``). A checkpoint.
 
-        The same as :func:`trawl.testing.simulate` but for who starts Trio. Cancelling cancels the crawl.
+        Otherwise like :func:`trawl.testing.simulate`. Cancelling cancels the crawl.
 
         Args:
             spider_cls: The spider's class.
-            settings: What ``-s`` would set.
-            seed: For everything that is drawn.
-            spider_args: As ``-a`` gives them.
+            settings: Settings that override ``custom_settings``.
+            seed: The seed of all random numbers.
+            spider_args: Arguments of the spider's constructor.
 
         Raises:
             RuntimeError: The clock of this Trio program is a real one.
-            TouchedTheWorld: The crawl would have used a real socket, thread or process.
+            TouchedTheWorld: The crawl tried to use a real socket, thread or process.
             SettingsError: A setting is unknown or out of range.
         """
-        from trawl.testing.run import crawl_web  # noqa: PLC0415 a description needs no engine
+        from trawl.testing.run import crawl_web  # noqa: PLC0415 a description does not need the engine
 
         return await crawl_web(spider_cls, self, settings, seed, spider_args)
 
     def unresolved(self, request: Request) -> NameNotResolved:
-        """The error of a request to a host that is not on this web."""
+        """Return the error for a request to a host that is not on this web."""
         known = ", ".join(sorted(self._hosts)[:5]) or "none"
         cause = f"no host of the simulated web is named {host_scope(request.url)!r} (known: {known})"
         return NameNotResolved(cause, url=request.url, method=request.method)

@@ -19,7 +19,7 @@ r"""A simulated web described in a TOML file, for ``trawl simulate --web FILE.to
     "/two" = { redirect = "/one" }
     "/big" = { file = "big.html", latency = 3 }    # beside the TOML file
 
-Everything is checked: an unknown key is refused with the nearest one.
+All entries are checked; the error for an unknown key suggests the nearest one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["load_web"]
 
 Time = Annotated[float, Meta(ge=0)]
 Seconds = Time | Annotated[list[Time], Meta(min_length=2, max_length=2)]
-"""A number of seconds, or the two between which each request's is drawn."""
+"""A number of seconds, or the minimum and maximum to draw from for each request."""
 
 Status = Annotated[int, Meta(ge=200, le=599)]
 
@@ -82,7 +82,7 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """A page; see :meth:`trawl.testing.SimulatedWeb.add_page`. ``file`` is read in place of ``body``."""
+    """A page; see :meth:`trawl.testing.SimulatedWeb.add_page`. ``file`` is read instead of ``body``."""
 
     links: list[str] = []
     title: str = ""
@@ -124,7 +124,7 @@ class WebTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_web(path: str | Path) -> SimulatedWeb:
-    """The web that a TOML file describes.
+    """Load the web that a TOML file describes.
 
     Raises:
         UsageError: It can't be read, or an entry is unknown, of the wrong type or out of range; one line that names the
@@ -145,7 +145,7 @@ def load_web(path: str | Path) -> SimulatedWeb:
 
 
 def _told(error: SettingsError) -> str:
-    """What is wrong, the place as TOML's reader would write it, and a missing key by its name."""
+    """Return the error with its place in TOML's notation, and the name of a missing key."""
     words = re.sub(r"the web\['(\w+)'\]", r"\1", str(error))
     cause = str(error.__cause__ or "")
     missing = re.search(r"missing required field `(\w+)`", cause)
@@ -234,7 +234,7 @@ _NOT_OF_THE_WIRE = (
 
 
 def _failure(name: str | None) -> type[DownloadError] | None:
-    """The download error of this name in :mod:`trawl.exceptions`."""
+    """Return the download error of this name in :mod:`trawl.exceptions`."""
     if name is None:
         return None
     kinds = {

@@ -67,7 +67,7 @@ def test_hosts_and_pages_are_what_the_file_says(web_file: Path) -> None:
         ("[hosts.a]\nlatency = [2, 1]", "from the shorter to the longer"),
         ("[hosts.a]\nstatus = 99", r"hosts\['a'\]\['status'\] must be"),
         ("[hosts.a]\nlimit = { burst = 5 }", r"hosts\['a'\]\['limit'\] has no 'rate'"),
-        ("[hosts.a]\nlimit = { rate = 5, headers = 'draft-1' }", "'draft-1' is no dialect"),
+        ("[hosts.a]\nlimit = { rate = 5, headers = 'draft-1' }", "'draft-1' is not a dialect"),
         ("[hosts.a]\nconnect_error = 'ConectFailed'", "did you mean 'ConnectFailed'"),
         ("[hosts.a]\nconnect_error = 'Zzz'", "known are BodyTooLarge"),
         ("[hosts.a]\noutages = [{ start = 5, end = 5 }]", "ends after"),

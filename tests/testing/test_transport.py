@@ -179,7 +179,7 @@ async def test_a_handlers_bug_is_loud(autojump_clock: MockClock) -> None:
     web = SimulatedWeb()
     web.add_host("a.example", handler=lambda request: 404)  # type: ignore[arg-type, return-value]
     web.add_host("b.example", handler=lambda request: SimulatedResponse(1 // 0))
-    with pytest.raises(TypeError, match="has to give a SimulatedResponse"):
+    with pytest.raises(TypeError, match="must return a SimulatedResponse"):
         await Client(web).get("http://a.example/")
     with pytest.raises(ZeroDivisionError):
         await Client(web).get("http://b.example/")
