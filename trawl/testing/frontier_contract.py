@@ -173,7 +173,7 @@ class FrontierContract:
         self.on(body)
 
     def test_a_claim_outlives_its_request(self) -> None:
-        """What was seen stays seen when the request has ended."""
+        """A claim stays after its request has ended."""
 
         async def body(frontier: Frontier) -> None:
             assert await frontier.claim_many([make_fingerprint("1")]) == [True]

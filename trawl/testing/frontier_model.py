@@ -191,7 +191,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self._model.wrote(record)
 
     def _ours(self, lease: Record) -> bool:
-        """Whether a lease is one still: those from before the store was opened again are not."""
+        """Return True for a lease that is valid: reopening the store ends all leases."""
         return self._leased.get(lease.request.url) is lease and bool(self._leased.pop(lease.request.url))
 
     def _record(self, mark: bytes | None, host: int, priority: int = 0, share: float = 0.0) -> Record:
