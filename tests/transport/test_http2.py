@@ -12,11 +12,11 @@ from trio.testing import MockClock
 from tests.net.badserver import Authority, clock, is_fine, serving
 from tests.net.h2server import Exchange, serving_h2
 from tests.net.proxies import proxying
+from tests.transport.http11.test_transport import Again
 from tests.transport.sinks import NotingSink
 from trawl.errors import BodyTooLarge, DownloadTimeout, ReadTimeout, ResponseBroken, SettingsError
 from trawl.http import FileResponse, Outcome, Request
 from trawl.transport import ChosenTransport, HttpxTransport, TransportSettings
-from trawl.transport.base import NEW_CONNECTION
 
 __all__ = ["clock"]
 
@@ -263,7 +263,7 @@ async def test_a_stream_that_is_reset_again_and_again_is_asked_for_twice_at_most
         answers = iter([False, True])
         held = await wire.send(Request(server.url), lambda: next(answers))
         assert (held.response, held.error, held.sent_at, len(server.asked)) == (None, None, None, 4)
-        outcome = await ask(wire, Request(server.url, meta={NEW_CONNECTION: True}))
+        outcome = await wire.send(Request(server.url), Again())
         assert isinstance(outcome.error, ResponseBroken)
         assert len(server.asked) == 5  # else it might be put off for ever
         await wire.aclose()

@@ -36,7 +36,6 @@ from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
-from trawl.transport.base import NEW_CONNECTION
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
 
@@ -106,12 +105,13 @@ Recorder = Callable[[Grant, "Outcome | None", float], None]
 class _Write:
     """Called by the transport at both ends of a write; scopes count from the later end."""
 
-    __slots__ = ("_began", "_began_at", "_grant")
+    __slots__ = ("_began", "_began_at", "_grant", "needs_new_connection")
 
     def __init__(self, began: Callable[[Grant, float], bool], grant: Grant) -> None:
         self._began = began
         self._grant = grant
         self._began_at = -math.inf
+        self.needs_new_connection: bool = grant.needs_new_connection
 
     def __call__(self) -> bool:
         """The request is about to be written; True: it must not."""
@@ -185,15 +185,12 @@ class Fetcher:
             self._count(grant, outcome)
             return outcome
         outcome = await self._transport.send(request, _Write(self._sent, grant))
-        if outcome.sent_at is None and outcome.response is None and outcome.error is None:
+        if outcome.is_held:
             if grant.sent_at is not None:
-                grant.request.meta[NEW_CONNECTION] = True
+                grant.needs_new_connection = True
             outcome.then = Replace(grant.request, reason="held")
             self.give_back(grant, outcome)
             return outcome
-        if grant.request.meta_get(NEW_CONNECTION):  # it was for this turn alone; middleware may have made a copy
-            for each in (grant.request, request):
-                each.meta.pop(NEW_CONNECTION, None)
         if outcome.response is not None:
             self._limits.answered(grant)
         self._time(grant, outcome)

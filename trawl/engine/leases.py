@@ -143,7 +143,7 @@ class Leases:
             await self._frontier.release([successor])
             self._stored([successor])
         else:
-            await self._admission.line_up(Grant.of_record(successor), successor.not_before)
+            await self._line_up(Grant.of_record(successor), grant, then, successor.not_before)
         return None
 
     async def _replace_direct(self, grant: Grant, then: Replace) -> None:
@@ -154,15 +154,22 @@ class Leases:
         request.depth = grant.request.depth
         until = trio.current_time() + then.delay if then.delay else 0.0
         try:
-            grant = await self._admission.direct_grant(request, waiter, passes_gate=grant.passes_gate, replaces=grant)
+            successor = await self._admission.direct_grant(
+                request, waiter, passes_gate=grant.passes_gate, replaces=grant
+            )
         except Exception as error:  # a user's manager
             logger.exception("%r: the throttling manager could not name its scopes", request)
             self._stats.inc("scope_errors")
             waiter.deliver(Outcome(request, error=DownloadError(f"no throttling scopes: {error!r}", url=request.url)))
             return
-        waiter.grant = grant
+        waiter.grant = successor
         self._count(then)
-        await self._admission.line_up(grant, until)
+        await self._line_up(successor, grant, then, until)
+
+    async def _line_up(self, successor: Grant, grant: Grant, then: Replace, until: float) -> None:
+        if then.reason in {"held", "diverted"}:  # the server has not answered since it closed a connection
+            successor.needs_new_connection = grant.needs_new_connection
+        await self._admission.line_up(successor, until)
 
     def restore(self) -> None:
         """Take up what an earlier run has left in the frontier; it passes the throttle like any other."""

@@ -105,6 +105,11 @@ class Outcome:
     then: Replace | Drop | None = None
 
     @property
+    def is_held(self) -> bool:
+        """True if it was not sent and has not failed: it was too early, and it waits for another turn."""
+        return self.sent_at is None and self.response is None and self.error is None
+
+    @property
     def latency(self) -> float | None:
         """Seconds from the start of connecting to the headers; None without them."""
         return None if self.first_byte_at is None else self.first_byte_at - self.started_at

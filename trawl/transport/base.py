@@ -10,12 +10,7 @@ from typing import Protocol
 
 from trawl.http import Outcome, Request
 
-__all__ = ["NEW_CONNECTION", "ROOM_PAUSE", "OnSent", "Room", "Transport", "tell_written"]
-
-NEW_CONNECTION = "transport_new_connection"
-"""Meta key of a request that met a dead connection before and had to wait for another turn.
-
-It goes out on a new connection, or, if a transport can't say, once and no more, so that it does not wait for ever."""
+__all__ = ["ROOM_PAUSE", "OnSent", "Room", "Transport", "needs_new_connection", "tell_written"]
 
 OnSent = Callable[[], bool | None]
 """Called synchronously at the moment the request goes to the wire (after connecting), and each time it goes again.
@@ -27,7 +22,8 @@ If it returns True, the request must not be sent after all: a server has said "s
 can, and returns an outcome with neither response, error nor ``sent_at``; the engine asks again later. A transport that
 can't open a connection because this process has too many files open returns the same: the host is not to blame.
 
-It may have a method ``written``, called without arguments when the write has ended (:func:`tell_written`).
+It may have a method ``written``, called without arguments when the write has ended (:func:`tell_written`), and an
+attribute ``needs_new_connection`` (:func:`needs_new_connection`).
 """
 
 ROOM_PAUSE = 0.5
@@ -46,6 +42,14 @@ def tell_written(on_sent: OnSent) -> None:
     written: Callable[[], None] | None = getattr(on_sent, "written", None)
     if written is not None:
         written()
+
+
+def needs_new_connection(on_sent: OnSent) -> bool:
+    """Tell if the request met a dead connection before, and had to wait for another turn.
+
+    It goes out on a new connection, or, if a transport can't say, once and no more, so that it does not wait for ever.
+    """
+    return getattr(on_sent, "needs_new_connection", False)
 
 
 class Transport(Protocol):

@@ -20,7 +20,6 @@ from trawl.errors import (
 )
 from trawl.http import Outcome, Request
 from trawl.transport import TransportSettings
-from trawl.transport.base import NEW_CONNECTION
 from trawl.transport.http11 import Http11Transport
 from trawl.transport.http11.network_stream import NetworkStream
 from trawl.transport.http11.pool import Origin
@@ -29,6 +28,15 @@ URL = "http://a.example/page"
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
 LIMITS = TransportSettings(download_timeout=100.0, download_read_timeout=20.0, download_connect_timeout=10.0)
+
+
+class Again:
+    """Tells of a send that met a dead connection before."""
+
+    needs_new_connection = True
+
+    def __call__(self) -> None:
+        """Let it go."""
 
 
 async def ask(transport: Http11Transport, request: Request | None = None) -> Outcome:
@@ -117,7 +125,7 @@ async def test_what_must_not_go_again_yet_leaves_the_new_connection_to_others(au
     assert body_of(await ask(transport)) == b"hello"
     assert servers.opened == 2
     # one that met a dead connection before gets a new one
-    assert body_of(await ask(transport, Request(URL, meta={NEW_CONNECTION: True}))) == b"hello"
+    assert body_of(await transport.send(Request(URL), Again())) == b"hello"
     assert (servers.opened, servers.left_open) == (3, 1)
 
 
@@ -127,7 +135,7 @@ async def test_a_new_connection_that_was_left_to_others_is_not_tried_again(autoj
     await ask(transport)
     answers = iter([False, True])
     await transport.send(Request(URL), lambda: next(answers))
-    outcome = await ask(transport, Request(URL, meta={NEW_CONNECTION: True}))
+    outcome = await transport.send(Request(URL), Again())
     assert type(outcome.error) is ResponseBroken  # else a server that answers nothing would be asked for ever
     assert (servers.opened, servers.left_open) == (2, 0)
 

@@ -15,7 +15,7 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
-from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
+from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written
 from trawl.transport.body import ResponseLimits
 from trawl.transport.connect import ConnectOptions
 from trawl.transport.content_encoding import accept_encoding
@@ -115,7 +115,7 @@ class Http11Transport:
             await trio.lowlevel.checkpoint()  # noqa: ASYNC120 - always a checkpoint
             raise
         message = message_of(request, origin, self._defaults)
-        connection, may_be_dead = self._kept(origin, request, outcome.started_at)
+        connection, may_be_dead = self._kept(origin, on_sent, outcome.started_at)
         while True:
             if connection is None:
                 connection = await self._open(origin, outcome, deadline)
@@ -151,10 +151,10 @@ class Http11Transport:
                 self._put_back(origin, connection, message)
                 return response
 
-    def _kept(self, origin: Origin, request: Request, now: float) -> tuple[Connection | None, bool]:
-        """Take a kept connection; return it, and True if ``request`` may go again should it be dead."""
+    def _kept(self, origin: Origin, on_sent: OnSent, now: float) -> tuple[Connection | None, bool]:
+        """Take a kept connection; return it, and True if the request may go again should it be dead."""
         connection = self._pool.take(origin, now)
-        if connection is None or not request.meta_get(NEW_CONNECTION):
+        if connection is None or not needs_new_connection(on_sent):
             return connection, connection is not None
         if connection.requests:
             connection.close()

@@ -31,7 +31,7 @@ from trawl.errors import (
     UnsupportedScheme,
 )
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response, scheme_of
-from trawl.transport.base import NEW_CONNECTION, ROOM_PAUSE, OnSent, Room, tell_written
+from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written
 from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.errors import is_short_of_files
@@ -335,7 +335,7 @@ class HttpxTransport:
         route, proxy = self._route(request, target)
         is_secure = scheme == "https" or (proxy is not None and proxy.scheme == "https")
         pool = await self._pools.get(route, proxy, is_secure=is_secure)
-        for is_last in (True,) if request.meta_get(NEW_CONNECTION) else (False, True):
+        for is_last in (True,) if needs_new_connection(on_sent) else (False, True):
             trace = RequestTrace(outcome, on_sent)
             try:
                 return await self._receive(pool, self._message(request, target, proxy, trace), outcome)
