@@ -24,6 +24,9 @@ IN_CODE = "--disable=ASYNC109,ASYNC127,ASYNC9"
 # Awaits in finally, and swallowed cancellations; the rest ruff finds, or a test may do. All rules take twice the time.
 IN_TESTS = "--enable=ASYNC102,ASYNC103,ASYNC104"
 
+WHOLE_CRAWLS = ["contracts", "docs", "examples", "jobs", "mixtures", "net", "promises", "regressions", "soak"]
+"""Folders of tests that replay whole crawls, over and over."""
+
 
 def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,zstd]", editable: bool = False) -> None:
     """Install a dependency group, and the project (editable where its files are measured or walked).
@@ -78,15 +81,19 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests that need nothing but Python, on two cores, with branch coverage."""
+    """The tests that need nothing but Python, on two cores."""
     install(session, "test", editable=True)
-    if session.posargs:  # a chosen few say nothing about the whole
-        session.run("pytest", *session.posargs)
-        return
+    session.run("pytest", *(session.posargs or ON_TWO_CORES))
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Branch coverage of the tests of parts: whole crawls cover the same lines, and take twice as long when traced."""
+    install(session, "test", editable=True)
     # Pytest's plugins import trawl before a coverage plugin would start. Coverage starts pytest, and by its patch of
     # subprocess it starts in each worker before anything else does.
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES)
+    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *(f"--ignore=tests/{name}" for name in WHOLE_CRAWLS))
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 

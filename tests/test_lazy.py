@@ -24,7 +24,10 @@ def test_importing_the_package_loads_no_library_and_no_part_of_it() -> None:
 
 
 def test_a_crawl_loads_no_extra_and_no_database_before_a_setting_asks_for_it() -> None:
-    program = "import sys; import trawl._run; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    program = (
+        "import sys; was = set(sys.modules); import trawl._run;"
+        " print(sorted({name.partition('.')[0] for name in set(sys.modules) - was}))"
+    )
     loaded = printed(program)
     assert not [name for name in ("hishel", "pyarrow", "fsspec", "zstandard", "sqlite3") if f"'{name}'" in loaded]
 

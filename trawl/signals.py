@@ -1,4 +1,7 @@
-"""The names of Scrapy's signals, for ``crawler.signals.connect``: ``signals.spider_opened``."""
+"""The names of Scrapy's signals, for ``crawler.signals.connect``: ``signals.spider_opened``.
+
+Users import it, trawl does not.
+"""
 
 from __future__ import annotations
 

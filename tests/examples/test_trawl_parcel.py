@@ -85,7 +85,7 @@ def test_the_command_takes_its_format(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_a_name_that_nobody_declares_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(SettingsError, match=r"has a trawl\.frontiers named 'redis': there is counting"):
         simulate(Pages, a_web(), {"FRONTIER": "redis"})
-    with pytest.raises(SettingsError, match=r"there are .*retry.*parcel"):
+    with pytest.raises(SettingsError, match=r"use one of .*retry.*parcel"):
         simulate(Pages, a_web(), {"DOWNLOADER_MIDDLEWARES": {"parcle": 1}})
     with pytest.raises(FeedError, match="did you mean 'urls'"):
         simulate(Pages, a_web(), {"FEEDS": {"a.x": {"format": "url"}}})

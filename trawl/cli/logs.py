@@ -29,8 +29,11 @@ __all__ = ["Logs", "SafeFormatter", "is_expected"]
 logger: logging.Logger = logging.getLogger("trawl")
 
 _CHATTY = ("httpx", "httpcore", "hpack")
-_REFUSING = ("trawl.http", "trawl.engine")
-"""The packages that refuse wrong input with ValueError or TypeError."""
+_REFUSING = (
+    "trawl.http",
+    *(f"trawl.engine.{name}" for name in ("callbacks", "direct", "job_items", "start_requests")),
+)
+"""Modules that refuse wrong input with ValueError or TypeError; elsewhere these are defects, and show a traceback."""
 
 _TERMINAL_FORMAT = "[%(name)s] %(message)s"
 _TERMINAL_TIME = "%H:%M:%S"

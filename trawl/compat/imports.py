@@ -2,6 +2,8 @@
 
 A file is read, not run. Lines inside functions, ``try`` and ``if`` count only where asked for: a file that also works
 without Scrapy may say so there.
+
+Other packages import these names from :mod:`trawl.compat`.
 """
 
 from __future__ import annotations

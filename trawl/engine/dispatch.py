@@ -1,4 +1,4 @@
-"""The dispatcher: one task that decides who goes, and starts them.
+"""The dispatcher: one task that grants requests and starts their tasks.
 
 Place first, then decide, then start, with no await between: the core grants only what has a place in every scope and
 among all, at the instant ``now``, and the request's task is started in the same step. Between decisions the dispatcher
@@ -9,6 +9,8 @@ The task that reads ``start()`` decides too, after each request that may go, so 
 other. It does so only where no step of that waits: a cancel scope that the spider has open across its ``yield`` would
 cancel it half-way. What it starts sees the context variables of the dispatcher, not those that ``start()`` has set, and
 a defect met there ends the crawl as it would here.
+
+Only the engine uses it: the loop stands apart from the objects that it runs.
 """
 
 from __future__ import annotations

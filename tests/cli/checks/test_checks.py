@@ -88,7 +88,10 @@ class Quotes(trawl.CrawlSpider[Quote | dict[str, Any]]):
             r"3: Bad: start_urls\[1\]: .*did you mean 'https://a",
         ),
         ('    start_urls = "http://a.example/"', "2: Bad: start_urls must be a list of URLs, not a string"),
-        ('    allowed_domains = ["a.example", "http://a.example/"]', r"2: allowed_domains takes domains .*\(entry 1\)"),
+        (
+            '    allowed_domains = ["a.example", "http://a.example/"]',
+            r"2: allowed_domains must hold domains .*\(entry 1\)",
+        ),
         ('    allowed_domains = "a.example"', "2: allowed_domains must be a list of domains"),
         ("    allowed_domains = [7]", "2: allowed_domains takes strings, not 7"),
         ('    custom_settings = {\n      "RETRY_TIMES": -1}', r"3: RETRY_TIMES must be .* \(in custom_settings\)"),
