@@ -3,7 +3,8 @@
 A task notes that Trio's loop goes round; a thread looks whether it still does. Where it does not, the thread reads from
 the frames of the loop's own thread which line of the user's holds it up, and says so, once a line.
 
-Only :mod:`trawl._run` starts it: a simulated crawl, on its virtual clock, has no use for a thread that looks at a real one.
+Only :mod:`trawl._run` starts it: a simulated crawl, on its virtual clock, has no use for a thread that looks at a real
+one.
 """
 
 from __future__ import annotations
