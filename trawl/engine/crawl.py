@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, overload
 
@@ -17,7 +17,9 @@ from trawl.engine.state import current_grant
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
 from trawl.http import Request, Response
 from trawl.middleware import Session
+from trawl.observe import Stats
 from trawl.scheduler import Scheduler
+from trawl.spiders import Spider
 from trawl.throttling import Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import normal_id
 
@@ -78,9 +80,9 @@ class Crawl:
     """
 
     def __init__(self, context: CrawlContext, scheduler: Scheduler, throttle: Throttle, direct: DirectFetches) -> None:
-        self.spider = context.spider
-        self.settings = context.settings
-        self.stats = context.stats
+        self.spider: Spider[Any] = context.spider
+        self.settings: Mapping[str, Any] = context.settings
+        self.stats: Stats = context.stats
         self.blocking: Blocking = context.blocking
         self.started_at: float = trio.current_time()
         self.cancel_scope: trio.CancelScope = trio.CancelScope()

@@ -73,6 +73,10 @@ class Feed(ABC):
         """Counts so far."""
         return FeedReport(self.uri, self._options.format, self.records, self.position)
 
+    def _count(self, records: int) -> None:
+        """Add to the number of items that were written; less than 0 takes them back."""
+        self.records += records
+
     @abstractmethod
     def open(self) -> None:
         """Open its destination; nothing in it has changed.
@@ -426,7 +430,7 @@ class TextFeed(Feed):
             self._outgoing = self._outgoing[taken:]
         if self._outgoing_ends > self._position:
             self._position = self._outgoing_ends
-            self.records += self._outgoing_records
+            self._count(self._outgoing_records)
 
     def _restore(self) -> None:
         """After a write that failed: cut the half record away and close the file off again, as far as that goes."""

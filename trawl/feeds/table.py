@@ -199,7 +199,7 @@ class TableFeed(Feed):
 
     def _write(self) -> None:
         refused = self._table.write(self._given)
-        self.records += len(self._given) - len(refused)
+        self._count(len(self._given) - len(refused))
         self._refused += refused
         self._given = []
 
@@ -210,7 +210,7 @@ class TableFeed(Feed):
                 self._remote.remove_local()
             return
         refused = self._table.finish()
-        self.records -= len(refused)
+        self._count(-len(refused))
         self._refused += refused
         if self._remote is not None:
             self._remote.upload()
