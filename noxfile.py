@@ -1,6 +1,7 @@
 """What is checked, one session each: ``nox`` runs lint, types, tests and docs; ``nox -s NAME`` runs one.
 
-Each session installs what it needs itself, so that ``pip install nox`` is all that a fresh machine needs.
+Each session installs what it needs itself, so that ``pip install nox`` is all that a fresh machine needs; with
+``nox[uv]`` it does so in seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import nox
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "types", "tests", "docs"]
 nox.options.error_on_missing_interpreters = True
-nox.options.default_venv_backend = "virtualenv"
+nox.options.default_venv_backend = "uv|virtualenv"
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 CHECKED = ["trawl", "tests", "examples", "benchmarks", "docs", "noxfile.py"]

@@ -27,7 +27,7 @@ __all__ = ["BLOCKS", "LINES", "group_of_trawl", "is_looked_at", "known", "looked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
-OF_OTHERS = {"-e", "--upgrade", ".", "pip", "nox", "pytest", "pytest-trio"}
+OF_OTHERS = {"-e", "--upgrade", ".", "pip", "nox", "nox[uv]", "pytest", "pytest-trio"}
 """What else the pages have pip install, and how."""
 
 
