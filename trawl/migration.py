@@ -10,7 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from trawl.compat import class_advice, hint, hint_of_file, is_foreign_setting, key_advice, renamed, setting_advice
+    from trawl.compat import (
+        MOVED_DEFAULTS,
+        class_advice,
+        hint,
+        hint_of_file,
+        is_foreign_setting,
+        is_moved,
+        key_advice,
+        renamed,
+        setting_advice,
+    )
 else:
 
     def __getattr__(name: str) -> Any:
@@ -20,11 +30,13 @@ else:
 
 
 __all__ = [
+    "MOVED_DEFAULTS",
     "Unsupported",
     "class_advice",
     "hint",
     "hint_of_file",
     "is_foreign_setting",
+    "is_moved",
     "key_advice",
     "renamed",
     "setting_advice",

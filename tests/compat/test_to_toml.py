@@ -21,6 +21,7 @@ class Pipeline:
 
 def read(values: dict[str, object]) -> dict[str, Any]:
     table: dict[str, Any] = tomllib.loads(to_toml(values))["tool"]["trawl"]
+    assert table.pop("SCRAPY_COMPAT") is True
     return table
 
 
@@ -109,7 +110,7 @@ def test_the_command_prints_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     path.write_text("import os\nfrom pathlib import Path\nDOWNLOAD_DELAY = 2\n_x = 1\nMINE = str(3)\n", "utf-8")
     assert main(["settings", "--move", str(path)]) == 0
     said = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("#")]
-    assert said == ["[tool.trawl]", "DOWNLOAD_DELAY = 2", "", "[tool.trawl.own]", 'MINE = "3"']
+    assert said == ["[tool.trawl]", "SCRAPY_COMPAT = true", "DOWNLOAD_DELAY = 2", "", "[tool.trawl.own]", 'MINE = "3"']
     path.write_text("x = 1 / 0\n", "utf-8")
     assert main(["settings", "--move", str(path)]) == 1
     assert capfd.readouterr().err == "trawl: settings.py, line 1: ZeroDivisionError: division by zero\n"

@@ -6,6 +6,7 @@ module                            what it has
 :mod:`~trawl.compat.names`        where Scrapy's names are found, and advice on those that are not here
 :mod:`~trawl.compat.imports`      what to change in the imports of a file
 :mod:`~trawl.compat.settings`     Scrapy's settings: renamed, or ignored with advice
+:mod:`~trawl.compat.moved`        moved spiders told from native ones, and defaults of settings for their crawls
 :mod:`~trawl.compat.to_toml`      ``settings.py`` as ``pyproject.toml``
 :mod:`~trawl.compat.crawler`      ``Crawler``, the argument of ``from_crawler``, and its engine
 :mod:`~trawl.compat.signals`      ``crawler.signals``
@@ -19,12 +20,14 @@ that advice on a name costs little.
 """
 
 from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file
+from trawl.compat.moved import MOVED_DEFAULTS, is_moved
 from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_advice, place
 from trawl.compat.settings import is_foreign_setting, key_advice, renamed, setting_advice
 
 __all__ = [
     "GUIDE",
     "MOVED",
+    "MOVED_DEFAULTS",
     "REPLACEMENTS",
     "Change",
     "Hint",
@@ -33,6 +36,7 @@ __all__ = [
     "hint",
     "hint_of_file",
     "is_foreign_setting",
+    "is_moved",
     "key_advice",
     "name_advice",
     "place",

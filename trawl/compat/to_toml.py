@@ -2,7 +2,7 @@
 
 Each name goes where it means what it did: to ``[tool.trawl]``, or to ``[tool.trawl.own]`` if neither trawl nor Scrapy
 has it. A setting that has no effect here, does not fit or can't be said in TOML stands in a comment with the reason:
-nothing of the file is lost without a word.
+nothing of the file is lost without a word. ``SCRAPY_COMPAT`` has every spider of the project treated as moved.
 
 Only the command imports this module; it is apart from the tables of :mod:`trawl.compat.settings` because it loads the
 settings of every package, which the tables do not need.
@@ -41,7 +41,7 @@ def to_toml(values: Mapping[str, object]) -> str:
     Args:
         values: Upper-case names to values.
     """
-    settings: list[str] = []
+    settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
     for name, value in values.items():
         is_known = name in known() or name in RENAMED

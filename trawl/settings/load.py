@@ -44,6 +44,7 @@ class Layer:
         is_text: The values are text, to be read as JSON if they are JSON.
         prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).
         own: The user's own settings that it declares, with their defaults.
+        is_moved: They are those of a spider whose imports are Scrapy's.
     """
 
     source: str
@@ -51,6 +52,7 @@ class Layer:
     is_text: bool = False
     prefix: str = ""
     own: object = attrs.field(factory=dict)
+    is_moved: bool = False
 
     def place(self, name: str) -> str:
         """Return the place of ``name`` in this source, for messages."""
@@ -61,6 +63,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     """Load settings from ``layers``, weakest first, over the defaults.
 
     Settings of Scrapy that trawl has under another name are renamed; those without effect are ignored with a warning.
+    For a spider that was written for Scrapy (``SCRAPY_COMPAT``), some defaults are others.
 
     Args:
         layers: The sources.
@@ -81,8 +84,22 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
             if definition is not None:
                 values[name] = _value(value, definition, layer)
                 sources[name] = layer.place(name)
+    _set_moved_defaults(values, sources, any(layer.is_moved for layer in layers))
     extra = {name: values.get(name, definition.default) for name, definition in own.items()}
     return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources, extra)
+
+
+def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str], is_moved: bool) -> None:
+    """Set what no source sets to the defaults of a moved crawl, if it is one."""
+    chosen = values.get("SCRAPY_COMPAT")
+    if chosen is None:
+        values.pop("SCRAPY_COMPAT", None)
+    if is_moved if chosen is None else chosen:
+        defaults = Layer("moved from Scrapy", migration.MOVED_DEFAULTS)
+        for name, value in defaults.values.items():
+            if name not in values:
+                values[name] = _value(value, known()[name], defaults)
+                sources[name] = defaults.source
 
 
 def ambient(
@@ -167,7 +184,8 @@ def of_spider(spider: object) -> Layer:
             kind.update_settings(custom)
     user_agent = getattr(spider, "user_agent", None)
     values = custom if user_agent is None else {"USER_AGENT": user_agent, **custom}
-    return Layer("custom_settings", values, own=getattr(spider, "own_settings", None) or {})
+    own = getattr(spider, "own_settings", None) or {}
+    return Layer("custom_settings", values, own=own, is_moved=migration.is_moved(kind))
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:

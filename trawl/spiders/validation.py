@@ -57,6 +57,14 @@ class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             "that name it in `item_classes`."
         ),
     ] = "drop"
+    scrapy_compat: Annotated[
+        bool | None,
+        Meta(
+            description="Treat the spider as one that was written for Scrapy: where the two differ and Scrapy's way "
+            "would be wrong for other spiders, it has Scrapy's. null: only a spider whose imports are Scrapy's with "
+            "trawl in place of the name (import trawl as scrapy)."
+        ),
+    ] = None
 
 
 Check = Callable[[Any], Any]

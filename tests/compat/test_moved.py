@@ -1,0 +1,98 @@
+"""Which spiders count as moved from Scrapy, and the defaults that hold for their crawls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trawl import Spider, migration
+from trawl.cli.load import load_spider
+from trawl.compat import MOVED_DEFAULTS, is_moved
+from trawl.settings import Layer, load, of_spider
+from trawl.settings.sections import known
+from trawl.spiders import SpidersSettings
+
+SPIDER = "\n\nclass Shop(Spider):\n    name = 'shop'\n"
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import trawl as scrapy\nSpider = scrapy.Spider",
+        "from trawl import Spider\nfrom trawl.linkextractors import LinkExtractor",
+        "import trawl.item\nfrom trawl.spiders import Spider",
+        "from trawl.spiders import Spider\n\ndef late():\n    from trawl.selector import Selector",
+    ],
+)
+def test_a_spider_with_scrapys_imports_is_moved(tmp_path: Path, imports: str) -> None:
+    (tmp_path / "shop.py").write_text(imports + SPIDER)
+    spider = load_spider(str(tmp_path / "shop.py"))
+    assert is_moved(spider)
+    assert load(of_spider(spider))["SCRAPY_COMPAT"] is True
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import trawl\nfrom trawl import Spider",
+        "from trawl.spiders import Spider\nfrom trawl.loader import ItemLoader\nfrom trawl.http import Request",
+        '"""Not `from trawl.item import Item`."""\nfrom trawl import Spider',
+    ],
+)
+def test_a_spider_that_imports_trawl_by_its_own_names_is_not(tmp_path: Path, imports: str) -> None:
+    (tmp_path / "shop.py").write_text(imports + SPIDER)
+    spider = load_spider(str(tmp_path / "shop.py"))
+    assert not is_moved(spider)
+    settings = load(of_spider(spider))
+    assert settings["SCRAPY_COMPAT"] is None
+    assert settings.source("SCRAPY_COMPAT") == "default"
+
+
+def test_a_base_class_elsewhere_counts(tmp_path: Path) -> None:
+    (tmp_path / "moved_base.py").write_text("import trawl as scrapy\nclass Base(scrapy.Spider):\n    pass\n")
+    (tmp_path / "derived.py").write_text("from moved_base import Base\nclass Shop(Base):\n    name = 'shop'\n")
+    assert is_moved(load_spider(str(tmp_path / "derived.py")))
+
+
+def test_its_defaults_are_the_weakest_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {**MOVED_DEFAULTS, "LOGSTATS_INTERVAL": 7, "LOG_FILE": "moved.log", "RETRY_TIMES": 9}
+    monkeypatch.setattr("trawl.compat.MOVED_DEFAULTS", table)
+    moved = Layer("custom_settings", {"RETRY_TIMES": 4, "LOG_FILE": None}, is_moved=True)
+    settings = load(moved)
+    assert (settings["LOGSTATS_INTERVAL"], settings["LOG_FILE"], settings["RETRY_TIMES"]) == (7, None, 4)
+    assert settings.source("LOGSTATS_INTERVAL") == settings.source("SCRAPY_COMPAT") == "moved from Scrapy"
+    assert settings.source("RETRY_TIMES") == "custom_settings"
+    assert load(Layer("x", {}))["LOGSTATS_INTERVAL"] != 7
+
+
+@pytest.mark.parametrize(
+    ("imports_scrapys", "said", "answer"),
+    [(False, True, True), (True, False, False), (True, None, True), (False, None, None), (True, "false", False)],
+)
+def test_the_setting_decides_where_it_is_said(imports_scrapys: bool, said: object, answer: bool | None) -> None:
+    values = load(Layer("custom_settings", {}, is_moved=imports_scrapys), Layer("-s", {"SCRAPY_COMPAT": said}, True))
+    assert values["SCRAPY_COMPAT"] is answer
+    assert values.of(SpidersSettings).scrapy_compat is answer
+
+
+def test_the_table_names_settings_that_are_there() -> None:
+    assert set(MOVED_DEFAULTS) <= set(known())
+    assert migration.MOVED_DEFAULTS is MOVED_DEFAULTS
+    assert load(Layer("x", {"SCRAPY_COMPAT": True}))["SCRAPY_COMPAT"] is True
+
+
+def test_a_class_typed_at_a_prompt_is_native() -> None:
+    assert not is_moved(type("Shop", (Spider,), {"__module__": "nowhere"}))
+
+
+def test_importing_a_native_spider_imports_nothing_of_scrapys_habits() -> None:
+    program = (
+        "import sys\nfrom trawl import CrawlSpider, LinkExtractor, Request, Rule, Spider\n"
+        "class Shop(Spider):\n    name = 'shop'\n    async def parse(self, response): yield {}\n"
+        "print([name for name in sys.modules if name.startswith('trawl.compat')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

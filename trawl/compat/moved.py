@@ -1,0 +1,52 @@
+"""Spiders that were written for Scrapy, told from native ones, and the defaults of settings that hold for their crawls.
+
+What would be wrong for a native spider holds only for a moved one. Most of it is the default of an ordinary setting: a
+row of :data:`MOVED_DEFAULTS`, which :func:`trawl.settings.load` puts below every other source. ``SCRAPY_COMPAT`` is one
+of them, so that loaded settings answer for the crawl: ``settings["SCRAPY_COMPAT"]`` is true in a moved one.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["FACES", "MOVED_DEFAULTS", "is_moved"]
+
+FACES = frozenset({"crawler", "item", "link", "linkextractors", "selector"})
+"""Modules of trawl that only Scrapy's users import. ``trawl.loader`` is not one: native spiders use it too."""
+
+MOVED_DEFAULTS: Mapping[str, object] = {"SCRAPY_COMPAT": True}
+"""Name of a setting to its default for a moved crawl."""
+
+
+def is_moved(spider_class: type) -> bool:
+    """Return whether a spider's imports are those of a file that was written for Scrapy.
+
+    The files of its class and of all base classes count, except trawl's own: one says ``import trawl as scrapy``, or
+    imports from a module in :data:`FACES`. The setting ``SCRAPY_COMPAT`` decides instead where it is true or false.
+
+    Args:
+        spider_class: The spider's class.
+    """
+    names = dict.fromkeys(kind.__module__ for kind in spider_class.__mro__)
+    modules = (sys.modules.get(name) for name in names if name.partition(".")[0] not in ("trawl", "builtins"))
+    return any(_is_moved(module) for module in modules if module is not None)
+
+
+def _is_moved(module: ModuleType) -> bool:
+    return vars(module).get("scrapy") is sys.modules["trawl"] or _imports_face(getattr(module, "__file__", None))
+
+
+def _imports_face(file: str | None) -> bool:
+    """Look for an import of one of :data:`FACES` in a file: the imported names do not tell where they come from."""
+    try:
+        text = Path(file or "").read_text("utf-8")
+        nodes = list(ast.walk(ast.parse(text))) if "trawl." in text else []
+    except (OSError, SyntaxError, ValueError):  # compiled, in an archive, or typed at a prompt
+        return False
+    froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return any(name and name.startswith("trawl.") and name.split(".")[1] in FACES for name in froms | imports)
