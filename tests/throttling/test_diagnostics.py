@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+import trawl
 from tests.throttling.driving import Answer, Drive, throttle_of
+from trawl.errors import ConnectFailed
 from trawl.http import Request
+from trawl.testing import SimulatedWeb, simulate
 from trawl.throttling import Throttle
 
 A = "a.example"
@@ -124,3 +127,30 @@ def test_h16_a_healthy_crawl_raises_no_alarm(caplog: pytest.LogCaptureFixture) -
 async def test_a11_what_nobody_has_configured_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     await throttle_of(concurrent_requests=1).begin(0.0)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "setting"),
+    [({"status": 503}, "BACKOFF_HTTP_CODES"), ({"connect_error": ConnectFailed}, "BACKOFF_EXCEPTIONS")],
+)
+def test_the_first_line_on_backing_off_names_the_setting_that_turns_it_off(
+    caplog: pytest.LogCaptureFixture, trouble: dict[str, Any], setting: str
+) -> None:
+    class Pages(trawl.Spider):
+        name = "pages"
+        start_urls = ["http://a.example/", "http://b.example/"]
+        custom_settings = {"ROBOTSTXT_OBEY": False, "RETRY_ENABLED": False}
+
+        def parse(self, response: trawl.Response) -> None: ...
+
+    web = SimulatedWeb()
+    for host in ("a.example", "b.example"):
+        web.add_host(host, **trouble)
+    with caplog.at_level("INFO", "trawl.throttling"):
+        simulate(Pages, web)
+        first, second = (line for line in caplog.messages if "backing off" in line)
+        assert f"{setting} says what counts as a refusal, [] turns it off" in first
+        assert "BACKOFF_" not in second
+        caplog.clear()
+        simulate(Pages, web, {setting: []})
+        assert not about(caplog, "backing off")

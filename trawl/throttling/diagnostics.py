@@ -4,7 +4,7 @@ Only the throttle imports it: it warns, and decides nothing.
 
 At the start: a concurrency above the cap on all (A11), a key that matches no host. While the crawl runs: robots.txt
 against configuration (D09, D12), direct fetches that pile up (F10), and, after five minutes, a limit that is never
-reached (I02) and AutoThrottle's blind spots (H16).
+reached (I02) and AutoThrottle's blind spots (H16). The first line on backing off ends with the setting that decides it.
 """
 
 from __future__ import annotations
@@ -166,6 +166,13 @@ class Diagnostics:
                     "(%s); name the address, or give scopes in meta",
                     ", ".join(map(repr, hosts)),
                 )  # fmt: skip
+
+    def backoff_advice(self, outcome: Outcome) -> str:
+        """Return which setting keeps an answer like this from slowing anything down, the first time; then ""."""
+        if not self._is_first("backoff"):
+            return ""
+        setting = "BACKOFF_HTTP_CODES" if outcome.error is None else "BACKOFF_EXCEPTIONS"
+        return f" (all requests to it slow down; {setting} says what counts as a refusal, [] turns it off)"
 
     def differs_from_robots(self, scope: Scope, state: ScopeState, delay: float) -> None:
         """Warn where the user's own delay or concurrency for a scope is not what its Crawl-delay asks for (D12)."""

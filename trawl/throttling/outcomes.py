@@ -39,7 +39,7 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -294,6 +294,7 @@ def trigger(
     step: int | None,
     granted_at: float,
     factor: float,
+    advice: Callable[[Outcome], str],
 ) -> None:
     """Apply a trigger to a scope.
 
@@ -306,6 +307,7 @@ def trigger(
         step: The scope's step when the request was granted; None where it did not take the scope.
         granted_at: The instant of the grant.
         factor: Multiplies a hold that a header asks for, for jitter; at least 1.
+        advice: Returns what the first line of the log on backing off ends with.
     """
     is_new = step == scope.step if step is not None else granted_at >= state.escalated_at
     state.triggers += 1
@@ -330,7 +332,7 @@ def trigger(
             until = now + scope.interval()
             scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
     else:
-        _back_off(scope, state, outcome, now, is_new=is_new)
+        _back_off(scope, state, outcome, now, is_new=is_new, advice=advice)
     if signal.delay:
         _obey(scope, state, failure_timer, signal, now, what, factor)
     _put_off(scope, state, failure_timer, now)
@@ -359,7 +361,15 @@ def _count_incident(scope: Scope, state: ScopeState, now: float) -> None:
     state.escalated_at = now
 
 
-def _back_off(scope: Scope, state: ScopeState, outcome: Outcome, now: float, *, is_new: bool) -> None:
+def _back_off(
+    scope: Scope,
+    state: ScopeState,
+    outcome: Outcome,
+    now: float,
+    *,
+    is_new: bool,
+    advice: Callable[[Outcome], str],
+) -> None:
     base = state.base(scope)
     backoff = state.backoff or BackoffState.at(base)
     if is_new:
@@ -369,10 +379,12 @@ def _back_off(scope: Scope, state: ScopeState, outcome: Outcome, now: float, *, 
         _count_incident(scope, state, now)
         # The first step of a trouble is news; but the failure of one page, which is told with the page, is no trouble.
         news = 1 if outcome.error is None else 2
+        level = logging.WARNING if backoff.steps == news else logging.INFO
         logger.log(
-            logging.WARNING if backoff.steps == news else logging.INFO,
-            "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s",
+            level,
+            "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s%s",
             scope.id, backoff.steps, backoff.delay, backoff.concurrency, outcome.error or state.trigger_source,
+            advice(outcome) if logger.isEnabledFor(level) else "",
         )  # fmt: skip
     else:
         backoff = backoff.repeated(now)

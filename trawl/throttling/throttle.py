@@ -300,7 +300,8 @@ class Throttle:
             state.rampup.answered(now, busy=now - grant.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
             factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
-            trigger(scope, state, signal, outcome, now, step=step, granted_at=grant.granted_at, factor=factor)
+            advice, granted_at = self.diagnostics.backoff_advice, grant.granted_at
+            trigger(scope, state, signal, outcome, now, step=step, granted_at=granted_at, factor=factor, advice=advice)
             has_moved = True
             if state.is_beyond_hope(scope, now):  # it was the last try
                 self._give_up(scope, now)
