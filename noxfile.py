@@ -107,6 +107,13 @@ def servers(session: nox.Session) -> None:
 
 
 @nox.session
+def scrapy(session: nox.Session) -> None:
+    """The tests that compare with Scrapy itself, on two cores."""
+    install(session, "scrapy", editable=True)
+    session.run("pytest", "-m", "scrapy", *(session.posargs or (*ON_TWO_CORES, "tests/scrapy")))
+
+
+@nox.session
 def sweep(session: nox.Session) -> None:
     """What the tests prove for a few figures, for whole ranges of them: minutes of computing."""
     install(session, "test", editable=True)

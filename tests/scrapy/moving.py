@@ -1,0 +1,194 @@
+"""Run a project under Scrapy as it was written, move a copy as the guide says, run that under trawl, and compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from tests.scrapy.site import Site
+from trawl.compat import changes
+
+HERE = Path(__file__).parent
+PROJECTS = HERE / "projects"
+QUICK = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0", "-s", "AUTOTHROTTLE_ENABLED=false")
+"""The pace of a test; nothing else is set beside the project."""
+AT_MOST = 60.0
+"""Seconds for one crawl."""
+
+
+@attrs.frozen(kw_only=True)
+class Project:
+    """A project as it was written for Scrapy, and what is expected of it.
+
+    Attributes:
+        name: The file or folder in ``projects``, without ``.py``.
+        spider: The spider's name; "" for a file of its own.
+        script: The file that is run by Python itself; "" where Scrapy's command runs it.
+        arguments: Further words for both commands.
+        feed: The feed that ``-O`` writes; "" for none.
+        files: Files in the project's folder that both write alike; those that end in ``.jsonl`` in any order of lines.
+        headers: Request headers that are compared.
+        told: What trawl says before its first request, each with the file and line before it; nothing is asked then.
+        edits: What a person changes then: file, text, and the text instead. The project runs with them.
+        requests_differ: The reason why not the same is asked; "": it is the same.
+    """
+
+    name: str
+    spider: str = ""
+    script: str = ""
+    arguments: Sequence[str] = ()
+    feed: str = "records.jsonl"
+    files: Sequence[str] = ()
+    headers: Sequence[str] = ()
+    told: Sequence[str] = ()
+    edits: Sequence[tuple[str, str, str]] = ()
+    requests_differ: str = ""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a project with settings, not one file."""
+        return (PROJECTS / self.name).is_dir()
+
+
+@attrs.frozen
+class Run:
+    """What one crawl did.
+
+    Attributes:
+        status: The exit status.
+        records: The records of the feed, each as JSON with sorted keys; a feed that is not JSON lines as it is.
+        asked: Method, host, path, body and compared headers of each request.
+        files: The files that the project names, by name; None for one that is not there.
+        said: Standard output and error.
+    """
+
+    status: int
+    records: Counter[str] | str
+    asked: Counter[tuple[str, ...]]
+    files: Mapping[str, object]
+    said: str
+
+
+def under_scrapy(project: Project, folder: Path, site: Site) -> Run:
+    """Run a copy of the project under Scrapy."""
+    _copy(project, folder)
+    if project.script:
+        return _run(project, folder, site, [project.script])
+    words = [
+        "-m",
+        "scrapy_as_before",
+        *(("crawl", project.spider) if project.spider else ("runspider", f"{project.name}.py")),
+    ]
+    quiet = ("-s", "TELNETCONSOLE_ENABLED=False", "-s", "REMOTE_CONTROL_ENABLED=False")  # no ports of their own
+    return _run(project, folder, site, [*words, *QUICK, *quiet, *_feed(project), *project.arguments])
+
+
+def under_trawl(project: Project, folder: Path, site: Site, *, is_edited: bool = True) -> Run:
+    """Move a copy of the project, and run it under trawl."""
+    _copy(project, folder)
+    move(folder, site)
+    for name, before, after in project.edits if is_edited else ():
+        text = (folder / name).read_text("utf-8")
+        assert before in text, f"{name} has no {before!r} after the move:\n{text}"
+        (folder / name).write_text(text.replace(before, after), "utf-8")
+    if project.script:
+        return _run(project, folder, site, [project.script])
+    words = ["-m", "trawl", "crawl", project.spider or f"{project.name}.py"]
+    return _run(project, folder, site, [*words, *QUICK, *_feed(project), *project.arguments])
+
+
+def move(folder: Path, site: Site) -> None:
+    """Change the imports as `trawl check` says, and put the settings into pyproject.toml.
+
+    A line that names something trawl lacks is left as it is: what to write instead is for a person to decide.
+    """
+    for path in folder.rglob("*.py"):
+        text = path.read_text("utf-8")
+        lines = text.splitlines(keepends=True)
+        for change in reversed(changes(text, is_whole=True)):
+            if change.words:
+                continue
+            before = lines[change.line - 1]
+            indent = before[: len(before) - len(before.lstrip())]
+            last = change.line
+            while "(" in before and ")" not in "".join(lines[change.line - 1 : last]):
+                last += 1
+            lines[change.line - 1 : last] = [f"{indent}{line}\n" for line in change.after]
+        path.write_text("".join(lines), "utf-8")
+    for path in folder.glob("*/settings.py"):
+        moved = _call(folder, site, ["-m", "trawl", "settings", "--move", str(path.relative_to(folder))])
+        assert moved.returncode == 0, moved.stderr
+        (folder / "pyproject.toml").write_text(moved.stdout, "utf-8")
+
+
+def _copy(project: Project, folder: Path) -> None:
+    source = PROJECTS / project.name
+    if project.is_folder:
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        folder.mkdir()
+        shutil.copy(source.with_suffix(".py"), folder)
+
+
+def _feed(project: Project) -> tuple[str, ...]:
+    return ("-O", project.feed) if project.feed else ()
+
+
+def _run(project: Project, folder: Path, site: Site, words: Sequence[str]) -> Run:
+    site.forget()
+    done = _call(folder, site, words)
+    asked = Counter(
+        (
+            *(each.method, f"http://{each.host}{each.path}", each.body.decode("latin-1")),
+            *(f"{name}: {each.headers.get(name.lower())}" for name in project.headers),
+        )
+        for each in site.asked
+        if each.path != "/robots.txt"
+    )
+    records = _records(folder / project.feed) if project.feed else Counter[str]()
+    files = {name: _content(folder / name) for name in project.files}
+    return Run(done.returncode, records, asked, files, done.stdout + done.stderr)
+
+
+def _call(folder: Path, site: Site, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRAWL_", "SCRAPY_"))}
+    paths = [str(HERE / "network"), str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = kept | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "SITE_PORT": str(site.server_port),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "COLUMNS": "300",
+    }
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        text=True,
+        encoding="utf-8",
+        capture_output=True,
+        timeout=AT_MOST,
+        check=False,
+    )
+
+
+def _records(path: Path) -> Counter[str] | str:
+    if path.suffix != ".jsonl":
+        return path.read_bytes().decode("utf-8") if path.exists() else ""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return Counter(json.dumps(json.loads(line), sort_keys=True) for line in lines)
+
+
+def _content(path: Path) -> object:
+    if path.is_dir():
+        return {str(each.relative_to(path)): each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()}
+    if not path.exists():
+        return None
+    return Counter(path.read_text("utf-8").splitlines()) if path.suffix in (".jsonl", ".jl") else path.read_bytes()

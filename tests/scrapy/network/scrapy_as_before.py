@@ -1,0 +1,29 @@
+"""``python -m scrapy_as_before``: Scrapy's command, with ``start_requests()`` called as it was until 2.18.
+
+Most projects are of that time, and trawl calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.cmdline import execute
+
+
+def start_requests(self: Spider) -> Iterable[Any]:
+    for url in self.start_urls:
+        yield Request(url, dont_filter=True)
+
+
+async def start(self: Spider) -> AsyncIterator[Any]:
+    for each in self.start_requests():
+        yield each
+
+
+Spider.start_requests = start_requests
+Spider.start = start
+
+if __name__ == "__main__":
+    execute()

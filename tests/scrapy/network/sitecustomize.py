@@ -1,0 +1,51 @@
+"""Loaded by each crawl's process: names under ``.example`` lead to the test's site, and no other name leads anywhere.
+
+So the text of a project can name its sites as real projects do, without a port.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+LOOPBACK = ("127.0.0.1", "localhost")
+SITE = int(os.environ["SITE_PORT"])
+
+_getaddrinfo, _gethostbyname = socket.getaddrinfo, socket.gethostbyname
+_connect, _connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+
+def _address(host: Any) -> Any:
+    name = host.decode() if isinstance(host, bytes) else host
+    if name is None or name in LOOPBACK or name.endswith(".example"):
+        return "127.0.0.1" if name else name
+    if name.replace(".", "").isdigit():
+        return name
+    raise socket.gaierror(socket.EAI_NONAME, f"no such name: {name}")
+
+
+def _place(address: Any) -> Any:
+    return ("127.0.0.1", SITE) if isinstance(address, tuple) and address[:2] == ("127.0.0.1", 80) else address
+
+
+def getaddrinfo(host: Any, *words: Any, **more: Any) -> Any:
+    return _getaddrinfo(_address(host), *words, **more)
+
+
+def gethostbyname(host: Any) -> str:
+    return _gethostbyname(_address(host))
+
+
+def connect(self: socket.socket, address: Any) -> None:
+    _connect(self, _place(address))
+
+
+def connect_ex(self: socket.socket, address: Any) -> int:
+    return _connect_ex(self, _place(address))
+
+
+socket.getaddrinfo = getaddrinfo
+socket.gethostbyname = gethostbyname
+socket.socket.connect = connect  # type: ignore[assignment, method-assign]
+socket.socket.connect_ex = connect_ex  # type: ignore[assignment, method-assign]
