@@ -36,6 +36,11 @@ def crawled(hooks: dict[Any, float | None], spider: type[trawl.Spider] = Numbers
     return simulate(spider, web, {**FREE, "SPIDER_MIDDLEWARES": hooks, **settings})
 
 
+async def passing(response: Response | None, outputs: AsyncIterator[Any]) -> Outputs:
+    async for output in outputs:
+        yield output
+
+
 async def only_even(response: Response | None, outputs: AsyncIterator[Any]) -> Outputs:
     async for output in outputs:
         if output["n"] % 2 == 0:
@@ -300,3 +305,57 @@ class Plain:
 def test_a_function_of_another_kind_than_a_hook_is_refused_before_a_page_is_lost(entry: Any) -> None:
     with pytest.raises(SettingsError, match=f"^SPIDER_MIDDLEWARES: {entry.__name__} is not a hook: an async generator"):
         crawled({entry: 1})
+
+
+# What is neither a request nor an item.
+
+
+class Mixed(Numbers):
+    """Gives text between two items."""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"n": 0}
+        yield "text"
+        yield ["a list"]
+        yield {"n": 2}
+
+
+class MixedLater(Numbers):
+    """The same from an async generator."""
+
+    async def parse(self, response: Response, **kwargs: Any) -> Any:
+        for output in Mixed.parse(self, response):  # type: ignore[arg-type]
+            yield output
+
+
+class Iterables(Numbers):
+    """Gives an iterable of another type than list."""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        return {0: {"n": 0}, 1: {"n": 1}}.values()
+
+
+@pytest.mark.parametrize("spider", [Mixed, MixedLater])
+@pytest.mark.parametrize("hooks", [{}, {passing: 1}])
+def test_an_output_that_is_none_is_dropped_alone(
+    spider: type[trawl.Spider], hooks: dict[Any, float | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    sim = crawled(hooks, spider)
+    assert sim.items == [{"n": 0}, {"n": 2}]
+    assert sim.stats["spider_exceptions/TypeError"] == 2
+    assert "not str: 'text'" in caplog.text
+
+
+def test_a_callback_may_return_any_iterable_of_outputs() -> None:
+    assert crawled({}, Iterables).items == [{"n": 0}, {"n": 1}]
+    assert crawled({doubled: 1}, Iterables).items == [{"n": 0}, {"n": 2}]
+
+
+def test_an_output_of_start_that_is_none_is_dropped_alone() -> None:
+    class Starts(Numbers):
+        async def start(self) -> AsyncIterator[Any]:
+            yield "text"
+            yield {"n": 7}
+
+    sim = crawled({}, Starts)
+    assert (sim.items, sim.reason) == ([{"n": 7}], "start_error")

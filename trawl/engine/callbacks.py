@@ -16,7 +16,7 @@ Some errors of callbacks name neither the line to change nor the change: an argu
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
 from contextlib import aclosing, closing
 from pathlib import Path
 from types import FrameType, GeneratorType, TracebackType
@@ -24,6 +24,7 @@ from typing import Any, Protocol, cast
 
 import trio
 
+from trawl.spiders.results import iterate
 from trawl.tracebacks import is_user_file, user_frames
 
 __all__ = ["Shields", "Taker", "WrongOutput", "advice", "consume", "culprits", "frame_of"]
@@ -53,6 +54,10 @@ class WrongOutput(TypeError):
         if frame is None or not is_user_file(frame.f_code.co_filename):
             return TypeError(str(self))
         return TypeError(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}: {self}")
+
+
+def _raised(error: TypeError) -> None:
+    raise error
 
 
 def frame_of(result: Any) -> FrameType | None:
@@ -184,41 +189,46 @@ class _Shield:
         return self._scope.__exit__(kind, error, traceback)
 
 
-async def consume(result: object, taker: Taker, shields: Shields) -> None:
+async def consume(
+    result: object, taker: Taker, shields: Shields, refused: Callable[[TypeError], object] = _raised
+) -> None:
     """Give ``taker`` every output of what a callback returned. Cancelling closes the callback's generator.
 
+    Args:
+        result: What it returned.
+        taker: Takes the outputs.
+        shields: Keep what is awaited for an output from being cancelled by the callback's own scopes.
+        refused: Called with the error for each output that is neither a request nor an item; the next one is taken
+            then, unless it raises the error, as by default.
+
     Raises:
-        TypeError: One is neither a request nor an item; or whatever the callback raises.
+        Exception: Whatever the callback, or ``refused``, raises.
     """
     if type(result) is GeneratorType:  # as most are; the questions below take longer than to ask for an output
-        await _consume(result, taker, shields)
+        await _consume(result, taker, shields, refused)
         return
     if inspect.isawaitable(result):
         result = await result
-    if result is None:
-        return
     if isinstance(result, AsyncIterable):
         async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else _Open(result) as outputs:
-            try:
-                async for output in outputs:
+            async for output in outputs:
+                try:
                     if not taker.take_nowait(output):
                         await _take(output, taker, shields)
-            except WrongOutput as error:
-                raise error.told(outputs) from None
+                except WrongOutput as error:
+                    refused(error.told(outputs))
         return
-    if not isinstance(result, list | tuple | Iterator):
-        result = [result]
-    await _consume(result, taker, shields)
+    await _consume(iterate(result), taker, shields, refused)
 
 
-async def _consume(result: Any, taker: Taker, shields: Shields) -> None:
+async def _consume(result: Any, taker: Taker, shields: Shields, refused: Callable[[TypeError], object]) -> None:
     with closing(result) if hasattr(result, "close") else _Open(result) as outputs:
-        try:
-            for output in outputs:
+        for output in outputs:
+            try:
                 if not taker.take_nowait(output):
                     await _take(output, taker, shields)
-        except WrongOutput as error:
-            raise error.told(outputs) from None
+            except WrongOutput as error:
+                refused(error.told(outputs))
 
 
 async def _take(output: object, taker: Taker, shields: Shields) -> None:

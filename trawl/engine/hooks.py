@@ -15,20 +15,10 @@ for, whatever kind of function it is, and as slowly as its outputs are taken.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import trio
 
@@ -39,6 +29,7 @@ from trawl.engine.state import State
 from trawl.events import Events
 from trawl.http import Request, Response
 from trawl.spiders import ItemCheck
+from trawl.spiders.results import iterate_async
 
 __all__ = ["Hook", "Hooks", "IdleRounds", "StartHook", "Store", "hooked", "started_by"]
 
@@ -190,23 +181,7 @@ async def _hooked(
 
 
 async def _outputs(made: Callable[[], object]) -> AsyncGenerator[Any, None]:
-    """The outputs of a callback of any of the four kinds."""
-    result = made()
-    if inspect.isawaitable(result):
-        result = await result
-    if result is None:
-        return
-    if isinstance(result, AsyncIterable):
-        async with AsyncExitStack() as stack:
-            if hasattr(result, "aclose"):
-                await stack.enter_async_context(aclosing(cast("Any", result)))
-            async for output in result:
-                yield output  # noqa: ASYNC119 - _hooked closes it
-        return
-    many = result if isinstance(result, list | tuple) or hasattr(result, "__next__") else [result]
-    try:
-        for output in cast("Iterable[Any]", many):
-            yield output
-    finally:
-        if inspect.isgenerator(many):
-            many.close()
+    """The outputs of a callback of any of the four kinds, which is called when the first is asked for."""
+    async with aclosing(iterate_async(made())) as outputs:
+        async for output in outputs:
+            yield output  # noqa: ASYNC119 - _hooked closes it

@@ -123,7 +123,10 @@ class StartRequests:
                 try:
                     await self._take(output, outputs)
                 except WrongOutput as error:
-                    raise error.told(started) from None
+                    self.has_failed = True
+                    logger.error(
+                        "%r: one output of start() is dropped, the others go on: %s", self._spider, error.told(started)
+                    )
         if self._job_state is not None:
             with self._shields.shielded():
                 await self._job_state.end(outlet.given)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Mapping, Sequence
+from functools import partial
 
 import trio
 
@@ -256,7 +257,7 @@ class Worker:
                 given: object = hooked(self._hooks, named(self._spider, callback, default), argument, cb_kwargs)
             else:
                 given = call(named(self._spider, callback, default), argument, cb_kwargs)
-            await consume(given, outputs, self._shields)
+            await consume(given, outputs, self._shields, partial(self._refused, request, outputs))
         except Exception as failure:
             self._failed(request, failure, outputs, self._called(callback, default))
         except BaseExceptionGroup as group:  # a nursery that was open across a yield: with GeneratorExit, or Cancelled
@@ -275,6 +276,11 @@ class Worker:
             default = "parse"
         return callback if callable(callback) else getattr(self._spider, callback or default, None)
 
+    def _refused(self, request: Request, outputs: CallbackOutputs, error: TypeError) -> None:
+        """Tell of one output that is neither a request nor an item; the callback goes on."""
+        self._count_failure(request, error, outputs)
+        logger.error("%r: one output of the callback is dropped, the others go on: %s", request, error)
+
     def _failed(
         self, request: Request, failure: BaseException, outputs: CallbackOutputs, called: Callback | None
     ) -> None:
@@ -284,15 +290,18 @@ class Worker:
             elif isinstance(leaf, IgnoreRequest):
                 self._stats.inc("ignored_count")
             else:
-                self._stats.inc("spider_exceptions")
-                self._stats.inc(f"spider_exceptions/{type(leaf).__name__}")
-                self._limits.failed()
-                self._events.tell(SpiderError(request, leaf, outputs.source))
-                outputs.failure = f"its callback failed: {leaf!r}"
+                self._count_failure(request, leaf, outputs)
                 said = advice(leaf, called)
                 words = f"{request!r}: the callback failed{f': {said}' if said else ''}"
                 # Of trawl's own lines alone a traceback says nothing.
                 logger.error("%s", words, exc_info=leaf if not said or user_frames(leaf) else None)
+
+    def _count_failure(self, request: Request, error: BaseException, outputs: CallbackOutputs) -> None:
+        self._stats.inc("spider_exceptions")
+        self._stats.inc(f"spider_exceptions/{type(error).__name__}")
+        self._limits.failed()
+        self._events.tell(SpiderError(request, error, outputs.source))
+        outputs.failure = f"its callback failed: {error!r}"
 
     def _unheard(self, error: Exception) -> None:
         """An error that no errback takes: say it once, in one line."""

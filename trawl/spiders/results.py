@@ -8,6 +8,7 @@ from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trawl.http import Request
+from trawl.items import is_item
 
 __all__ = ["ItemT", "Output", "Outputs", "is_async", "iterate", "iterate_async"]
 
@@ -42,10 +43,13 @@ def is_async(result: object) -> bool:
 
 
 def iterate(result: Any) -> Iterable[Any]:
-    """Return the outputs of a callback that is not asynchronous."""
+    """Return the outputs of a callback that is not asynchronous: of any iterable that is neither text nor an item."""
     if result is None:
         return ()
-    return result if isinstance(result, list | tuple | Iterator) else (result,)
+    if isinstance(result, list | tuple | Iterator):
+        return result
+    is_one = isinstance(result, str | bytes) or not isinstance(result, Iterable) or is_item(result)
+    return (result,) if is_one else result
 
 
 async def iterate_async(result: Any) -> AsyncGenerator[Any, None]:
@@ -53,8 +57,13 @@ async def iterate_async(result: Any) -> AsyncGenerator[Any, None]:
     if inspect.isawaitable(result):
         result = await result
     if not isinstance(result, AsyncIterable):
-        for output in iterate(result):
-            yield output
+        many = iterate(result)
+        try:
+            for output in many:
+                yield output
+        finally:
+            if inspect.isgenerator(many):
+                many.close()
         return
     closing: Any = aclosing(result) if hasattr(result, "aclose") else nullcontext(result)
     async with closing as outputs:
