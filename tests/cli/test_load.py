@@ -184,6 +184,17 @@ def test_a_spider_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert refusal("by-name") == told
 
 
+@pytest.mark.parametrize("name", ["shop", "math", "trio", "test", "data"])
+def test_a_spider_s_name_wins_over_a_folder_a_module_and_a_file(tmp_path: Path, name: str) -> None:
+    for package in ("shop", "shop/spiders"):
+        write(tmp_path / package / "__init__.py", "")
+    write(tmp_path / "data", "no Python")
+    write(tmp_path / "shop" / "spiders" / f"{name}.py", TWO.replace("'one'", repr(name)))
+    assert load_spider(name).__name__ == "One"
+    assert load_spider(f"shop.spiders.{name}:Two").name == "two"
+    assert refusal(f"{name}.py") == f"{name}.py: no such file"
+
+
 def test_no_spider_in_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "mynone.py", "class Plain: pass\n")
     assert refusal(path) == f"{path}: no spider in it; define a subclass of trawl.Spider"

@@ -1,7 +1,7 @@
 """Loads the spider given as ``FILE.py``, ``FILE.py:CLASS``, ``MODULE``, ``MODULE:CLASS`` or by its name.
 
-A name that is not a module's is looked up as ``trawl list`` does, below the working directory. Also here: the values of
-``-o``, ``-O`` and ``-a``.
+A spider's name is looked up as ``trawl list`` does, below the working directory, and wins over a folder or module of
+the same name. Also here: the values of ``-o``, ``-O`` and ``-a``.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ _SHOWN = 5
 def load_spider(target: str) -> type[Spider]:
     """Import the module that ``target`` names and return its spider class.
 
-    ``sys.path`` changes so that the spider's neighbours can be imported: the file's directory and the root of its
-    package (for a module the working directory) go to the front, the working directory and the folders of the spider's
-    projects to the end.
+    ``sys.path`` changes so that the spider's neighbours can be imported: the root of its package, without one the
+    file's directory, goes to the front (for a module the working directory); the directory of a file in a package, the
+    working directory and the folders of the spider's projects go to the end.
 
     Raises:
         SpiderLoadError: No such file, a syntax error, an error during the import, no spider, or several.
@@ -129,9 +129,10 @@ def look_beside(file: str) -> None:
 def _loaded(target: str) -> tuple[ModuleType, str, str]:
     """Return the module that ``target`` names, its name as typed, and the class after the colon."""
     place, class_name = _split(target)
-    if not class_name and not _is_file(place) and (named := _named_so(place)):
+    if not class_name and not _is_path(place) and (named := _named_so(place)):
         place, class_name = _split(named)
-    return _from_file(Path(place)) if _is_file(place) else _from_name(place), place, class_name
+    is_file = _is_path(place) or Path(place).is_file()
+    return _from_file(Path(place)) if is_file else _from_name(place), place, class_name
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -140,22 +141,20 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _named_so(name: str) -> str:
-    """Return the target of the one spider of this name below the working directory; "" for a module's name.
+    """Return the target of the one spider of this name below the working directory; "" if there is none.
 
     Raises:
         SpiderLoadError: Several spiders have this name.
     """
     _first_on_path(Path.cwd())
-    if all(part.isidentifier() for part in name.split(".")) and importlib.util.find_spec(name.partition(".")[0]):
-        return ""
     targets = sorted(found.target for found in spiders_in(Path()) if found.name == name)
     if len(targets) > 1:
         raise SpiderLoadError(f"several spiders are named {name!r}; give one of {', '.join(targets)}")
     return targets[0] if targets else ""
 
 
-def _is_file(place: str) -> bool:
-    return place.endswith(".py") or "/" in place or "\\" in place or Path(place).is_file()
+def _is_path(place: str) -> bool:
+    return place.endswith(".py") or "/" in place or "\\" in place
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -165,9 +164,9 @@ def _from_file(path: Path) -> ModuleType:
         raise SpiderLoadError(_no_spider_in(path) if path.is_dir() else f"{path}: not a file")
     path = path.resolve()
     root = _root_of(path)
-    _first_on_path(root)
-    _first_on_path(path.parent)
-    for place in (Path.cwd(), *(folder for folder in path.parents if (folder / "pyproject.toml").is_file())):
+    _first_on_path(root)  # before the file's folder: shop/spiders/shop.py must not hide the package shop
+    projects = (folder for folder in path.parents if (folder / "pyproject.toml").is_file())
+    for place in (path.parent, Path.cwd(), *projects):
         if str(place) not in sys.path:
             sys.path.append(str(place))
     if root != path.parent and (module := _from_packages(path, root)) is not None:
