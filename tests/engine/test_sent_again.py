@@ -14,10 +14,11 @@ import trawl
 from tests.transport.http11.memory import CLOSES, Script, Servers
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.http import Fetch, Middleware, Outcome, Request, Response
+from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.settings.load import Layer, load
 from trawl.throttling.explain import ScopeReport
 from trawl.transport import Http11Transport, TransportSettings
+from trawl.transport.base import needs_new_connection
 
 HOST = "a.example"
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -215,3 +216,76 @@ async def test_r13_a_server_that_answers_nothing_any_more_is_no_endless_tale(aut
     # the one that finds the connection dead which the other left to it may go again, too, but no more
     assert [path for _, path in lines] == ["/0", "/1", "/2", "/1", "/2"]
     assert result.stats["download_error_count"] == 2
+
+
+class Deaf:
+    """A transport whose first connection of each URL is dead; notes which sends asked for a new one."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+
+    async def send(self, request: Request, on_sent: Any) -> Outcome:
+        path = request.url.rpartition("/")[2]
+        is_first = path not in dict(self.asked)
+        self.asked.append((path, needs_new_connection(on_sent)))
+        started_at = trio.current_time()
+        await trio.lowlevel.checkpoint()
+        if on_sent() or (is_first and on_sent()):
+            return Outcome(request, started_at=started_at, ended_at=started_at)  # held: to go again is another send
+        return Outcome(request, Response(request.url, request=request), sent_at=started_at, ended_at=started_at)
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_a_request_that_is_led_elsewhere_after_a_dead_connection_still_gets_a_new_one(
+    autojump_clock: MockClock,
+) -> None:
+    def leading(fetch: Fetch) -> Fetch:
+        turns: list[str] = []
+
+        async def send(request: Request) -> Outcome:
+            turns.append(request.url)
+            if len(turns) > 1:
+                request.meta["session"] = "anna"
+            return await fetch(request)
+
+        return send
+
+    transport = Deaf()
+    scopes = {HOST: {**FREE, "delay": 1.0}}
+    settings = {**SETTINGS, "THROTTLING_SCOPES": scopes, "DOWNLOADER_MIDDLEWARES": {leading: 540}}
+    result = await crawl_with(
+        type("One", (Pages,), {"count": 1}),
+        load(Layer("test", settings)),
+        transport=transport,
+        blocking=InlineBlocking(),
+        collect=True,
+    )
+    assert (result.stats["held_count"], result.stats["diverted_count"]) == (1, 1)
+    assert transport.asked == [("0", False), ("0", True)]
+    assert len(result.items or ()) == 1
+
+
+async def test_a_request_that_is_answered_needs_no_new_connection_when_it_is_tried_again(
+    autojump_clock: MockClock,
+) -> None:
+    def trying(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            outcome = await fetch(request)
+            if outcome.response is not None and not request.meta_get("is_second"):
+                outcome.then = Replace(request.replace(meta={**request.meta, "is_second": True}))
+            return outcome
+
+        return send
+
+    transport = Deaf()
+    scopes = {HOST: {**FREE, "delay": 1.0}}
+    settings = {**SETTINGS, "THROTTLING_SCOPES": scopes, "DOWNLOADER_MIDDLEWARES": {trying: 540}}
+    await crawl_with(
+        type("One", (Pages,), {"count": 1}),
+        load(Layer("test", settings)),
+        transport=transport,
+        blocking=InlineBlocking(),
+    )
+    assert transport.asked == [("0", False), ("0", True), ("0", False)]

@@ -19,7 +19,7 @@ from trawl.frontier.inspect import Failure, export_pending, failures, inspect_jo
 from trawl.frontier.job import Job, open_job
 from trawl.frontier.sqlite import SqliteFrontier, open_frontier
 from trawl.http import Request
-from trawl.throttling.outcomes import BAD_PAGE, REFUSED_AT, UNCOUNTED
+from trawl.http.notes import RequestNotes, note, notes_of
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -70,8 +70,9 @@ async def test_what_failed_is_queued_again_in_its_old_place_as_if_it_had_never_b
     lane = (("a.example",), "http://a.example")
     job, frontier = await opened(tmp_path)
     tried = {"mine": (1, 2), "retry_times": 2, "redirect_times": 1, "redirect_urls": ["http://a.example/0"]}
-    tried |= {REFUSED_AT: 1.0, BAD_PAGE: True, UNCOUNTED: True}
-    await frontier.push_many([record("1", meta=tried, cb_kwargs={"t": (1,)}, priority=2), record("2"), record("3")])
+    first = record("1", meta=tried, cb_kwargs={"t": (1,)}, priority=2)
+    note(first.request, refused_at=1.0, is_bad_page=True, is_uncounted=True, session="anna")
+    await frontier.push_many([first, record("2"), record("3")])
     one, _, three = await frontier.lease_many(lane, 3)
     await frontier.acknowledge(three, failure="timed out")
     await frontier.acknowledge(one, failure="timed out")
@@ -84,10 +85,10 @@ async def test_what_failed_is_queued_again_in_its_old_place_as_if_it_had_never_b
     leases = await frontier.lease_many(lane, 9)
     assert [lease.request.url[-1] for lease in leases] == ["1", "2", "3"]
     request = leases[0].request
-    assert request.meta["mine"] == (1, 2)
+    assert request.meta == {"mine": (1, 2)}
     assert request.cb_kwargs == {"t": (1,)}
-    assert request.meta.keys() == {"mine", "throttling_admitted_at"}
-    assert request.meta["throttling_admitted_at"] == NOON.timestamp()  # a host that was given up is asked again (B20)
+    # a host that was given up is asked again (B20)
+    assert notes_of(request) == RequestNotes(admitted_at=NOON.timestamp(), session="anna")
     assert inspect_job(tmp_path).failed == 0
     await job.aclose()
 

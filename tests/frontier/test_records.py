@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from trawl.clock import WallClock
 from trawl.frontier import Record
-from trawl.frontier.codec import RecordCodec, StoredRecord, pack, unpack
+from trawl.frontier.codec import RecordCodec, StoredRecord, pack, repack, unpack
 from trawl.http import Request
+from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -81,6 +82,36 @@ def test_amounts_of_a_managers_own_kind_of_number_come_back_as_numbers() -> None
     odd = Record(Request("http://a.example/"), scopes, "http://a.example", amounts=amounts)
     assert there_and_back(odd).scopes == (("a", 2.5), ("b", 3.0))
     assert there_and_back(odd).lane == odd.lane
+
+
+def test_the_notes_of_a_request_come_back_and_are_not_in_its_meta() -> None:
+    notes = RequestNotes(
+        refused_at=7.5, refusals=2, is_bad_page=True, is_uncounted=True, admitted_at=8.5, proxy="http://p.example:1",
+        keeps_proxy=True, session="anna", needs_new_connection=True,
+    )  # fmt: skip
+    assert all(getattr(notes, name) != getattr(NO_NOTES, name) for name in notes.__struct_fields__)
+    meta = {"proxy": "http://p.example:1", "mine": 1}
+    original = record(meta=meta)
+    set_notes(original.request, notes)
+    again = there_and_back(original).request
+    assert (again.meta, notes_of(again)) == (meta, notes)
+    bare = record()
+    set_notes(bare.request, RequestNotes(refused_at=7.5))
+    again = there_and_back(bare).request
+    assert (again.has_meta, notes_of(again)) == (False, RequestNotes(refused_at=7.5))
+
+
+def test_the_notes_that_an_earlier_release_stored_are_read() -> None:
+    stored = unpack(codec().encode(record(), 0.0))
+    kept: dict[str, Any] = {"throttling_refused_at": 7.5, "throttling_refusals": 2, "throttling_bad_page": True}
+    kept |= {"throttling_uncounted": True, "throttling_admitted_at": 8.5, "_dressed_by_session": "anna"}
+    kept |= {"_proxy_is_chosen": "unsent", "proxy": "http://p.example:1", "mine": 1}
+    again = codec().decode(repack(stored, meta=kept), 0.0).request
+    assert again.meta == {"proxy": "http://p.example:1", "mine": 1}
+    assert notes_of(again) == RequestNotes(
+        refused_at=7.5, refusals=2, is_bad_page=True, is_uncounted=True, admitted_at=8.5, proxy="http://p.example:1",
+        keeps_proxy=True, session="anna",
+    )  # fmt: skip
 
 
 def test_a_bare_request_comes_back_bare() -> None:

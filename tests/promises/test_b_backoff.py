@@ -19,6 +19,7 @@ from trawl.exceptions import (
     ReadTimeout,
     ResponseBroken,
 )
+from trawl.http.notes import notes_of
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
 TRIGGERS = [429, 502, 503, 504, 520, 521, 522, 523, 524]
@@ -217,7 +218,7 @@ def test_b07_the_window_counts_from_the_first_good_answer_after_the_last_trigger
 
 def is_new(request: trawl.Request) -> bool:
     """Whether the throttle has not marked it as refused before."""
-    return not any(key.startswith("throttling_") for key in request.meta)
+    return notes_of(request).refused_at is None
 
 
 def test_b07_without_a_good_answer_no_window_counts() -> None:

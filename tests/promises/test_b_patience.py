@@ -9,6 +9,7 @@ import pytest
 import trawl
 from tests.promises.pacing import SPACED, A, crawl, in_turn, pages, sends_of, web_of
 from trawl.exceptions import ReadTimeout, ResponseBroken
+from trawl.http.notes import NO_NOTES, RequestNotes, notes_of
 from trawl.testing import Outage, RateLimit, SimulatedResponse
 
 LONG = {**SPACED, "BACKOFF_MAX_DELAY": 3600.0}
@@ -204,9 +205,9 @@ def test_b20_what_a_redirect_leads_to_has_failed_in_no_way_yet() -> None:
     def handler(request: trawl.Request) -> SimulatedResponse:
         if request.url.endswith("/0"):
             return SimulatedResponse(429) if next(first, None) is not None else SimulatedResponse(302, headers=there)
-        seen.append({key for key in request.meta if key.startswith("throttling_")})
+        seen.append(notes_of(request))
         return SimulatedResponse()
 
-    first, there, seen = iter(range(3)), {"Location": "/target"}, list[set[str]]()
+    first, there, seen = iter(range(3)), {"Location": "/target"}, list[RequestNotes]()
     assert len(crawl(web_of(handler=handler), pages(1), SPACED).items) == 1
-    assert seen == [set()]
+    assert seen == [NO_NOTES]

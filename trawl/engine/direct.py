@@ -19,6 +19,7 @@ import trio
 
 from trawl.engine.admission import Admission, not_before
 from trawl.engine.context import CrawlContext
+from trawl.engine.leases import forget_the_last
 from trawl.engine.state import current_grant, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
@@ -100,6 +101,8 @@ class DirectFetches:
         waiter = FetchWaiter(current_grant.get())
         if waiter.parent is not None:
             request.depth = waiter.parent.request.depth
+            if request is not waiter.parent.request:
+                forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.begin_at(request)
         waiter.grant = grant = await self._admission.direct_grant(request, waiter)  # a manager may fetch to name scopes

@@ -33,6 +33,7 @@ from trawl.engine.state import current_grant
 from trawl.errors import AddressRefused
 from trawl.events import RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
+from trawl.http.notes import note, notes_of
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
@@ -111,7 +112,7 @@ class _Write:
         self._began = began
         self._grant = grant
         self._began_at = -math.inf
-        self.needs_new_connection: bool = grant.needs_new_connection
+        self.needs_new_connection: bool = notes_of(grant.request).needs_new_connection
 
     def __call__(self) -> bool:
         """The request is about to be written; True: it must not."""
@@ -187,10 +188,13 @@ class Fetcher:
         outcome = await self._transport.send(request, _Write(self._sent, grant))
         if outcome.is_held:
             if grant.sent_at is not None:
-                grant.needs_new_connection = True
+                note(grant.request, needs_new_connection=True)
             outcome.then = Replace(grant.request, reason="held")
             self.give_back(grant, outcome)
             return outcome
+        if notes_of(grant.request).needs_new_connection:  # it had one
+            for each in (grant.request, request):
+                note(each, needs_new_connection=False)
         if outcome.response is not None:
             self._limits.answered(grant)
         self._time(grant, outcome)

@@ -5,18 +5,16 @@ of its request. It is a value, not a nested fetch: it waits for its own turn in 
 and is never absent from the count of what is open. What a request needs is found by
 :class:`~trawl.engine.admission.Admission`.
 
-``meta=response.meta`` is a habit of Scrapy's users. Beside their own keys, that has what the crawl counts for the one
-request that was answered: how often it was tried, where it was redirected, since when a server refuses
-it, that it was a start.
-The next request begins anew. What a request was given that differs from the answered one's is left: a request that is
-tried again by a callback counts its tries there.
+``meta=response.meta`` is a habit of Scrapy's users. Beside their own keys, that has what the crawl tells of the one
+request that was answered: how often it was tried, where it was redirected, that it was a start. The next request begins
+anew. What a request was given that differs from the answered one's is left: a request that is tried again by a callback
+counts its tries there, and keeps its notes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import trio
 
@@ -25,6 +23,7 @@ from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError
 from trawl.frontier import Record
 from trawl.http import Outcome, Replace, Request, Response
+from trawl.http.notes import NO_NOTES, notes_of, set_notes
 from trawl.scheduler import Grant, Prefetcher
 
 __all__ = ["CRAWLS_OWN", "Leases", "forget_the_last"]
@@ -33,31 +32,34 @@ CRAWLS_OWN: frozenset[str] = frozenset(
     (
         *("download_latency", "is_start_request", "redirect_reasons", "redirect_times", "redirect_urls", "retry_times"),
         "proxy_retry_times",
-        *("throttling_admitted_at", "throttling_bad_page", "throttling_refusals", "throttling_refused_at"),
-        "throttling_uncounted",
     )
 )
-"""The keys that are meant for one request alone."""
+"""The keys of meta that are meant for one request alone."""
 
 
 def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
-    """Take out of the meta of ``requests`` what was handed on from ``last``, the one whose callback gave them.
+    """Take away from ``requests`` what was handed on from ``last``, the one whose callback gave them.
 
     A request that is tried again (``retry_times`` differs) is the same one still, and keeps all.
     """
     if last is None or not last.has_meta:
         return
+    before, notes = last.meta, notes_of(last)
     for request in requests:
-        if request.has_meta:
-            _forget(request.meta, last.meta)
-
-
-def _forget(meta: dict[str, Any], before: dict[str, Any]) -> None:
-    if meta.get("retry_times") != before.get("retry_times"):
-        return
-    for key in CRAWLS_OWN & meta.keys() & before.keys():
-        if meta[key] == before[key]:
-            del meta[key]
+        has_notes = notes_of(request) is not NO_NOTES
+        if not request.has_meta and not has_notes:
+            continue
+        meta = request.meta
+        if meta.get("retry_times") != before.get("retry_times"):
+            if not has_notes:
+                set_notes(request, notes)
+            continue
+        # The crawl writes the depth into the meta of each request whose callback is called: the whole of it was copied.
+        is_copy = has_notes or "depth" in meta
+        set_notes(request, notes.for_copied_meta() if is_copy else NO_NOTES)
+        for key in CRAWLS_OWN & meta.keys() & before.keys():
+            if meta[key] == before[key]:
+                del meta[key]
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
@@ -130,6 +132,9 @@ class Leases:
 
         Returns the statistic that counts its end where it may not go on; None: it is queued.
         """
+        if notes_of(then.request) is NO_NOTES:  # a user's middleware has made it, with the meta of the other maybe
+            notes = notes_of(grant.request)
+            set_notes(then.request, notes.for_target() if then.is_new_target else notes)
         if grant.waiter is not None:
             await self._replace_direct(grant, then)
             return None
@@ -143,7 +148,7 @@ class Leases:
             await self._frontier.release([successor])
             self._stored([successor])
         else:
-            await self._line_up(Grant.of_record(successor), grant, then, successor.not_before)
+            await self._admission.line_up(Grant.of_record(successor), successor.not_before)
         return None
 
     async def _replace_direct(self, grant: Grant, then: Replace) -> None:
@@ -164,11 +169,6 @@ class Leases:
             return
         waiter.grant = successor
         self._count(then)
-        await self._line_up(successor, grant, then, until)
-
-    async def _line_up(self, successor: Grant, grant: Grant, then: Replace, until: float) -> None:
-        if then.reason in {"held", "diverted"}:  # the server has not answered since it closed a connection
-            successor.needs_new_connection = grant.needs_new_connection
         await self._admission.line_up(successor, until)
 
     def restore(self) -> None:

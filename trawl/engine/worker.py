@@ -224,6 +224,7 @@ class Worker:
         if error is not None:
             error.request = request
             if request.errback is not None:
+                request.meta["depth"] = depth
                 await self._run(request, request.errback, "", error, None, outputs)
                 self._fetcher.parsed(grant, response, trio.current_time())
             else:

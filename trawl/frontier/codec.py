@@ -26,6 +26,7 @@ import msgspec
 from trawl.clock import WallClock
 from trawl.frontier.base import Amounts, Record, Scopes
 from trawl.http import Request
+from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 
 __all__ = [
     "MAX_NESTED",
@@ -308,6 +309,49 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
     is_diverted: bool = False
 
 
+_STORED_NOTES: Mapping[str, str] = {
+    "throttling_refused_at": "refused_at",
+    "throttling_refusals": "refusals",
+    "throttling_bad_page": "is_bad_page",
+    "throttling_uncounted": "is_uncounted",
+    "throttling_admitted_at": "admitted_at",
+    "_dressed_by_session": "session",
+    "_needs_new_connection": "needs_new_connection",
+}
+"""Keys of a stored meta under which a job has the notes of a request, and the names of those."""
+
+_PROXY_NOTE = "_proxy_is_chosen"
+"""Key of a stored meta: ``proxy`` in it was chosen by the crawl; ``_UNSENT``: and nothing was sent through it."""
+
+_UNSENT = "unsent"
+
+_NOTE_KEYS = frozenset({*_STORED_NOTES, _PROXY_NOTE})
+
+
+def joined(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[Any, Any] | None:
+    """Return a request's meta as it is stored, with its notes."""
+    if notes is NO_NOTES:
+        return meta
+    stored = {**(meta or {})}
+    for key, name in _STORED_NOTES.items():
+        if (value := getattr(notes, name)) != getattr(NO_NOTES, name):
+            stored[key] = value
+    if notes.proxy is not None and stored.get("proxy") == notes.proxy:
+        stored[_PROXY_NOTE] = _UNSENT if notes.keeps_proxy else True
+    return stored
+
+
+def split(stored: Any) -> tuple[dict[Any, Any] | None, RequestNotes]:
+    """Split a stored meta into a request's meta and its notes."""
+    if not stored or _NOTE_KEYS.isdisjoint(stored):
+        return stored, NO_NOTES
+    meta = {key: value for key, value in stored.items() if key not in _NOTE_KEYS}
+    notes = {name: stored[key] for key, name in _STORED_NOTES.items() if key in stored}
+    if _PROXY_NOTE in stored:
+        notes |= {"proxy": meta.get("proxy"), "keeps_proxy": stored[_PROXY_NOTE] == _UNSENT}
+    return meta or None, RequestNotes(**notes)
+
+
 _LEAST = -(2**63) + 1
 
 _encoder = msgspec.msgpack.Encoder()
@@ -367,7 +411,8 @@ class RecordCodec:
             raise ValueError(f"a {type(request).__name__} can't be stored in a job: use trawl.Request itself")
         if not _LEAST <= request.priority <= -_LEAST:
             raise ValueError(f"priority {request.priority} can't be stored in a job: keep to what 64 bits hold")
-        headers, cookies, meta, cb_kwargs = request.extras()
+        headers, cookies, own_meta, cb_kwargs = request.extras()
+        meta = joined(own_meta, notes_of(request))
         until = None
         wait = 0.0
         if record.not_before > now:
@@ -407,6 +452,7 @@ class RecordCodec:
             LookupError: The spider has no such callback any more.
         """
         stored = unpack(blob)
+        meta, notes = split(stored.meta)
         request = Request(
             stored.url,
             self._names.callback(stored.callback),
@@ -414,13 +460,14 @@ class RecordCodec:
             headers=None if stored.headers is None else {field[0]: field[1:] for field in stored.headers},
             body=stored.body,
             cookies=stored.cookies,
-            meta=stored.meta,
+            meta=meta,
             cb_kwargs=stored.cb_kwargs,
             priority=stored.priority,
             dont_filter=stored.dont_filter,
             errback=self._names.callback(stored.errback),
         )
         request.depth = stored.depth
+        set_notes(request, notes)
         scopes: Scopes = tuple(stored.scopes)
         amounts: Amounts = tuple(stored.amounts)
         not_before = 0.0

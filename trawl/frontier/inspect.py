@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl.frontier.codec import StoredRecord, repack, unpack
+from trawl.frontier.codec import StoredRecord, joined, repack, split, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.schema import connect, connect_to_read
@@ -30,17 +30,14 @@ from trawl.frontier.tables import (
     HELD,
     read_kept,
 )
-from trawl.throttling.outcomes import ADMITTED_AT, BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
+from trawl.http.notes import RequestNotes
 
 __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "inspect_job", "requeue_failed"]
 
 AT_ONCE = 1000
 """Rows of one reading: a long one would keep the log of a process that is at work from being shortened."""
 
-_HISTORY = (
-    *("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls", "redirect_reasons"),
-    *(REFUSED_AT, REFUSALS, BAD_PAGE, UNCOUNTED),
-)
+_HISTORY = ("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls", "redirect_reasons")
 """Keys of the meta of a failed request that hold its earlier tries."""
 
 
@@ -244,8 +241,10 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
 
 def _afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
     """Return the row of a failed request that is queued again, as if it had never been tried."""
-    meta = {key: value for key, value in (stored.meta or {}).items() if key not in _HISTORY}
-    again = repack(stored, meta=meta | {ADMITTED_AT: now}, until=None, wait=0.0)
+    meta, notes = split(stored.meta)
+    kept = {key: value for key, value in (meta or {}).items() if key not in _HISTORY}
+    fresh = RequestNotes(admitted_at=now, proxy=notes.proxy, session=notes.session)
+    again = repack(stored, meta=joined(kept, fresh), until=None, wait=0.0)
     return order, lane, -stored.priority, -stored.share, again
 
 
@@ -264,7 +263,7 @@ def _line(stored: StoredRecord) -> bytes:
         "headers": stored.headers,
         "cookies": stored.cookies,
         "body": stored.body,
-        "meta": stored.meta,
+        "meta": split(stored.meta)[0],
         "cb_kwargs": stored.cb_kwargs,
     }
     shown = {key: value for key, value in values.items() if value is not None and value is not False}

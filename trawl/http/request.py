@@ -12,6 +12,7 @@ import msgspec
 
 from trawl.http.content import with_legacy_query
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders
+from trawl.http.notes import RequestNotes, notes_of, set_notes
 from trawl.http.url import Fields, encode_form, join_url, normalize_url, sorted_url
 from trawl.migration import Unsupported
 
@@ -91,6 +92,7 @@ class _OptionalFields(TypedDict, total=False):
 
     cookies: _Cookies
     sink: BodySink
+    notes: RequestNotes
 
 
 class Request:
@@ -360,6 +362,7 @@ class Request:
             Request.__init__(request, **values)
         request.depth = self.depth
         request.sink = self.sink
+        set_notes(request, notes_of(self))
         return request
 
     def copy(self) -> Self:

@@ -24,6 +24,7 @@ import trio
 
 from trawl.errors import ProxyFailed, SettingsError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request
+from trawl.http.notes import note, notes_of
 from trawl.observe import Stats
 from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies, Proxy
@@ -31,11 +32,6 @@ from trawl.transport.proxy import EnvironmentProxies, Proxy
 __all__ = ["ProxyBanTransport", "ProxyCooldown", "ProxyPool", "make_proxy_pool", "proxies"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
-
-# Meta key of a request whose proxy was chosen here, and is chosen again if the request is sent again.
-CHOSEN = "_proxy_is_chosen"
-# Its value if the request was not sent, and keeps its proxy: it may wait now for a scope that a manager has for that.
-UNSENT = "unsent"
 
 PROXY_AUTHENTICATION_REQUIRED = 407
 
@@ -164,7 +160,7 @@ def proxies(
 ) -> Middleware:
     """Make middleware that sets ``request.meta["proxy"]`` on requests that do not have it.
 
-    A request whose meta has ``proxy``, even None, stays as it is.
+    A request whose meta has ``proxy``, even None, stays as it is, unless that was chosen here: then it is chosen again.
 
     Args:
         pool: The list; None: use the environment's proxies.
@@ -175,16 +171,17 @@ def proxies(
 
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
-            meta = request.meta
-            if "proxy" in meta and not meta.get(CHOSEN):
+            meta, is_chosen = request.meta, _is_chosen(request)
+            if "proxy" in meta and not is_chosen:
                 return await fetch(request)
             if pool is not None:
                 return await _rotated(pool, request, fetch, page_tries, stats)
             proxy = environment.proxy_for(request.url)
             if proxy is not None:
-                meta["proxy"], meta[CHOSEN] = proxy, True
-            elif CHOSEN in meta:  # chosen for the URL that has been redirected here
-                del meta["proxy"], meta[CHOSEN]
+                meta["proxy"] = proxy
+            elif is_chosen:  # for the URL that has been redirected here
+                del meta["proxy"]
+            note(request, proxy=proxy)
             return await fetch(request)
 
         return send
@@ -192,19 +189,27 @@ def proxies(
     return around
 
 
+def _is_chosen(request: Request) -> bool:
+    """Return True if the proxy in a request's meta was chosen here, and not by the spider."""
+    proxy = notes_of(request).proxy
+    return proxy is not None and request.meta_get("proxy") == proxy
+
+
 async def _rotated(pool: ProxyPool, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None) -> Outcome:
     """Send ``request`` through the next proxy, or make it wait for one."""
     began = trio.current_time()
-    kept = request.meta["proxy"] if request.meta.get(CHOSEN) == UNSENT else ""
-    chosen = kept if pool.is_ready(kept, began) else pool.choose(began)
+    notes = notes_of(request)
+    kept = notes.proxy if notes.keeps_proxy and _is_chosen(request) else None
+    chosen = kept if kept is not None and pool.is_ready(kept, began) else pool.choose(began)
     if not isinstance(chosen, str):
         await trio.lowlevel.checkpoint()
         return Outcome(request, started_at=began, ended_at=began, then=Replace(request, chosen - began, "proxy_wait"))
-    request.meta["proxy"], request.meta[CHOSEN] = chosen, True
+    request.meta["proxy"] = chosen
+    note(request, proxy=chosen, keeps_proxy=False)
     outcome = await fetch(request)
     error = outcome.error
-    if error is None and outcome.response is None:
-        request.meta[CHOSEN] = UNSENT
+    if error is None and outcome.response is None:  # it may wait now for a scope that a manager has for its proxy
+        note(request, keeps_proxy=True)
     if not (isinstance(error, ProxyFailed) and error.is_of_proxy):
         if outcome.response is not None and not outcome.is_cached:
             pool.succeeded(chosen, began)
@@ -247,7 +252,7 @@ class ProxyBanTransport:
         """Send ``request``; ``on_sent`` is called when it goes to the wire. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         response = outcome.response
-        if response is not None and response.status in self._codes and request.meta_get(CHOSEN):
+        if response is not None and response.status in self._codes and _is_chosen(request):
             cause = f"status {response.status}"
             outcome.error = ProxyFailed(cause, response=response, url=request.url, method=request.method)
             outcome.response = None

@@ -25,18 +25,15 @@ from trawl.http import (
     origin_of,
     scheme_of,
 )
+from trawl.http.notes import notes_of, set_notes
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.throttling.hints import hint_of
-from trawl.throttling.outcomes import BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED
 
 __all__ = ["meta_refresh", "redirect", "redirected"]
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 CREDENTIAL_HEADERS = ("Authorization", "Cookie", "Proxy-Authorization")  # never sent to another origin
 ORIGIN_HEADERS = ("Host", "Origin")  # valid for one origin only
-
-# Meta keys of the redirected request alone: its delay has passed, and the refusals were its own.
-SPENT_META = frozenset({"delay", BAD_PAGE, REFUSALS, REFUSED_AT, UNCOUNTED})
 
 BODY_HEADERS = (  # dropped with the body (Fetch, 4.4, 12)
     "Content-Encoding",
@@ -131,7 +128,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     if _becomes_get(method, status):
         method, body = "GET", b""
         _drop(headers, BODY_HEADERS)
-    meta = {key: value for key, value in request.meta.items() if key not in SPENT_META}
+    meta = {key: value for key, value in request.meta.items() if key != "delay"}  # which has passed
     target = request.replace(
         url=url,
         method=method,
@@ -145,6 +142,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
             "redirect_reasons": [*request.meta_get("redirect_reasons", ()), status],
         },
     )
+    set_notes(target, notes_of(request).for_target())
     if origin_of(url) == origin_of(request.url):
         return target
     _drop(target.headers, CREDENTIAL_HEADERS + ORIGIN_HEADERS)

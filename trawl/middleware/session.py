@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from trawl.cookies import Cookie, Jar, Jars
 from trawl.errors import SettingsError
 from trawl.http import Headers, Request, Response, host_of
+from trawl.http.notes import note, notes_of
 from trawl.http.request import Callback, RequestOptions
 from trawl.middleware.settings import SessionConfig
 from trawl.throttling.scope_amounts import SESSION
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from trawl.middleware.factory import Surroundings
 
 __all__ = ["Session", "Sessions", "session_scope"]
-
-# Meta key of a request that got its proxy or headers from a session: the session's name. Another session removes them.
-SESSION_APPLIED = "_dressed_by_session"
 
 
 def session_scope(name: str) -> str:
@@ -87,14 +85,14 @@ class Session:
         """Give a request of this session the session's proxy and headers, where the request has none."""
         if self.proxy is None and not self.headers:
             return
-        request.meta[SESSION_APPLIED] = self.name
+        note(request, session=self.name)
         if self.proxy is not None:
             request.meta.setdefault("proxy", self.proxy)
         request.headers.fill(self.headers)
 
     def remove(self, request: Request) -> None:
         """Remove from a request what :meth:`apply` gave it: it is in another session now, or in none."""
-        del request.meta[SESSION_APPLIED]
+        note(request, session=None)
         if self.proxy is not None and request.meta.get("proxy") == self.proxy:
             del request.meta["proxy"]
         for name in self.headers:
@@ -174,7 +172,7 @@ class Sessions:
 
     def apply(self, request: Request) -> None:
         """Give a request the proxy and headers of its session, and remove those of a former one."""
-        name, before = request.meta_get("session"), request.meta_get(SESSION_APPLIED)
+        name, before = request.meta_get("session"), notes_of(request).session
         if before is not None and before != name and (former := self._sessions.get(before)) is not None:
             former.remove(request)
         session = self._sessions.get(name)

@@ -76,7 +76,6 @@ class Grant:
         diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
         times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
         read_at: When the body had been read, or the error came; None before.
-        needs_new_connection: A dead connection was met before, and it must not be sent on another old one.
         is_used: The transport was asked.
         is_stopped: It was not sent, because it was granted for another request.
         is_counted: Its response was counted as a page.
@@ -104,7 +103,6 @@ class Grant:
         "lane_id",
         "lease",
         "left_by",
-        "needs_new_connection",
         "not_before",
         "order",
         "origin",
@@ -179,7 +177,6 @@ class Grant:
         self.diverted: Any = None
         self.times: Times | None = None
         self.read_at: float | None = None
-        self.needs_new_connection: bool = False
         self.is_used: bool = False
         self.is_stopped: bool = False
         self.is_counted: bool = False

@@ -30,7 +30,7 @@ After seven it is *hopeless*, and ends with its last answer.
 
 **Scopes that were given up** (B20): their pending requests end, a later request starts afresh. The scheduler drains
 what is pending: it asks about each request before it grants it, which takes no place and no time. A request that is
-admitted afterwards carries the instant in its meta, and so is known to be a later one. Some pending requests may wait
+admitted afterwards carries the instant in its notes, and so is known to be a later one. Some pending requests may wait
 for a time of their own, so a scope stays listed: the last ten thousand do.
 """
 
@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING
 
 from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
 from trawl.http import body_bytes
+from trawl.http.notes import note, notes_of
 from trawl.throttling.backoff import Backoff, BackoffState
 from trawl.throttling.explain import Reason
 from trawl.throttling.failure_timer import FailureTimer
@@ -58,11 +59,6 @@ if TYPE_CHECKING:
     from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
-    "ADMITTED_AT",
-    "BAD_PAGE",
-    "REFUSALS",
-    "REFUSED_AT",
-    "UNCOUNTED",
     "UnresponsiveScopes",
     "adjust",
     "correct",
@@ -73,18 +69,6 @@ __all__ = [
     "step_at_start",
     "trigger",
 ]
-
-REFUSED_AT = "throttling_refused_at"
-"""Meta key: when this request was refused last, in epoch seconds; it goes with the request when that is sent again."""
-
-BAD_PAGE = "throttling_bad_page"
-"""Meta key: it was refused on a scope that answered others well before and since."""
-
-UNCOUNTED = "throttling_uncounted"
-"""Meta key: it failed before, not with an excuse of its own, and that was not counted for want of a good answer."""
-
-REFUSALS = "throttling_refusals"
-"""Meta key: how often it was told to come back later while its scope served others."""
 
 SEVERAL = "*"
 """In place of the one request that was refused: there was more than one."""
@@ -105,7 +89,7 @@ def judge(
     now: float,
     utc: datetime,
 ) -> None:
-    """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Notes the refusal in the request's meta.
+    """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Notes the refusal with the request.
 
     Args:
         grant: The request.
@@ -121,20 +105,21 @@ def judge(
     if error is not None and not getattr(error, "is_retryable", False):
         return
     outcome.is_trigger = True
-    refused_utc = grant.request.meta_get(REFUSED_AT)
+    refused_utc = notes_of(grant.request).refused_at
     refused_at = None if refused_utc is None else now - max(0.0, utc.timestamp() - refused_utc)
-    _note(grant, outcome, REFUSED_AT, utc.timestamp())
+    _note(grant, outcome, refused_at=utc.timestamp())
     is_retry, refusals = _asked_manager(grant, outcome, states), 0
     if is_retry is None:
         has_hint = any(signal.delay for signal in signals if signal.is_trigger)
         if has_hint or (response is not None and response.status == TOO_MANY_REQUESTS):
             is_retry, refusals = False, _refusals(grant, states, refused_at)
-            _note(grant, outcome, REFUSALS, refusals)
+            _note(grant, outcome, refusals=refusals)
         else:
             is_retry = _counts(grant, outcome, states, refused_at)
     outcome.is_hopeless = refusals >= MAX_REFUSALS
     outcome.is_excused = not is_retry and not outcome.is_hopeless
-    if refusals < 2 and not grant.request.meta_get(BAD_PAGE):  # else it is known to be refused while others are served
+    is_known = refusals > 1 or notes_of(grant.request).is_bad_page  # to be refused while others are served
+    if not is_known:
         name = _name(grant)
         for state in states:
             state.refused = name if state.refused in ("", name) else SEVERAL
@@ -169,22 +154,25 @@ def _counts(grant: Grant, outcome: Outcome, states: Sequence[ScopeState], refuse
     is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
     if is_not_there and not any(each.has_answered for each in states):
         return True
-    is_known, had_failed = bool(grant.request.meta_get(BAD_PAGE)), bool(grant.request.meta_get(UNCOUNTED))
+    notes = notes_of(grant.request)
+    is_known, had_failed = notes.is_bad_page, notes.is_uncounted
     are_others_served = refused_at is not None and all(state.good_at > refused_at for state in states)
     is_own_fault = is_known or (had_failed and isinstance(error, ResponseBroken))
     if not are_others_served and not (is_own_fault and _is_alone(grant, states)):
-        _note(grant, outcome, UNCOUNTED, True)
+        _note(grant, outcome, is_uncounted=True)
         return False
     if not is_known:
-        _note(grant, outcome, BAD_PAGE, True)
+        _note(grant, outcome, is_bad_page=True)
         if had_failed:  # its first failure; a 429 before it stays excused
-            _note(grant, outcome, "retry_times", grant.request.meta_get("retry_times", 0) + 1)
+            times = grant.request.meta_get("retry_times", 0) + 1
+            for request in _requests(grant, outcome):
+                request.meta["retry_times"] = times
     return True
 
 
 def _refusals(grant: Grant, states: Sequence[ScopeState], refused_at: float | None) -> int:
     """Count the times that it was told to come back later while others were served, this one included."""
-    count: int = grant.request.meta_get(REFUSALS, 0)
+    count = notes_of(grant.request).refusals
     if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
         return 1
     are_others_served = all(state.good_at > refused_at for state in states)
@@ -201,13 +189,16 @@ def _name(grant: Grant) -> str:
     return f"{grant.request.method} {grant.request.url}"
 
 
-def _note(grant: Grant, outcome: Outcome, key: str, value: object) -> None:
-    for request in {id(each): each for each in (grant.request, outcome.request)}.values():
-        request.meta[key] = value
+def _note(grant: Grant, outcome: Outcome, **changes: object) -> None:
+    for request in _requests(grant, outcome):
+        note(request, **changes)
 
 
-ADMITTED_AT = "throttling_admitted_at"
-"""Meta key: when a request was admitted whose scope had been given up before, in epoch seconds."""
+def _requests(grant: Grant, outcome: Outcome) -> list[Request]:
+    """Return the request as it was queued, and as it was sent."""
+    queued, sent = grant.request, outcome.request
+    return [queued] if sent is queued else [queued, sent]
+
 
 _MAX_LISTED = 10_000  # scopes listed
 
@@ -245,15 +236,16 @@ class UnresponsiveScopes:
     def admit(self, request: Request, amounts: ScopeAmounts, utc: datetime) -> None:
         """Mark a request that comes after its scope was given up; one that was refused, and is sent again, does not."""
         given_up = max([self.at_utc[id] for id, _ in amounts if id in self.at_utc], default=math.inf)
-        if given_up < math.inf and request.meta_get(REFUSED_AT, -math.inf) < given_up:
-            request.meta[ADMITTED_AT] = utc.timestamp()
+        refused_at = notes_of(request).refused_at
+        if given_up < math.inf and (refused_at is None or refused_at < given_up):
+            note(request, admitted_at=utc.timestamp())
 
     def refuses(self, grant: Grant) -> bool:
         """Return True if a request was pending when one of its scopes was given up."""
         for id, _ in grant.scopes:
             at_utc = self.at_utc.get(id)
             if at_utc is not None:
-                admitted_at = grant.request.meta_get(ADMITTED_AT)
+                admitted_at = notes_of(grant.request).admitted_at
                 if admitted_at is None or admitted_at < at_utc:
                     return True
         return False

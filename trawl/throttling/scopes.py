@@ -51,8 +51,6 @@ _LATEST = 1000  # answers kept for requests that can't be referred to weakly
 
 _Seen = tuple[Any, dict[Any, Any]]  # a request's URL and meta when it was asked about
 
-_CRAWLS_OWN = ("throttling_", "transport_")  # who names throttling_scopes there is not asked about at all
-
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -283,10 +281,8 @@ class _Answers:
 
 
 def _seen(request: Any) -> _Seen:
-    """A request's URL and meta, without what the crawl notes there itself."""
-    meta = request.meta if getattr(request, "has_meta", False) else {}
-    kept = {key: value for key, value in meta.items() if not (isinstance(key, str) and key.startswith(_CRAWLS_OWN))}
-    return getattr(request, "url", None), kept
+    """A request's URL and meta, as they are now."""
+    return getattr(request, "url", None), dict(request.meta) if getattr(request, "has_meta", False) else {}
 
 
 def _is_unchanged(request: Any, seen: _Seen) -> bool:

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
+from trawl.http.notes import notes_of
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
 from trawl.throttling.explain import Reason, ScopeReport, account, reports_of
@@ -35,7 +36,6 @@ from trawl.throttling.managers import (
     signals_of,
 )
 from trawl.throttling.outcomes import (
-    REFUSED_AT,
     UnresponsiveScopes,
     adjust,
     correct,
@@ -306,7 +306,7 @@ class Throttle:
             if state.is_beyond_hope(scope, now):  # it was the last try
                 self._give_up(scope, now)
         elif is_own and outcome.response is not None:
-            good(state, now, was_refused=grant.request.meta_get(REFUSED_AT) is not None)
+            good(state, now, was_refused=notes_of(grant.request).refused_at is not None)
         if is_own:
             state.has_answered |= outcome.response is not None
             if state.auto is not None and adjust(
