@@ -92,33 +92,33 @@ class TrawlError(Exception):
     request: Any = None
 
     @property
-    def value(self) -> TrawlError:
+    def value(self) -> BaseException:
         """The error itself, for errbacks written for Scrapy, which get a Failure."""
         return self
 
     def check(self, *kinds: type[BaseException]) -> type[BaseException] | None:
         """Return the first of ``kinds`` that this error is an instance of, or None, as Scrapy's Failure does."""
-        return next((kind for kind in kinds if isinstance(self, kind)), None)
+        return next((kind for kind in kinds if isinstance(self.value, kind)), None)
 
     def trap(self, *kinds: type[BaseException]) -> type[BaseException]:
         """Like :meth:`check`, but raise the error if it is an instance of none of ``kinds``."""
         kind = self.check(*kinds)
         if kind is None:
-            raise self
+            raise self.value
         return kind
 
     @property
     def type(self) -> Any:
         """The error's class."""
-        return self.__class__
+        return self.value.__class__
 
     def getErrorMessage(self) -> str:
         """Return the message."""
-        return str(self)
+        return str(self.value)
 
     def getTraceback(self) -> str:
         """Return the traceback as Python prints it."""
-        return "".join(traceback.format_exception(self))
+        return "".join(traceback.format_exception(self.value))
 
 
 class UsageError(TrawlError):

@@ -94,3 +94,67 @@ def test_what_has_to_be_written_is_said() -> None:
     with pytest.raises(NotImplementedError, match=r"no parse_row\(\)"):
         CSVFeedSpider[Any]("x").parse_row(Response("http://a.example/"), {})
     assert (trawl.XMLFeedSpider, trawl.CSVFeedSpider) == (XMLFeedSpider, CSVFeedSpider)
+
+
+# What Scrapy's spiders override.
+
+
+def test_a_node_is_a_document_of_its_own_or_a_part_of_its_file() -> None:
+    class Anywhere(Nodes):
+        def parse_node(self, response: Response, selector: Selector) -> Any:
+            return {"names": selector.xpath("//name/text()").getall(), "price": selector.xpath("//g:price").get()}
+
+    alone = simulate(Anywhere, file(XML, "text/xml"), FAST).items
+    assert [item["names"] for item in alone] == [["One"], ["Two"]]
+    assert alone[0]["price"] == '<g:price xmlns:g="http://g.example/">3</g:price>'
+    whole = simulate(Anywhere, file(XML, "text/xml"), FAST, iterator="xml").items
+    assert [item["names"] for item in whole] == [["One", "Two"]] * 2
+
+
+def test_a_prefix_of_the_file_needs_no_namespaces() -> None:
+    web = file(XML, "text/xml")
+    assert [item["id"] for item in simulate(Nodes, web, FAST, itertag="g:item", namespaces=()).items] == ["2"]
+
+
+def test_the_nodes_of_a_moved_spider_without_prefix_are_in_no_namespace() -> None:
+    items = simulate(Nodes, file(XML, "text/xml"), {**FAST, "SCRAPY_COMPAT": True}).items
+    assert [item["id"] for item in items] == ["1"]
+
+
+def test_parse_nodes_may_be_overridden_and_call_the_base() -> None:
+    class Some(Nodes):
+        def parse_nodes(self, response: Response, nodes: Any) -> Any:
+            yield {"url": response.url}
+            yield from super().parse_nodes(response, (node for node in nodes if node.attrib["id"] != "1"))
+
+        def process_results(self, response: Response, results: list[Any]) -> list[Any]:
+            return [{**item, "seen": True} for item in results]
+
+    items = simulate(Some, file(XML, "text/xml"), FAST).items
+    assert items == [{"url": "http://a.example/list.xml"}, {"id": "2", "name": "Two", "seen": True}]
+
+
+def test_parse_rows_may_be_overridden_and_call_the_base() -> None:
+    class Some(Rows):
+        def parse_row(self, response: Response, row: dict[str, str]) -> Any:
+            yield row
+
+        def parse_rows(self, response: Response) -> Any:
+            for row in super().parse_rows(response):
+                if row["n"] != "2":
+                    yield row
+
+    web = file("n\n1\n2\n3\n", "text/csv")
+    assert simulate(Some, web, FAST).items == [{"n": "1"}, {"n": "3"}]
+
+
+def test_an_async_method_under_an_overridden_loop_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Later(Nodes):
+        async def parse_node(self, response: Response, selector: Selector) -> Any:
+            return {}
+
+        def parse_nodes(self, response: Response, nodes: Any) -> Any:
+            return super().parse_nodes(response, nodes)
+
+    assert simulate(Later, file(XML, "text/xml"), FAST).items == []
+    assert "Later: an async method can't be called in a loop of your own" in caplog.text

@@ -23,13 +23,14 @@ from typing import Any
 import trio
 
 from trawl.compat.crawler import Crawler, CrawlerEngine
-from trawl.compat.middleware import spider_hooks
+from trawl.compat.middleware import spider_middleware
 from trawl.compat.names import name_advice
-from trawl.compat.signals import IDLE, CrawlerSignals
+from trawl.compat.signals import IDLE, CrawlerSignals, accepted
 from trawl.engine import Crawl
 from trawl.engine.hooks import Hooks, Store
-from trawl.errors import CloseSpider, DontCloseSpider
+from trawl.errors import CloseSpider, DontCloseSpider, TrawlError
 from trawl.events import Events
+from trawl.http import Response
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.spiders import Spider
 
@@ -80,10 +81,23 @@ class CompatHooks(Hooks):
         spider_middlewares: Mapping[Any, float | None],
         extensions: Mapping[Any, float | None],
     ) -> None:
-        super().__init__(*spider_hooks(spider_middlewares, crawl))
+        middleware = spider_middleware(spider_middlewares, crawl)
+        super().__init__(middleware.outputs, middleware.start, sees_refused=middleware.sees_errors)
+        self._middleware = middleware
         self._crawl = crawl
         self._spider = crawl.spider
         self._extensions = extensions
+
+    def received(self, response: Response) -> TrawlError | None:
+        """Show a response to ``process_spider_input``; return what that raised."""
+        return self._middleware.received(response)
+
+    def close(self, spider: Spider, reason: str) -> object:
+        """Call the spider's ``close`` if it is a moved one that has its own, and ``closed`` otherwise."""
+        if type(spider).close is Spider.close or not self._crawl.settings["SCRAPY_COMPAT"]:
+            return super().close(spider, reason)
+        close: Any = spider.close
+        return close(**accepted(close, {"spider": spider, "reason": reason}))
 
     def begin(self, events: Events) -> None:
         """Make the extensions, and send signals with events from now on.

@@ -26,15 +26,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from contextlib import ExitStack, aclosing, closing
 from typing import Any
 
+import attrs
+
 from trawl.compat.names import class_advice
+from trawl.compat.signals import Failure
 from trawl.engine.hooks import Hook, StartHook
 from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.spiders import Spider
+from trawl.spiders.results import iterate_async
 from trawl.throttling.managers import awaited
 
-__all__ = ["START_METHODS", "adapted", "spider_hooks"]
+__all__ = ["START_METHODS", "SpiderMiddleware", "adapted", "spider_middleware"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -138,8 +142,34 @@ def _take(answer: object, outcome: Outcome, where: str) -> None:
         raise TrawlError(f"{where} returned {type(answer).__name__}: it may return a Response, a Request or None")
 
 
-def spider_hooks(setting: Mapping[Any, float | None], crawl: Any) -> tuple[list[Hook], list[StartHook]]:
-    """Return the hooks around callbacks and those around ``start()`` that ``SPIDER_MIDDLEWARES`` names.
+@attrs.frozen
+class SpiderMiddleware:
+    """The entries of ``SPIDER_MIDDLEWARES``, made.
+
+    Attributes:
+        inputs: Their methods ``process_spider_input``, in the order in which a response passes them.
+        outputs: The hooks around callbacks, the first next to the spider.
+        start: The hooks around ``start()``, the first next to the spider.
+        sees_errors: One of them has ``process_spider_exception``.
+    """
+
+    inputs: Sequence[_Method]
+    outputs: Sequence[Hook]
+    start: Sequence[StartHook]
+    sees_errors: bool
+
+    def received(self, response: Response) -> TrawlError | None:
+        """Show a response to each ``process_spider_input``; return the error of the first that raises one."""
+        try:
+            for method in self.inputs:
+                method(response)
+        except Exception as error:
+            return Failure(error, response)
+        return None
+
+
+def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> SpiderMiddleware:
+    """Make the entries of ``SPIDER_MIDDLEWARES``.
 
     Args:
         setting: The entries with their numbers; those with high numbers are next to the spider.
@@ -161,7 +191,13 @@ def spider_hooks(setting: Mapping[Any, float | None], crawl: Any) -> tuple[list[
             continue
         made.append(found)
         outputs.append(_hook(found, entry, crawl.spider))
-    return outputs, _start_hooks(made, crawl.spider)
+    inputs = [_with_spider(getattr(each, "process_spider_input", None), 1, crawl.spider) for each in reversed(made)]
+    return SpiderMiddleware(
+        inputs=[method for method in inputs if method is not None],
+        outputs=outputs,
+        start=_start_hooks(made, crawl.spider),
+        sees_errors=any(callable(getattr(each, "process_spider_exception", None)) for each in made),
+    )
 
 
 def _hook(found: Any, entry: object, spider: object) -> Hook:
@@ -192,38 +228,48 @@ def _spider_hook(found: object, spider: object) -> Hook:
 
     ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
     callback has ended; if that raised, the error comes after what it gave before. ``process_spider_exception`` sees
-    what the callback, or a hook next to it, raised.
+    what the callback, or a hook next to it, raised; what it returns goes on to the next hook, not through
+    ``process_spider_output`` of its own. What an errback gives that has no response passes unseen.
 
     Args:
         found: The object.
         spider: The argument ``spider`` of methods that take it.
     """
-    entered = _with_spider(getattr(found, "process_spider_input", None), 1, spider)
     method = getattr(found, "process_spider_output_async", None) or getattr(found, "process_spider_output", None)
     passed = _with_spider(method, 2, spider)
     is_async = inspect.isasyncgenfunction(method)
     failed = _with_spider(getattr(found, "process_spider_exception", None), 2, spider)
 
     async def hook(response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-        try:
-            if entered is not None and response is not None:
-                entered(response)
-            if passed is None:
-                async for output in outputs:
-                    yield output
-            elif is_async:
-                async with aclosing(passed(response, outputs)) as own:
-                    async for output in own:
-                        yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
-            else:
-                for output in passed(response, await _taken(outputs)) or ():
-                    yield output
-        except Exception as error:
-            instead = None if failed is None else await awaited(failed(response, error))  # noqa: ASYNC120
-            if instead is None:
-                raise
-            for output in instead:
+        if response is None:
+            async for output in outputs:
                 yield output
+            return
+        instead: list[Any] = []
+
+        async def guarded() -> AsyncGenerator[Any, None]:
+            try:
+                async for output in outputs:
+                    yield output  # noqa: ASYNC119 - the hook closes it
+            except Exception as error:
+                answer = None if failed is None else await awaited(failed(response, error))  # noqa: ASYNC120
+                if answer is None:
+                    raise
+                instead.append(answer)
+
+        async with aclosing(guarded()) as given:
+            if passed is None:
+                async for output in given:
+                    yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
+            else:
+                result = passed(response, given if is_async else await _taken(given)) or ()
+                async with aclosing(iterate_async(result)) as own:
+                    async for output in own:
+                        yield output  # noqa: ASYNC119
+        for answer in instead:
+            async with aclosing(iterate_async(answer)) as own:
+                async for output in own:
+                    yield output  # noqa: ASYNC119
 
     return hook
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from trawl.errors import CloseSpider, DontCloseSpider, DropItem, UsageError
+from trawl.errors import CloseSpider, DontCloseSpider, DropItem, TrawlError, UsageError
 from trawl.events import (
     Event,
     Events,
@@ -28,9 +25,10 @@ from trawl.events import (
     ResponseReceived,
     SpiderError,
 )
+from trawl.http import Response
 from trawl.migration import Unsupported
 
-__all__ = ["BEGIN_AND_END", "EVENT_SIGNALS", "IDLE", "SCRAPYS", "CrawlerSignals", "Failure"]
+__all__ = ["BEGIN_AND_END", "EVENT_SIGNALS", "IDLE", "SCRAPYS", "CrawlerSignals", "Failure", "accepted"]
 
 SCRAPYS: frozenset[str] = frozenset(
     (
@@ -54,32 +52,22 @@ logger: logging.Logger = logging.getLogger("trawl.spiders")
 _FAILED = "a receiver of %s failed: %r"
 
 
-@attrs.frozen
-class Failure:
-    """The error that receivers of ``spider_error`` and ``item_error`` are given, with the methods of Twisted's.
+class Failure(TrawlError):
+    """Any error as Twisted's Failure has it: for receivers of ``spider_error`` and ``item_error``, and errbacks.
 
     Attributes:
-        value: The error.
+        response: The response whose ``process_spider_input`` raised the error, or None.
     """
 
-    value: BaseException
-
-    def check(self, *kinds: type[BaseException]) -> type[BaseException] | None:
-        """Return the first of ``kinds`` that the error is an instance of, or None."""
-        return next((kind for kind in kinds if isinstance(self.value, kind)), None)
+    def __init__(self, value: BaseException, response: Response | None = None) -> None:
+        super().__init__(str(value))
+        self._value = value
+        self.response: Response | None = response
 
     @property
-    def type(self) -> Any:
-        """The error's class."""
-        return self.value.__class__
-
-    def getErrorMessage(self) -> str:
-        """Return the error's text."""
-        return str(self.value)
-
-    def getTraceback(self) -> str:
-        """Return the traceback as Python prints it."""
-        return "".join(traceback.format_exception(self.value))
+    def value(self) -> BaseException:
+        """The error."""
+        return self._value
 
 
 EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, object]]]] = {
@@ -193,7 +181,7 @@ class CrawlerSignals:
             if wanted != signal:
                 continue
             try:
-                result = receiver(**_accepted(receiver, {"signal": signal, "sender": self, **given}))
+                result = receiver(**accepted(receiver, {"signal": signal, "sender": self, **given}))
                 if inspect.isawaitable(result):
                     await result
             except Exception as error:
@@ -214,14 +202,14 @@ class CrawlerSignals:
                 return
             given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self}
             try:
-                receiver(**_accepted(receiver, given))
+                receiver(**accepted(receiver, given))
             except Exception:
                 logger.exception(_FAILED, signal, receiver)
 
         events.listen(kind, hear)
 
 
-def _accepted(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mapping[str, object]:
+def accepted(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mapping[str, object]:
     """The items of ``given`` that a function takes by name."""
     parameters = inspect.signature(receiver).parameters
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):

@@ -127,7 +127,7 @@ class Engine:
         self.job_items: JobItemWriter | None = items if isinstance(items, JobItemWriter) else None
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         fetch = compose(context.middleware_stack.middleware(self.crawl), fetcher.send)
-        worker = Worker(context, fetch, fetcher, self.leases, items, self.throttle, self.limits, self.hooks.outputs)
+        worker = Worker(context, fetch, fetcher, self.leases, items, self.throttle, self.limits, self.hooks)
         self.start_requests: StartRequests = StartRequests(
             context, self.leases, items, self.job_state, self.hooks.start
         )

@@ -26,9 +26,10 @@ from trawl.engine.callbacks import Callback, Shields, call
 from trawl.engine.job_items import BATCH
 from trawl.engine.leases import Leases
 from trawl.engine.state import State
+from trawl.errors import TrawlError
 from trawl.events import Events
 from trawl.http import Request, Response
-from trawl.spiders import ItemCheck
+from trawl.spiders import ItemCheck, Spider
 from trawl.spiders.results import iterate_async
 
 __all__ = ["Hook", "Hooks", "IdleRounds", "StartHook", "Store", "hooked", "started_by"]
@@ -49,17 +50,28 @@ class Hooks:
     Attributes:
         outputs: Put around each callback, the first next to it.
         start: Put around ``start()``, the first next to it.
+        sees_refused: A status that neither callback nor errback takes is raised in ``outputs``, as if the callback had.
     """
 
-    def __init__(self, outputs: Sequence[Hook] = (), start: Sequence[StartHook] = ()) -> None:
+    def __init__(
+        self, outputs: Sequence[Hook] = (), start: Sequence[StartHook] = (), *, sees_refused: bool = False
+    ) -> None:
         self.outputs: Sequence[Hook] = outputs
         self.start: Sequence[StartHook] = start
+        self.sees_refused: bool = sees_refused
 
     def add_last(self, check: ItemCheck | None) -> None:
         """Let ``check``, if there is one, see what all others yield."""
         if check is not None:
             self.outputs = [*self.outputs, check]
             self.start = [*self.start, check.process_start]
+
+    def received(self, response: Response) -> TrawlError | None:
+        """Called with a response before its callback. An error goes to the errback, and the callback is not called.
+
+        Without an errback, the error's ``value`` is raised in the outputs, as if the callback had.
+        """
+        return None
 
     def begin(self, events: Events) -> None:
         """Called when the crawl is assembled and nothing has run; ``events`` may be listened to."""
@@ -82,6 +94,10 @@ class Hooks:
 
     async def closing(self, reason: str) -> None:
         """Called when the crawl has ended for ``reason``, before the spider's ``closed``. May be a checkpoint."""
+
+    def close(self, spider: Spider, reason: str) -> object:
+        """Tell the spider that the crawl has ended for ``reason``. Returns what its method returned, to be awaited."""
+        return spider.closed(reason)
 
     async def closed(self) -> None:
         """Called after the spider's ``closed``. May be a checkpoint."""

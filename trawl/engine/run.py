@@ -338,7 +338,7 @@ def _keep_last_word(engine: Engine, reason: str) -> None:
 
 async def _closed(spider: Spider, hooks: Hooks, reason: str) -> None:
     await hooks.closing(reason)
-    result = spider.closed(reason)
+    result = hooks.close(spider, reason)
     if inspect.isawaitable(result):
         await result
     await hooks.closed()

@@ -14,7 +14,7 @@ ends more than the callback itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from functools import partial
 
 import trio
@@ -22,7 +22,7 @@ import trio
 from trawl.engine.callbacks import Callback, advice, call, consume, culprits, named
 from trawl.engine.context import CrawlContext
 from trawl.engine.fetcher import Fetcher
-from trawl.engine.hooks import Hook, hooked
+from trawl.engine.hooks import Hooks, hooked
 from trawl.engine.items import ItemWriter
 from trawl.engine.job_items import CallbackOutputs, JobItemWriter
 from trawl.engine.leases import Leases
@@ -71,7 +71,7 @@ class Worker:
         items: Takes items.
         throttle: Told how many items a response gave.
         limits: Counts pages and failed callbacks.
-        hooks: Put around every callback, the first next to it.
+        hooks: Put around every callback.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Worker:
         items: ItemWriter | JobItemWriter,
         throttle: Throttle,
         limits: CrawlLimits,
-        hooks: Sequence[Hook],
+        hooks: Hooks,
     ) -> None:
         self._spider = context.spider
         self._statuses = StatusRule(context.engine, context.spider)
@@ -214,19 +214,21 @@ class Worker:
             meta = request.meta
             meta["depth"] = depth
             meta["download_latency"] = response.latency
-            if self._statuses.is_handled(request, response.status):
+            if not (is_handled := self._statuses.is_handled(request, response.status)):
+                error = HttpError(response)
+            elif (error := self._hooks.received(response)) is None:
                 await self._run(request, request.callback, "_parse", response, request.cb_kwargs, outputs)
                 now = trio.current_time()
                 self._throttle.items(request, outputs.items, now)
                 self._fetcher.parsed(grant, response, now)
-            else:
-                error = HttpError(response)
         if error is not None:
             error.request = request
             if request.errback is not None:
                 request.meta["depth"] = depth
                 await self._run(request, request.errback, "", error, None, outputs)
                 self._fetcher.parsed(grant, response, trio.current_time())
+            elif response is not None and (is_handled or self._hooks.sees_refused):
+                await self._run(request, _raised, "", error, None, outputs)
             else:
                 self._unheard(error)
                 outputs.failure = _failure_of(error)
@@ -254,8 +256,8 @@ class Worker:
         state = self._state
         state.callback_began()
         try:
-            if self._hooks:
-                given: object = hooked(self._hooks, named(self._spider, callback, default), argument, cb_kwargs)
+            if self._hooks.outputs:
+                given: object = hooked(self._hooks.outputs, named(self._spider, callback, default), argument, cb_kwargs)
             else:
                 given = call(named(self._spider, callback, default), argument, cb_kwargs)
             await consume(given, outputs, self._shields, partial(self._refused, request, outputs))
@@ -290,6 +292,9 @@ class Worker:
                 self._state.end(leaf.reason)
             elif isinstance(leaf, IgnoreRequest):
                 self._stats.inc("ignored_count")
+            elif isinstance(leaf, HttpError):
+                self._unheard(leaf)
+                outputs.failure = _failure_of(leaf)
             else:
                 self._count_failure(request, leaf, outputs)
                 said = advice(leaf, called)
@@ -311,6 +316,11 @@ class Worker:
             logger.info("%s: ignored, because the spider does not handle this status", error)
         else:
             logger.error("%s", error)
+
+
+def _raised(error: TrawlError) -> None:
+    """Raise the error of a response, in the place of its callback."""
+    raise error.value
 
 
 def _failure_of(error: Exception) -> str | None:

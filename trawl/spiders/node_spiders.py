@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from copy import deepcopy
 from typing import Any
 
 import trio
 
 from trawl.http import Response
 from trawl.selectors import Selector, SelectorType, select
-from trawl.spiders.results import ItemT, iterate_async
+from trawl.spiders.results import ItemT, is_async, iterate, iterate_async
 from trawl.spiders.spider import Spider
 
 __all__ = ["CSVFeedSpider", "XMLFeedSpider"]
@@ -41,13 +43,25 @@ class _RecordSpider(Spider[ItemT]):
             async for output in outputs:
                 yield output  # noqa: ASYNC119 - who reads this closes it
 
+    def _outputs_of(self, response: Response, results: Iterable[Any]) -> Iterator[Any]:
+        """Yield the outputs of several records, all of plain methods."""
+        for result in results:
+            if is_async(result):
+                if inspect.iscoroutine(result):
+                    result.close()  # or Python complains that nobody awaited it
+                name = type(self).__name__
+                raise TypeError(f"{name}: an async method can't be called in a loop of your own: write a plain one")
+            yield from iterate(self.process_results(response, list(iterate(result))))
+
 
 class XMLFeedSpider(_RecordSpider[ItemT]):
     """Calls :meth:`parse_node` with each node of one name in an XML file, which is parsed as a whole.
 
     Attributes:
-        iterator: ``"html"`` parses broken XML as HTML; ``"iternodes"`` and ``"xml"`` mean the same.
-        itertag: The name of the nodes: with a prefix of ``namespaces``, or without for any namespace.
+        iterator: ``"iternodes"`` makes each node a document of its own, so that ``//title`` finds only what is in it;
+            ``"xml"`` leaves it in the file's; ``"html"`` does so too, and parses broken XML as HTML.
+        itertag: The name of the nodes: with a prefix of ``namespaces``, or of the file's, or without for any namespace.
+            In a moved spider one without is in no namespace, as in Scrapy.
         namespaces: Pairs of prefix and namespace, for ``itertag`` and the queries in :meth:`parse_node`.
     """
 
@@ -59,21 +73,45 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         """Handle a node; must be overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no parse_node()")
 
+    def parse_nodes(self, response: Response, nodes: Iterable[Selector]) -> Any:
+        """Return the outputs for all nodes of a file. Override it to see them together; each node is parsed in turn."""
+        return self._outputs_of(response, (self.parse_node(response, node) for node in nodes))
+
     async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
         response = self.adapt_response(response)
+        nodes = self._nodes(response)
+        if type(self).parse_nodes is not XMLFeedSpider.parse_nodes:
+            async with aclosing(iterate_async(self.parse_nodes(response, nodes))) as outputs:
+                async for output in outputs:
+                    yield output  # noqa: ASYNC119 - who reads this closes it
+            return
+        for count, node in enumerate(nodes):
+            if not count % NODES_A_TURN:
+                await trio.lowlevel.checkpoint()
+            async with aclosing(self._outputs(response, self.parse_node(response, node))) as outputs:
+                async for output in outputs:
+                    yield output  # noqa: ASYNC119 - who reads this closes it
+
+    def _nodes(self, response: Response) -> Iterator[Selector]:
         kind: SelectorType = "html" if self.iterator == "html" else "xml"
         page = select(response.text, kind, response.url)
         for prefix, namespace in self.namespaces:
             page.register_namespace(prefix, namespace)
-        query = f"//{self.itertag}" if ":" in self.itertag else f"//*[local-name()='{self.itertag}']"
+        prefix, colon, _ = self.itertag.partition(":")
+        if colon and prefix not in page.namespaces and (found := _namespace(page, prefix)):
+            page.register_namespace(prefix, found)
+        is_exact = bool(colon) or self.settings["SCRAPY_COMPAT"]
+        query = f"//{self.itertag}" if is_exact else f"//*[local-name()='{self.itertag}']"
         # Elements, of which there may be a million: each becomes a selector in its turn.
-        for count, element in enumerate(page.root.xpath(query, namespaces=page.namespaces)):
-            if not count % NODES_A_TURN:
-                await trio.lowlevel.checkpoint()
-            node = Selector(root=element, type=page.type, namespaces=page.namespaces)
-            async with aclosing(self._outputs(response, self.parse_node(response, node))) as outputs:
-                async for output in outputs:
-                    yield output  # noqa: ASYNC119 - who reads this closes it
+        for element in page.root.xpath(query, namespaces=page.namespaces):
+            root = deepcopy(element) if self.iterator == "iternodes" else element
+            yield Selector(root=root, type=page.type, namespaces=page.namespaces)
+
+
+def _namespace(page: Selector, prefix: str) -> str | None:
+    """Return the namespace that a file itself gives a prefix, in whichever element."""
+    found = page.root.xpath("//namespace::*[name()=$prefix]", prefix=prefix)
+    return str(found[0][1]) if found else None
 
 
 class CSVFeedSpider(_RecordSpider[ItemT]):
@@ -95,8 +133,18 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
         """Handle a row; must be overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no parse_row()")
 
+    def parse_rows(self, response: Response) -> Any:
+        """Return the outputs for all rows of a file. Override it to see them together; each row is parsed in turn."""
+        rows = (row for row in self._rows(response) if row is not None)
+        return self._outputs_of(response, (self.parse_row(response, row) for row in rows))
+
     async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
         response = self.adapt_response(response)
+        if type(self).parse_rows is not CSVFeedSpider.parse_rows:
+            async with aclosing(iterate_async(self.parse_rows(response))) as outputs:
+                async for output in outputs:
+                    yield output  # noqa: ASYNC119 - who reads this closes it
+            return
         for count, row in enumerate(self._rows(response)):
             if not count % NODES_A_TURN:
                 await trio.lowlevel.checkpoint()

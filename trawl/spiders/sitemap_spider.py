@@ -230,6 +230,10 @@ class SitemapSpider(Spider[ItemT]):
         """
         return entries
 
+    def _get_sitemap_body(self, response: Response) -> bytes | None:
+        """Return the file to parse; Scrapy's name of it, which spiders override to unpack other formats."""
+        return response.body
+
     async def _parse_sitemap(self, response: Response) -> AsyncGenerator[Request | None, None]:
         depth = response.meta.get(_DEPTH, 0) if response.request is not None else 0
         if response.url.partition("?")[0].endswith("/robots.txt"):
@@ -269,7 +273,7 @@ class SitemapSpider(Spider[ItemT]):
     def _opened(self, response: Response) -> Sitemap:
         is_text = response.headers.get("content-type", "").startswith("text/plain") or response.url.endswith(".txt")
         return Sitemap(
-            response.body,
+            self._get_sitemap_body(response) or b"",
             max_bytes=self.sitemap_max_bytes,
             max_entries=self.sitemap_max_entries,
             is_text=is_text,

@@ -195,6 +195,11 @@ class Spider(Generic[ItemT]):
     def closed(self, reason: str) -> Any:
         """Called once, when the crawl has ended for ``reason``; may be async."""
 
+    @staticmethod
+    def close(spider: Spider[Any], reason: str) -> Any:
+        """Call :meth:`closed`: Scrapy's older form of it, for moved spiders, which may override it."""
+        return spider.closed(reason)
+
     async def fetch(self, request: Request) -> Response:
         """Send ``request`` from within a callback and return its response, of any status. A checkpoint.
 
