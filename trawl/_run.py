@@ -6,6 +6,7 @@ Any number of crawls may run side by side. ``run`` and the command handle signal
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -15,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 import attrs
+import msgspec
 import trio
 
 from trawl.addresses import MAX_NAMES, AddressGuard
@@ -344,14 +346,21 @@ def _dressing(
     settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
 ) -> AbstractAsyncContextManager[MiddlewareStack]:
     """Open the middleware, cookies, sessions and cache of a crawl."""
+    values, adapt = settings.of(MiddlewareSettings), adapted
+    if settings["SCRAPY_COMPAT"]:
+        from trawl.compat.headers import scrapys_headers, show_headers  # noqa: PLC0415 - for moved crawls alone
+
+        adapt = partial(adapted, show=show_headers)
+        around = {scrapys_headers: -math.inf, **values.downloader_middlewares}
+        values = msgspec.structs.replace(values, downloader_middlewares=around)
     return open_middleware_stack(
-        settings.of(MiddlewareSettings),
+        values,
         settings.of(CacheSettings),
         spider=spider,
         stats=stats,
         blocking=blocking,
         now_utc=lambda: wall.to_utc(trio.current_time()),
-        adapt=adapted,
+        adapt=adapt,
     )
 
 

@@ -11,7 +11,7 @@ import trawl.compat
 from trawl import migration
 from trawl.compat.crawler import CrawlerEngine
 from trawl.compat.signals import CrawlerSignals
-from trawl.http import Headers, Request, Response
+from trawl.http import Request, Response
 from trawl.migration import Unsupported
 from trawl.settings import Settings
 from trawl.spiders import Crawler
@@ -20,7 +20,6 @@ SCRAPYS: list[tuple[type, list[str]]] = [
     (trawl.Spider, ["state", "handles_request"]),
     (Request, ["encoding", "flags", "to_curl", "to_dict"]),
     (Response, ["certificate"]),
-    (Headers, ["appendlist", "to_string", "to_unicode_dict"]),
     (
         Settings,
         [

@@ -4,7 +4,7 @@ A downloader middleware class becomes a middleware of trawl's. Its methods ``pro
 ``process_exception`` are called where Scrapy calls them, each plain or ``async``, with or without ``spider`` as the
 last argument. The differences from Scrapy:
 
-* Headers are text, so ``request.headers[b"X"]`` does not work; Twisted's Deferreds do not work either.
+* Headers are text, in a moved crawl text that is equal to its bytes; Twisted's Deferreds do not work.
 * A request that is returned replaces the one that it answers, in one step, and is looked up among the seen ones unless
   it says ``dont_filter``, as in Scrapy.
 * ``process_request`` holds a place in its scopes while it awaits, and a request of its own that it waits for may need
@@ -55,12 +55,17 @@ _METHODS = ("process_request", "process_response", "process_exception")
 _Method = Callable[..., Any]
 
 
-def adapted(middleware: object, spider: object) -> Middleware | None:
+Show = Callable[[Request | Response], None]
+"""Gives a message the headers that Scrapy's classes expect."""
+
+
+def adapted(middleware: object, spider: object, show: Show = lambda message: None) -> Middleware | None:
     """Return an object with Scrapy's methods as a middleware; None if it has none of the three.
 
     Args:
         middleware: The object.
         spider: The argument ``spider`` of methods that take it.
+        show: Called with what the methods are given.
     """
     if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
         return None
@@ -72,12 +77,14 @@ def adapted(middleware: object, spider: object) -> Middleware | None:
 
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
+            show(request)
             outcome = None if before is None else await _before(before, request, name)
             if outcome is None:
                 outcome = await fetch(request)
             if outcome.then is not None:
                 return outcome
             if outcome.response is not None and after is not None:
+                show(outcome.response)
                 await _after(after, request, outcome, name)
             elif outcome.error is not None and failed is not None:
                 _take(await awaited(failed(request, outcome.error)), outcome, f"{name}.process_exception")

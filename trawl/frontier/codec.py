@@ -152,6 +152,8 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
             f"{path[:SHOWN]}... is nested more than {MAX_NESTED} deep, or contains itself: a job can't store it"
         )
     pack = _PACKERS.get(kind)
+    if pack is None and isinstance(value, str):  # text of a class of its own comes back as plain text
+        return _text(str.__str__(value), path)
     if pack is None:
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         raise ValueError(

@@ -6,9 +6,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping, Set
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, TypeVar, overload
-
-from trawl.migration import Unsupported
+from typing import Any, Self, TypeVar, overload
 
 __all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders", "parse_date"]
 
@@ -55,10 +53,6 @@ class Headers(MutableMapping[str, str]):
     """
 
     __slots__ = ("_fields",)
-    if not TYPE_CHECKING:
-        to_unicode_dict = Unsupported("values are texts: dict(headers)")
-        to_string = Unsupported("write a line for each of headers.items()")
-        appendlist = Unsupported("set the name to a list of values")
 
     # lower-case name -> [name as written, value, value, ...]
     _fields: dict[str, list[str]]
@@ -120,11 +114,13 @@ class Headers(MutableMapping[str, str]):
             return default if (text := _text_of(name)) is name else self.get(text, default)
         return field[1] if len(field) == 2 else ", ".join(field[1:])
 
-    def getlist(self, name: str) -> list[str]:
-        """Return every value of ``name``, in order; empty if there is none."""
+    def getlist(self, name: str, default: Any = None) -> list[str]:
+        """Return every value of ``name``, in order; ``default``, a value or a list, if there is none."""
         field = self._fields.get(name.lower())
         if field is None:
-            return [] if (text := _text_of(name)) is name else self.getlist(text)
+            if (text := _text_of(name)) is not name:
+                return self.getlist(text, default)
+            return [] if default is None else Headers({"default": default}).getlist("default")
         return field[1:]
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -135,11 +131,34 @@ class Headers(MutableMapping[str, str]):
         """Add a value to those that ``name`` has."""
         self._put(name, value, is_added=True)
 
+    appendlist = add
+
+    def setlist(self, name: str, values: Iterable[Any]) -> None:
+        """Set ``name`` to several values."""
+        self[name] = list(values)
+
     def setdefault(self, name: str, default: Any = None) -> Any:
         """Set ``name`` unless it is set, or set to None; return its value then (None if it has none)."""
         if _text_of(name).lower() not in self._fields:
             self[name] = default
         return self.get(name)
+
+    def setlistdefault(self, name: str, values: Iterable[Any] = ()) -> Any:
+        """Set ``name`` to several values unless it is set, or set to None."""
+        return self.setdefault(name, list(values))
+
+    @classmethod
+    def fromkeys(cls, names: Iterable[str | bytes], value: Any = None) -> Self:
+        """Make headers in which each of ``names`` has the same value."""
+        return cls([(name, value) for name in names])
+
+    def to_unicode_dict(self) -> Headers:
+        """Return the fields under capitalised names, each as one text: several values are joined by ``","``."""
+        return Headers({field[0].title(): ",".join(field[1:]) for field in self._fields.values() if len(field) > 1})
+
+    def to_string(self) -> bytes:
+        """Return the fields as lines, without an end of the last one."""
+        return b"\r\n".join(name.title() + b": " + value for name, value in self.to_wire())
 
     def fill(self, defaults: Headers) -> None:
         """Set each field of ``defaults`` as :meth:`setdefault` would, without checking it again."""
@@ -246,7 +265,7 @@ def _to_text(name: str, value: object) -> str:
         text = str(value)
     else:
         raise TypeError(f"the header {name!r} must be a str, bytes or a number, not {type(value).__name__}: {value!r}")
-    text = text.strip(" \t")
+    text = str.strip(text, " \t")
     if _FORBIDDEN.search(text):
         raise ValueError(f"the header {name!r} holds a control character: {text!r}")
     return text

@@ -149,8 +149,6 @@ class Referrer:
 
     def _said_by(self, response: Response) -> Policy:
         """Return the page's policy: the last known one in its ``Referrer-Policy`` (Referrer Policy, 8.1)."""
-        said = response.headers.get("Referrer-Policy")
-        if said is None:
-            return self._policy
+        said = ", ".join(response.headers.getlist("Referrer-Policy"))
         known = [name for token in said.lower().split(",") if (name := token.strip()) in POLICIES]
         return POLICIES[known[-1]] if known else self._policy

@@ -291,6 +291,8 @@ def test_the_command_checks_all_files_with_spiders_of_a_folder(
 
 
 TEXTS = "header values are str, not bytes; remove decode()"
+BYTES = "header values are str, not bytes; remove the b before the quotes"
+PAIRS = "dict(headers) has one value for each name; use dict(headers.items()) for lists of values"
 
 
 @pytest.mark.parametrize(
@@ -305,10 +307,13 @@ TEXTS = "header values are str, not bytes; remove decode()"
         ("x = trawl.Selector(response)", "Selector does not accept a response; use response.selector"),
         ("x = trawl.Selector(response.text)", None),
         ("x = trawl.Selector(text='x')", None),
-        (
-            "x = response.headers.to_unicode_dict()",
-            "to_unicode_dict() does not exist; use dict(headers)",
-        ),
+        ("x = response.headers.to_unicode_dict()", None),
+        ("x = response.headers.get('A') == b'x'", BYTES),
+        ("x = b'x' in response.headers['A']", BYTES),
+        ("x = response.headers.get('A') in (b'x', b'y')", BYTES),
+        ("x = response.headers['A'].split(b';')", BYTES),
+        ("x = b'A' in response.headers and response.headers.get(b'A') == 'x'", None),
+        ("x = response.body == b'x'", None),
         ("yield trawl.Request('http://a', flags=['x'])", "Request() does not support 'flags'; use meta instead"),
         ("yield trawl.FormRequest('http://a', encoding='latin-1')", None),
         (
@@ -392,3 +397,22 @@ def test_a_method_of_a_throttling_manager_that_is_mistyped_is_told_and_none_that
     (tmp_path / "foreign.py").write_text(spider.format("ForeignManager", wrong) + settings, "utf-8")
     assert main(["crawl", "foreign.py", "--quiet"]) == 2
     assert "THROTTLING_SCOPES['api']['manager']" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("x = response.headers['A'].decode()", None),
+        ("x = response.headers.get('A') == b'x' or b'y' in response.headers['A']", None),
+        ("x = b'; '.join(response.headers.getlist('Set-Cookie'))", BYTES),
+        ("x = b'; '.join(response.body.split())", None),
+        ("x = dict(response.headers)", PAIRS),
+        ("x = dict(response.headers.items())", None),
+    ],
+)
+def test_a_moved_spiders_header_values_pass_for_bytes_where_they_can(
+    tmp_path: Path, line: str, expected: str | None
+) -> None:
+    body = f"class A(trawl.Spider):\n    name = 'a'\n    def parse(self, response):\n        {line}\n"
+    body = f"import trawl as scrapy\n{body}"
+    assert checked(tmp_path, body) == ([] if expected is None else [f"5: {expected}"])

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
-from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_habits, check_outputs
+from trawl.cli.checks.habits import check_habits
+from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.source import CheckMessage, SpiderSource
-from trawl.compat import changes
+from trawl.compat import changes, is_moved
 from trawl.errors import PartLoadError, SettingsError
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
@@ -24,7 +25,7 @@ def check_spider(spider: type[Spider]) -> list[CheckMessage]:
     source = SpiderSource(spider)
     found = {
         *check_imports(source.home()[0]),
-        *check_habits(source),
+        *check_habits(source, is_moved=is_moved(spider)),
         *check_attributes(spider, source),
         *check_callbacks(spider, source),
         *check_annotations(spider, source, callbacks_of(spider, source)),

@@ -32,7 +32,7 @@ from trawl.items import is_item_type
 from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, SitemapSpider, Spider
 
-__all__ = ["callbacks_of", "check_annotations", "check_callbacks", "check_habits", "check_outputs", "item_type_of"]
+__all__ = ["callbacks_of", "check_annotations", "check_callbacks", "check_outputs", "item_type_of"]
 
 _MANY = (Iterable, Iterator, Generator, list, tuple)
 
@@ -250,62 +250,6 @@ def _problem(spider: type[Spider], use: _Use) -> str:
     except TypeError as error:
         return str(error)
     return ""
-
-
-_REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
-
-_MODULES = frozenset({"scrapy", "trawl"})
-
-
-def check_habits(source: SpiderSource) -> Iterator[CheckMessage]:
-    """Report calls that work in Scrapy only, such as header values used as bytes."""
-    for method in source.methods():
-        if method.node.name == "close":
-            yield CheckMessage(method.path, method.node.lineno, "close() is never called; name it closed(self, reason)")
-        for node in ast.walk(method.node):
-            if isinstance(node, ast.Call):
-                for message in _wrong(node):
-                    yield CheckMessage(method.path, node.lineno, message)
-
-
-def _wrong(call: ast.Call) -> Iterator[str]:
-    function = call.func
-    if isinstance(function, ast.Attribute) and function.attr == "decode" and _is_of_headers(function.value):
-        yield "header values are str, not bytes; remove decode()"
-    if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
-        yield "body_as_unicode() does not exist; use response.text"
-    if isinstance(function, ast.Attribute) and function.attr == "to_unicode_dict":
-        yield "to_unicode_dict() does not exist; use dict(headers)"
-    name = _name_of(function)
-    given = {keyword.arg for keyword in call.keywords}
-    first = call.args[0] if call.args else None
-    if name == "Selector" and ("response" in given or (isinstance(first, ast.Name) and first.id == "response")):
-        yield "Selector does not accept a response; use response.selector"
-    if name in _REQUESTS:
-        if "flags" in given:
-            yield f"{name}() does not support 'flags'; use meta instead"
-        if len(call.args) > 2:
-            yield f"{name}() takes only url and callback as positional arguments; pass the rest by keyword"
-
-
-def _is_of_headers(node: ast.expr) -> bool:
-    """Return True for the value of a header: ``x.headers[...]``, ``x.headers.get(...)``, an item of ``getlist``."""
-    while not (isinstance(node, ast.Attribute) and node.attr == "headers"):
-        if isinstance(node, ast.Attribute | ast.Subscript):
-            node = node.value
-        elif isinstance(node, ast.Call):
-            node = node.func
-        else:
-            return False
-    return True
-
-
-def _name_of(function: ast.expr) -> str:
-    """Return the name of a called function if it stands alone or in trawl's module; else ""."""
-    if isinstance(function, ast.Name):
-        return function.id
-    is_ours = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") in _MODULES
-    return function.attr if is_ours and isinstance(function, ast.Attribute) else ""
 
 
 _REQUEST_NAMES = frozenset({"Request", "FormRequest", "JsonRequest", "follow"})

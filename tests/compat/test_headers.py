@@ -1,0 +1,167 @@
+"""Headers of moved crawls: values that are equal to their bytes, and Scrapy's reading of fields that came twice."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trawl.cli.load import load_spider
+from trawl.compat.headers import HeaderText, ScrapyHeaders
+from trawl.feeds.to_json import to_json
+from trawl.frontier.codec import portable
+from trawl.http import Headers, Request
+from trawl.testing import SimulatedWeb, simulate
+
+HTML: Any = HeaderText("text/html; charset=utf-8")
+
+
+def test_a_value_is_equal_to_its_text_and_to_its_bytes() -> None:
+    assert HTML == b"text/html; charset=utf-8" == HTML
+    assert HTML == "text/html; charset=utf-8"
+    assert (HTML != b"text/html; charset=utf-8") is False
+    assert HTML != b"text/html"
+    assert HTML in [b"text/html; charset=utf-8"]
+    assert {"text/html; charset=utf-8": 1}[HTML] == 1
+    assert b"html" in HTML
+    assert "html" in HTML
+    assert b"json" not in HTML
+
+
+@pytest.mark.parametrize(
+    ("of_bytes", "expected"),
+    [
+        (lambda value: value.split(b";")[0].strip(), b"text/html"),
+        (lambda value: value.partition(b";")[2], b" charset=utf-8"),
+        (lambda value: value.replace(b"html", b"x").upper(), b"TEXT/X; CHARSET=UTF-8"),
+        (lambda value: value.startswith((b"text/", b"image/")), True),
+        (lambda value: value.find(b"html"), 5),
+        (lambda value: value + b"!", b"text/html; charset=utf-8!"),
+        (lambda value: b"Type: " in ("Type: " + value), True),
+        (lambda value: value.decode(), "text/html; charset=utf-8"),
+        (lambda value: value.decode("ascii").split(";")[0], "text/html"),
+        (bytes, b"text/html; charset=utf-8"),
+    ],
+)
+def test_what_is_done_to_bytes_can_be_done_to_it(of_bytes: Callable[[Any], object], expected: object) -> None:
+    assert of_bytes(HTML) == expected
+
+
+def test_other_letters_are_those_of_the_wire() -> None:
+    sent = Headers.from_wire([(b"X-Name", "Käse".encode())])
+    value: Any = ScrapyHeaders(sent)["X-Name"]
+    assert value == "Käse".encode()
+    assert value.decode() == "Käse"
+    assert HeaderText("日本").decode() == "日本"
+
+
+def test_it_is_written_and_stored_as_plain_text() -> None:
+    assert json.loads(to_json({"type": HTML})) == {"type": HTML}
+    assert type(portable(HTML, "meta['type']")) is str
+    assert type(pickle.loads(pickle.dumps(HTML))) is str
+    assert copy.deepcopy({"type": HTML}) == {"type": HTML}
+    assert type(Headers({"Accept": HTML}).getlist("accept")[0]) is str
+
+
+CAME = [(b"set-cookie", b"a=1"), (b"ETag", b'"x"'), (b"Set-Cookie", b"b=2"), (b"content-type", b"text/html")]
+
+
+def test_a_field_that_came_twice_gives_its_last_value_and_getlist_all() -> None:
+    headers: Any = ScrapyHeaders(Headers.from_wire(CAME))
+    assert headers.get("Set-Cookie") == headers[b"set-cookie"] == b"b=2"
+    assert headers.getlist("Set-Cookie") == [b"a=1", b"b=2"]
+    assert headers.get("Age") is None
+    assert headers.get("Age", b"0").decode() == "0"
+    assert headers.get("Age", ["1", "2"]) == b"2"
+    assert headers.getlist("Age") == []
+    assert headers.getlist("Age", "0") == [b"0"]
+    assert list(headers) == [b"Set-Cookie", b"Etag", b"Content-Type"]
+    assert {name.decode(): values[0].decode() for name, values in headers.items()} == {
+        "Set-Cookie": "a=1",
+        "Etag": '"x"',
+        "Content-Type": "text/html",
+    }
+    assert headers.values() == [b"b=2", b'"x"', b"text/html"]
+    assert headers.copy().pop("Set-Cookie") == [b"a=1", b"b=2"]
+    assert headers.pop("Age", None) is None
+    assert ScrapyHeaders({"Accept": None}).get("Accept", b"x") is None
+    with pytest.raises(KeyError):
+        headers["Age"]
+
+
+def test_scrapys_methods_are_there_for_all_headers() -> None:
+    headers = Headers.fromkeys(["A", b"b"], "1")
+    headers.appendlist("a", "2")
+    headers.setlist("C", (3, b"4"))
+    headers.setlistdefault("C", ["5"])
+    headers.setlistdefault("D", ["6"])
+    assert headers.items_list() == [("A", "1"), ("A", "2"), ("b", "1"), ("C", "3"), ("C", "4"), ("D", "6")]
+    assert dict(headers.to_unicode_dict()) == {"A": "1,2", "B": "1", "C": "3,4", "D": "6"}
+    assert headers.to_unicode_dict()["c"] == "3,4"
+    assert headers.to_string() == b"A: 1\r\nA: 2\r\nB: 1\r\nC: 3\r\nC: 4\r\nD: 6"
+
+
+SPIDER = """
+import trawl{alias}
+
+class Stamp:
+    def process_request(self, request, spider):
+        assert request.headers["X-Own"] == {own!r}
+
+    def process_response(self, request, response, spider):
+        response.flags.append(repr(response.headers.get("Set-Cookie") == b"b=2"))
+        return response
+
+class Shop(trawl.Spider):
+    name = "shop"
+    custom_settings = {{"DOWNLOADER_MIDDLEWARES": {{Stamp: 950}}, "ROBOTSTXT_OBEY": False}}
+
+    def start_requests(self):
+        yield trawl.Request("http://a.example/", headers={{"X-Own": "1"}})
+        yield trawl.Request("http://a.example/404", headers={{"X-Own": "1"}}, errback=self.failed)
+
+    async def parse(self, response):
+        direct = await self.fetch(trawl.Request("http://a.example/2", headers={{"X-Own": "1"}}))
+        yield {{
+            "flags": response.flags,
+            "type": b"html" in response.headers.get("Content-Type"),
+            "agent": response.request.headers["User-Agent"].decode(),
+            "direct": direct.headers["Set-Cookie"],
+        }}
+
+    def failed(self, failure):
+        yield {{"failed": failure.value.response.headers["Set-Cookie"] == b"b=2"}}
+"""
+
+
+def site() -> SimulatedWeb:
+    web = SimulatedWeb()
+    fields: Any = {"Set-Cookie": ["a=1", "b=2"], "Content-Type": "text/html"}
+    web.add_host("a.example", headers=fields)
+    web.add_page("http://a.example/404", status=404, headers=fields)
+    return web
+
+
+def test_a_moved_crawl_shows_them_to_callbacks_errbacks_middleware_and_fetches(tmp_path: Path) -> None:
+    text = SPIDER.format(alias="\nimport trawl as scrapy", own=b"1")
+    (tmp_path / "shop.py").write_text(text)
+    sim = simulate(load_spider(str(tmp_path / "shop.py")), site(), {"USER_AGENT": "me"})
+    page = {"flags": ["True"], "type": True, "agent": "me", "direct": "b=2"}
+    assert sorted(map(repr, sim.items)) == sorted(map(repr, [page, {"failed": True}]))
+
+
+def test_a_native_crawl_has_text(tmp_path: Path) -> None:
+    (tmp_path / "native.py").write_text(SPIDER.format(alias="", own="1"))
+    sim = simulate(load_spider(str(tmp_path / "native.py")), site())
+    assert sim.items == [{"failed": False}]  # "in" of bytes raises
+
+
+def test_a_request_made_of_another_keeps_its_fields() -> None:
+    request = Request("http://a.example/", headers=ScrapyHeaders({"A": ["1", "2"]}))
+    assert type(request.replace().headers) is Headers
+    assert request.replace().headers.getlist("a") == ["1", "2"]

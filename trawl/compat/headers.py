@@ -1,0 +1,158 @@
+"""Header values of a moved crawl: text that is equal to its bytes, in mappings with the habits of Scrapy's.
+
+Scrapy's values are bytes, and those of moved spiders that were changed since are text. :class:`HeaderText` is both
+where both make sense; ``trawl check`` finds what needs real bytes (``b", ".join(...)``). :func:`scrapys_headers` is the
+outermost middleware of a moved crawl, so that callbacks, errbacks and ``fetch()`` see it;
+:mod:`trawl.compat.middleware` shows it to the methods of middleware classes. Other crawls do not load this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trawl.http import Fetch, Headers, Outcome, Request, Response
+
+__all__ = ["HeaderText", "ScrapyHeaders", "scrapys_headers", "show_headers"]
+
+
+def _plain(value: Any) -> Any:
+    """Return bytes as the text that stands for them."""
+    if isinstance(value, bytes | bytearray):
+        return value.decode("latin-1")
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return HeaderText(value)
+    return type(value)(map(_shown, value)) if isinstance(value, list | tuple) else value
+
+
+def _method(name: str) -> Callable[..., Any]:
+    """Return the method of text that takes bytes too, and whose texts are header texts again."""
+    of_text = getattr(str, name)
+
+    def method(self: str, *given: Any, **named: Any) -> Any:
+        return _shown(of_text(self, *map(_plain, given), **named))
+
+    method.__name__ = name
+    return method
+
+
+class HeaderText(str):
+    """Text of a header that can be used as its bytes: compared, searched, split, decoded."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, _plain(other))
+
+    def __ne__(self, other: object) -> bool:
+        return str.__ne__(self, _plain(other))
+
+    def __contains__(self, part: object) -> bool:
+        return str.__contains__(self, _plain(part))
+
+    def __add__(self, other: Any) -> HeaderText:
+        return HeaderText(str.__add__(self, _plain(other)))
+
+    def __radd__(self, other: Any) -> HeaderText:
+        return HeaderText(_plain(other) + str(self))
+
+    def __bytes__(self) -> bytes:
+        try:
+            return self.encode("latin-1")
+        except UnicodeEncodeError:  # as it is sent
+            return self.encode()
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return the text that its bytes stand for."""
+        return bytes(self).decode(encoding, errors)
+
+
+for _name in (
+    *("split", "rsplit", "partition", "rpartition", "splitlines", "strip", "lstrip", "rstrip", "replace"),
+    *("removeprefix", "removesuffix", "lower", "upper", "title", "startswith", "endswith"),
+    *("find", "rfind", "index", "rindex", "count"),
+):
+    setattr(HeaderText, _name, _method(_name))
+
+
+class ScrapyHeaders(Headers):
+    """Headers whose values are :class:`HeaderText`: ``get`` gives the last of several, ``items()`` lists of them."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: Any) -> Any:
+        values = self._fields[_key(name)][1:]
+        return HeaderText(values[-1]) if values else None
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """Return the last value of ``name``, or ``default`` as a value."""
+        field = self._fields.get(_key(name))
+        if field is not None:
+            return self[name]
+        default = default[-1] if isinstance(default, list | tuple) and default else default
+        return HeaderText(_plain(default)) if isinstance(default, str | bytes) else default
+
+    def getlist(self, name: Any, default: Any = None) -> Any:
+        """Return every value of ``name``; ``default`` as a list if there is none."""
+        return [HeaderText(value) for value in super().getlist(name, default)]
+
+    def __iter__(self) -> Iterator[str]:
+        return (HeaderText(name.title()) for name in super().__iter__())
+
+    def items(self) -> Any:
+        """Return pairs of each name and the list of its values."""
+        return [(name, self.getlist(name)) for name in self]
+
+    def values(self) -> Any:
+        """Return the last value of each name."""
+        return [self[name] for name in self]
+
+    def pop(self, name: Any, *default: Any) -> Any:
+        """Take a field out, and return the list of its values."""
+        if name not in self and default:
+            return default[0]
+        values = self.getlist(name)
+        del self[name]
+        return values
+
+    def copy(self) -> ScrapyHeaders:
+        """Return headers that can be changed without changing these."""
+        return ScrapyHeaders(self)
+
+    __copy__ = copy
+
+
+def _key(name: Any) -> str:
+    key: str = _plain(name).lower()
+    return key
+
+
+def show_headers(message: Request | Response | None) -> None:
+    """Give a request, or a response and its request, the headers of Scrapy's habits."""
+    if message is None:
+        return
+    headers = message.headers
+    if type(headers) is Headers:
+        headers.__class__ = ScrapyHeaders  # the same fields: no slot is added
+    if isinstance(message, Response):
+        show_headers(message.request)
+
+
+def scrapys_headers(fetch: Fetch) -> Fetch:
+    """Give what comes back from ``fetch`` the headers of Scrapy's habits."""
+
+    async def send(request: Request) -> Outcome:
+        outcome = await fetch(request)
+        show_headers(outcome.response)
+        show_headers(request)
+        return outcome
+
+    return send
