@@ -11,6 +11,7 @@ module                            what it has
 :mod:`~trawl.compat.crawler`      ``Crawler``, the argument of ``from_crawler``, and its engine
 :mod:`~trawl.compat.signals`      ``crawler.signals``
 :mod:`~trawl.compat.middleware`   downloader and spider middleware classes as trawl's middleware and hooks
+:mod:`~trawl.compat.headers`      header values that pass for their bytes
 :mod:`~trawl.compat.hooks`        the engine's hooks: extensions, signals, ``spider_idle``
 ================================  ======================================================================================
 
