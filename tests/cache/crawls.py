@@ -39,11 +39,12 @@ class Reader(trawl.Spider):
 
     name = "reader"
     paths: Iterable[str] = ("/1", "/2", "/3")
+    fragment = ""
     handle_httpstatus_all = True
 
     async def start(self) -> AsyncGenerator[Request, None]:
         for path in self.paths:
-            yield Request(HOST + path)
+            yield Request(f"{HOST}{path}#{self.fragment}" if self.fragment else HOST + path)
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         yield {"url": response.url, "body": response.text, "flags": response.flags, "status": response.status}

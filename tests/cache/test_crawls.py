@@ -24,6 +24,13 @@ from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 from trawl.testing.transport import WALL_START_UTC
 
 
+def test_an_answer_is_for_every_fragment_and_has_none(tmp_path: Path) -> None:
+    crawl(web_of(), settings(tmp_path), type("Top", (Reader,), {"fragment": "top"}))
+    again = crawl(web_of(), settings(tmp_path))
+    assert sorted(item["url"] for item in again.items) == [f"{HOST}/{n}" for n in (1, 2, 3)]
+    assert again.sends == ()
+
+
 def test_what_was_answered_once_is_answered_again_without_a_send_or_a_second_of_delay(tmp_path: Path) -> None:
     values = settings(tmp_path, DOWNLOAD_DELAY=5.0)
     first = crawl(web_of(), values)

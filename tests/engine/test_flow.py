@@ -36,6 +36,21 @@ class Follows(trawl.Spider):
         yield from response.follow_all(css="a")
 
 
+async def test_a_response_has_no_fragment_and_neither_have_links_to_its_own_page(autojump_clock: MockClock) -> None:
+    class Fragments(trawl.Spider):
+        name = "fragments"
+        start_urls = ("http://a.example/#start",)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            assert response.request is not None
+            links = [response.follow(link).url for link in ("", "?page=2", "#x")]
+            yield {"url": response.url, "request": response.request.url, "links": links}
+
+    items = (await pages(1).crawl(Fragments, settings=FREE)).items
+    links = ["http://a.example/", "http://a.example/?page=2", "http://a.example/#x"]
+    assert items == [{"url": "http://a.example/", "request": "http://a.example/#start", "links": links}]
+
+
 async def test_c6_every_page_is_fetched_once_and_the_crawl_ends_by_itself(autojump_clock: MockClock) -> None:
     run = await pages(20).crawl(Follows, settings=FREE)
     assert run.reason == "finished"

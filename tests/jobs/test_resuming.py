@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
@@ -229,6 +231,27 @@ async def test_a_finished_job_says_so_sends_nothing_and_leaves_the_feed_alone(
     assert (result.reason, runs.times) == ("finished", [])
     assert result.stats["item_scraped_count"] == 3
     assert runs.feed.read_bytes() == before
+
+
+async def test_a_job_of_an_earlier_release_says_that_some_pages_may_come_once_more(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = Runs(tmp_path, site(8), settings=QUICK)
+    await runs.run(stop_after=0.25)
+    with sqlite3.connect(runs.directory / "job.db") as database:
+        (blob,) = database.execute("SELECT blob FROM kept WHERE name = 'job'").fetchone()
+        version, facts = msgspec.msgpack.decode(blob)
+        del facts["marks"]  # as it was before there was one
+        database.execute("UPDATE kept SET blob = ? WHERE name = 'job'", [msgspec.msgpack.encode((version, facts))])
+    database.close()
+    with caplog.at_level(logging.INFO):
+        await runs.run()
+    assert "an earlier release began it" in caplog.text
+    assert runs.urls == all_urls(8)  # what was seen then counts: those URLs have one form in both
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        await Runs(tmp_path / "new", site(2), settings=QUICK).run()
+    assert "earlier release" not in caplog.text
 
 
 async def test_a_job_of_another_spider_is_refused(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -55,9 +55,9 @@ async def answer(request: Request, settings: TransportSettings | None = None) ->
 
 async def test_a_page_comes_whole_with_all_that_is_known_of_it(clock: MockClock) -> None:
     async with serving(is_fine) as server:
-        request = Request(server.url + "path?q=1", headers={"X-Mine": "1"})
+        request = Request(server.url + "path?q=1#top", headers={"X-Mine": "1"})
         response = await answer(request)
-    assert (response.status, response.body, response.url) == (200, b"<title>fine</title>", request.url)
+    assert (response.status, response.body, response.url) == (200, b"<title>fine</title>", server.url + "path?q=1")
     assert response.request is request
     assert response.headers["content-type"] == "text/html"
     assert (response.ip_address, response.protocol, response.flags) == ("127.0.0.1", "HTTP/1.1", [])

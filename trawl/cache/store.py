@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl.http import Headers, Request, Response
+from trawl.http import Headers, Request, Response, without_fragment
 
 __all__ = ["CacheEntry", "Error", "Fields", "Store", "make_entry", "make_response"]
 
@@ -69,7 +69,8 @@ def make_entry(request: Request, response: Response, *, asked_at: float, came_at
 
 def make_response(stored: CacheEntry, body: bytes, request: Request) -> Response:
     """Make the response that answers ``request`` from the cache, with the flag ``cached``."""
-    return Response(stored.url, stored.status, stored.headers, body, request, flags=["cached"])
+    url = without_fragment(stored.url)  # earlier releases stored it with one
+    return Response(url, stored.status, stored.headers, body, request, flags=["cached"])
 
 
 Error = sqlite3.Error

@@ -39,7 +39,7 @@ from trawl.engine.job_items import ItemStore
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
 from trawl.frontier import Frontier, JobStore, Section, damage_error
-from trawl.frontier.sections import JOB_INFO, START_ITEMS, STATISTICS, JobInfo
+from trawl.frontier.sections import JOB_INFO, MARKS, START_ITEMS, STATISTICS, JobInfo
 from trawl.observe import Stats
 from trawl.robots import CachedRobots, RobotsCache
 from trawl.spiders import Spider
@@ -70,6 +70,11 @@ class JobFacts:
     def last_reason(self) -> str:
         """The reason for which the last run ended; "" while one runs, and after a kill."""
         return self._facts.reason
+
+    @property
+    def has_older_marks(self) -> bool:
+        """True if an earlier release began it, which told apart some URLs that are the same for this one."""
+        return self._facts.marks < MARKS
 
     @property
     def is_started(self) -> bool:
@@ -105,7 +110,7 @@ def facts_of(job: JobStore, spider: Spider, now_utc: datetime) -> JobFacts:
     if facts is None:
         if JOB_INFO.name in job.kept:
             raise damage_error(job.directory, "what it says of itself can't be read")
-        return JobFacts(JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp()))
+        return JobFacts(JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp(), marks=MARKS))
     if (facts.spider, facts.cls) != (name, cls):
         raise UsageError(
             f"job {job.directory} belongs to spider {facts.spider!r} ({facts.cls}), not to {name!r} ({cls}):"
@@ -421,3 +426,6 @@ def _tell(job: JobStore, note: JobFacts, frontier: Frontier, last_error: str, *,
     how = last_error or note.last_reason or "killed"
     words = "job %s: run %d, %d requests pending; the last run ended: %s"
     job_logger.info(words, job.directory, note.runs + 1, pending, how)
+    if note.has_older_marks:
+        words = "job %s: an earlier release began it: pages whose URLs have %%-escapes or empty arguments may come once more"
+        job_logger.info(words, job.directory)

@@ -18,7 +18,7 @@ from trawl.frontier.base import JobStore
 if TYPE_CHECKING:
     from trawl.frontier.inspect import JobReport
 
-__all__ = ["JOB_INFO", "START_ITEMS", "STATISTICS", "JobInfo", "Section", "damage_error"]
+__all__ = ["JOB_INFO", "MARKS", "START_ITEMS", "STATISTICS", "JobInfo", "Section", "damage_error"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -79,6 +79,10 @@ LATEST = 250_000_000_000
 """In epoch seconds the year 9892: what is later is damage."""
 
 
+MARKS = 2
+"""The version of the rule by which seen URLs are compared, ``trawl.http.url.sorted_url``."""
+
+
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a job.
 
@@ -89,6 +93,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         runs: How often it was run.
         is_started: Whether ``start()`` has come to its end.
         reason: Why the last run ended; "" while one runs, and after a kill.
+        marks: The version of the rule by which its seen URLs are compared. Since 2 it is that of ``w3lib.url``.
     """
 
     spider: str
@@ -97,6 +102,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     runs: Annotated[int, msgspec.Meta(ge=0, lt=LATEST)] = 0
     is_started: bool = False
     reason: str = ""
+    marks: int = 1
 
     def is_finished(self, pending: int) -> bool:
         """Return whether nothing is left to do, with this number of pending requests."""

@@ -25,6 +25,7 @@ from trawl.http.url import (
     normalize_url,
     origin_of,
     scheme_of,
+    without_fragment,
 )
 
 __all__ = [
@@ -60,4 +61,5 @@ __all__ = [
     "origin_of",
     "parse_date",
     "scheme_of",
+    "without_fragment",
 ]

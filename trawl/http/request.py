@@ -37,8 +37,9 @@ FINGERPRINT_BYTES = 16
 def fingerprint(request: Request) -> bytes:
     """Return 16 bytes that are equal for requests with one method, one body and one address, in one session.
 
-    The address is compared without its fragment and with the query's arguments in order. Headers, cookies and meta do
-    not count, but for meta ``session``: another visitor sees another page.
+    The address is compared in the canonical form of ``w3lib.url``, as in Scrapy: without its fragment, with the query's
+    arguments in order, however it is percent-encoded. Headers, cookies and meta do not count, but for meta ``session``:
+    another visitor sees another page.
     """
     # Neither a method nor a URL in normal form has a space or a line end in it, so no two requests read the same here.
     session = request.meta_get("session")

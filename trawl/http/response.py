@@ -153,7 +153,7 @@ class Response:
     """A whole response: its body has been read and decompressed. Text and selectors are made on first use, once.
 
     Attributes:
-        url: Its URL, in WHATWG normal form.
+        url: Its URL, in WHATWG normal form and without a fragment, which ``request.url`` keeps.
         status: The status code.
         headers: The fields as they came.
         body: The bytes after decompression.

@@ -32,7 +32,7 @@ from trawl.errors import (
     ResponseBroken,
     UnsupportedScheme,
 )
-from trawl.http import Outcome, Request, Response, origin_of
+from trawl.http import Outcome, Request, Response, origin_of, without_fragment
 from trawl.testing.clock import sleep_until
 from trawl.testing.hosts import Host
 from trawl.testing.latency import Outage, draw_seconds
@@ -380,7 +380,8 @@ class SimulatedTransport:
         flags: tuple[str, ...] = ()
         if len(body) > exchange.timeouts.max_bytes:
             body, flags = body[: int(exchange.timeouts.max_bytes)], ("truncated",)
-        response = Response(request.url, answer.status, headers, body, request, flags, latency, protocol="HTTP/1.1")
+        url = without_fragment(request.url)
+        response = Response(url, answer.status, headers, body, request, flags, latency, protocol="HTTP/1.1")
         exchange.site.keep(exchange.origin, now)
         return Outcome(request, response, None, exchange.started_at, exchange.sent_at, first_byte_at, now)
 

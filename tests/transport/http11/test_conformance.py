@@ -109,7 +109,7 @@ async def compared(
     for kind in KINDS:
         async with serving(behaviour) as server:
             transport = kind(settings)
-            request = Request(server.url, method=method, body=body, headers={"X-A": ["b", "c"]})
+            request = Request(server.url + "#top", method=method, body=body, headers={"X-A": ["b", "c"]})
             both = [await transport.send(request, lambda: None) for _ in range(2)]
             await transport.aclose()
             await server.all_gone()

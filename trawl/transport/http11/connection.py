@@ -23,7 +23,7 @@ from trawl.errors import (
     ReadTimeout,
     ResponseBroken,
 )
-from trawl.http import Outcome, Request, Response
+from trawl.http import Outcome, Request, Response, without_fragment
 from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
 from trawl.transport.errors import words_of
 from trawl.transport.http11.network_stream import NetworkStream
@@ -236,7 +236,7 @@ async def read_response(
                 deadline.writing()
                 make = await writer.end(whole)
     return make(
-        outcome.request.url,
+        without_fragment(outcome.request.url),
         parser.status,
         parser.headers,
         whole,

@@ -30,7 +30,7 @@ from trawl.errors import (
     ResponseBroken,
     UnsupportedScheme,
 )
-from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response, scheme_of
+from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response, scheme_of, without_fragment
 from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written
 from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
@@ -185,7 +185,7 @@ class _ResponseReader:
         body, flags = self._limits.finish(self._body, loss, request)
         make = Response if writer is None else await writer.end(body)
         return make(
-            request.url,
+            without_fragment(request.url),
             answer.status,
             self._headers,
             body,
