@@ -1,7 +1,7 @@
 """URLs that the duplicate filter takes for one, and those that it tells apart: as Scrapy's, whose rules are w3lib's.
 
-The table was made with Scrapy 2.19 (``scrapy.utils.request.fingerprint``). Three rows differ from it: a default port and
-a short form of an IPv4 address are no addresses of their own, as in browsers.
+The table was made with Scrapy 2.19 (``scrapy.utils.request.fingerprint``). Three rows differ from it, as in browsers: a
+default port and a short form of an IPv4 address make no other address.
 """
 
 from __future__ import annotations

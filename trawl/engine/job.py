@@ -427,5 +427,5 @@ def _tell(job: JobStore, note: JobFacts, frontier: Frontier, last_error: str, *,
     words = "job %s: run %d, %d requests pending; the last run ended: %s"
     job_logger.info(words, job.directory, note.runs + 1, pending, how)
     if note.has_older_marks:
-        words = "job %s: an earlier release began it: pages whose URLs have %%-escapes or empty arguments may come once more"
+        words = "job %s: an earlier release began it: pages with %%-escapes in their URLs may come once more"
         job_logger.info(words, job.directory)
