@@ -108,6 +108,7 @@ _PARTS = frozenset(
         "spiders",
         "throttling",
         "transport",
+        "utils",
     }
 )
 """Modules that can be used without being imported by name."""

@@ -6,7 +6,6 @@ module: its path is the one that Scrapy's users know.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,9 @@ from trawl.compat import name_advice
 from trawl.compat.crawler import Crawler
 from trawl.errors import UsageError
 from trawl.migration import Unsupported
-from trawl.observe import ObserveSettings
-from trawl.settings import Layer, ambient, load
+from trawl.settings import Layer, ambient, load, of_spider
 from trawl.spiders import Spider
+from trawl.utils import configure_logging
 
 __all__ = ["AsyncCrawlerProcess", "Crawler", "CrawlerProcess"]
 
@@ -40,7 +39,8 @@ class CrawlerProcess:
         process.start()
 
     Args:
-        settings: Settings of all crawls; they override every other source.
+        settings: Settings of all crawls; they override those of the project; a spider's ``custom_settings`` override
+            them, as in Scrapy.
         install_root_handler: Log to standard error as ``LOG_LEVEL`` and ``LOG_FORMAT`` say, unless the program logs
             already.
 
@@ -97,12 +97,13 @@ class CrawlerProcess:
             UsageError: A setting, a feed or a start URL can't be used.
             RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
         """
-        self._log()
+        configure_logging(self._settings, self._installs)
         wanted, self._wanted = self._wanted, []
         found: dict[int, CrawlResult] = {}
 
         async def one(number: int, spider: type[Spider], arguments: Mapping[str, Any]) -> None:
-            found[number] = await crawl(spider, self._settings, **arguments)
+            settings = load(*ambient(spider=spider), Layer("settings", self._settings), of_spider(spider))
+            found[number] = await crawl(spider, settings, **arguments)
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
@@ -119,12 +120,6 @@ class CrawlerProcess:
         if failure is not None:
             raise failure
         self.results = [found[number] for number in range(len(wanted))]
-
-    def _log(self) -> None:
-        # The crawls load the settings again and log the warnings.
-        values = load(*ambient(), Layer("settings", self._settings), tell=lambda warning: None).of(ObserveSettings)
-        if self._installs and values.log_enabled:
-            logging.basicConfig(level=values.log_level, format=values.log_format, datefmt=values.log_dateformat)
 
 
 AsyncCrawlerProcess = CrawlerProcess

@@ -31,7 +31,7 @@ SCRAPYS: list[tuple[type, list[str]]] = [
         Crawler,
         [
             *("crawl", "extensions", "get_addon", "get_downloader_middleware", "get_extension", "get_item_pipeline"),
-            *("get_spider_middleware", "logformatter", "request_fingerprinter"),
+            *("get_spider_middleware", "logformatter"),
         ],
     ),
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib import import_module
 
 import pytest
@@ -57,6 +58,11 @@ def told(source: str) -> list[str]:
             "from scrapy.exceptions import DropItem, CannotResolveHostError as C",
             "from trawl.exceptions import DropItem, NameNotResolved as C",
         ),
+        (
+            "from scrapy.utils.project import get_project_settings",
+            "from trawl.utils.project import get_project_settings",
+        ),
+        ("from scrapy.utils.python import to_bytes, to_unicode", "from trawl.utils.python import to_bytes, to_unicode"),
     ],
 )
 def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> None:
@@ -68,8 +74,9 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("from scrapy.utils.project import get_project_settings", "get_project_settings is not here: leave it out"),
-        ("from scrapy.utils.log import configure_logging", "the log is set up by itself"),
+        ("from scrapy.utils.project import data_path", "data_path is not here: trawl.run() and the command read"),
+        ("from scrapy.utils.log import TopLevelFormatter", "the log is set up by itself"),
+        ("from scrapy.utils.reqser import request_to_dict", "JOB_DIR has a job keep its requests"),
         ("from scrapy.crawler import CrawlerRunner", "trawl.run(Spider"),
         ("from scrapy.exporters import JsonItemExporter", "FEEDS writes items"),
         ("from scrapy.extensions.closespider import CloseSpider", "CLOSESPIDER_ITEMCOUNT"),
@@ -80,8 +87,8 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
         ("from scrapy.nothing import nothing", "the guide 'Coming from Scrapy'"),
         ("from twisted.internet.defer import inlineCallbacks", "trawl runs on Trio, without Twisted"),
         ("import twisted.internet.reactor", "trawl runs on Trio, without Twisted"),
-        ("import scrapy.utils.log", "the log is set up by itself"),
-        ("from trawl.utils.project import get_project_settings", "leave it out"),
+        ("import scrapy.utils.gz", "use the gzip module"),
+        ("from trawl.utils.project import data_path", "read [tool.trawl]"),
         ("from trawl.exceptions import StopDownload", "download_maxsize"),
     ],
 )
@@ -136,14 +143,17 @@ def test_what_takes_the_place_of_a_name_is_there(name: str) -> None:
 
 
 def test_what_is_not_here_is_really_not() -> None:
+    import_module("trawl.utils")
     for name in REPLACEMENTS:
         module, _, last = name.rpartition(".")
-        if name not in ("loader", "pipelines.files", "middleware"):  # some of what is in them is
+        is_module = f"trawl.{name}" in sys.modules and name.startswith("utils")
+        if not is_module and name not in ("loader", "pipelines.files", "middleware"):  # some of what is in them is
             assert place(module, last) is None, name
 
 
 def test_a_name_of_scrapys_that_is_asked_of_the_package_says_what_to_use() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'utils': take it from"):
-        _ = trawl.__getattribute__("utils")
+    with pytest.raises(AttributeError, match=r"no attribute 'mail': use smtplib"):
+        _ = trawl.__getattribute__("mail")
+    assert trawl.__getattribute__("utils").python.to_bytes("a") == b"a"
     assert not hasattr(trawl, "statscollectors")
     assert name_advice("no.such") == ""

@@ -5,11 +5,14 @@ It exists before the crawl runs, and passes calls to the :class:`~trawl.spiders.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import hashlib
+import json
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import trio
+from w3lib.url import canonicalize_url
 
 from trawl.compat.signals import CrawlerSignals
 from trawl.http import Request, Response
@@ -17,12 +20,53 @@ from trawl.migration import Unsupported
 from trawl.observe import Stats
 from trawl.spiders import RunningCrawl
 
-__all__ = ["Crawler", "CrawlerEngine"]
+__all__ = ["Crawler", "CrawlerEngine", "RequestFingerprinter", "fingerprint"]
 
 _GIVE = "yield the request from a callback, or from start(), which may wait for work and is read while there is room"
 _PAUSE = "`spider.crawl.throttling.set(scope, delay=...)` slows a site down, and the throttle backs off by itself"
 _PARTS = "it has no counterpart: `spider.crawl` tells what the crawl does"
 _MADE = "keep what you make yourself, and give it to whoever needs it"
+
+
+def fingerprint(
+    request: Request, *, include_headers: Iterable[bytes | str] | None = None, keep_fragments: bool = False
+) -> bytes:
+    """Return Scrapy's fingerprint of a request, 20 bytes, for identifiers that were stored by it.
+
+    The crawl tells requests apart by :func:`trawl.http.fingerprint` instead.
+
+    Args:
+        request: The request; its method, URL and body count.
+        include_headers: Names of headers that count too.
+        keep_fragments: The URL's fragment counts too.
+    """
+    names = sorted(name.decode() if isinstance(name, bytes) else name for name in include_headers or ())
+    headers = {
+        name.lower().encode().hex(): [
+            value.encode("latin-1").hex() for value in map(str, request.headers.getlist(name))
+        ]
+        for name in names
+        if name in request.headers
+    }
+    url = canonicalize_url(request.url, keep_fragments=keep_fragments)
+    data = {"method": request.method, "url": url, "body": request.body.hex(), "headers": headers}
+    return hashlib.sha1(json.dumps(data, sort_keys=True).encode(), usedforsecurity=False).digest()
+
+
+class RequestFingerprinter:
+    """Scrapy's ``crawler.request_fingerprinter``."""
+
+    def __init__(self, crawler: Crawler | None = None) -> None:
+        """Make one; ``crawler`` is not used."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make one for a crawl."""
+        return cls(crawler)
+
+    def fingerprint(self, request: Request) -> bytes:
+        """Return :func:`fingerprint` of a request."""
+        return fingerprint(request)
 
 
 class CrawlerEngine:
@@ -98,11 +142,11 @@ class Crawler:
         spider: The spider, once it is made.
         engine: Ends the crawl, and fetches.
         signals: Sends most of Scrapy's signals; an error says what to use instead of the others.
+        request_fingerprinter: Its method ``fingerprint`` returns Scrapy's fingerprint of a request.
     """
 
     if not TYPE_CHECKING:
         crawl = Unsupported("`await trawl.crawl(Spider)` runs one, `trawl.run(Spider)` too")
-        request_fingerprinter = Unsupported("`trawl.http.request(request)` tells one request from another")
         logformatter = Unsupported("the log is as LOG_FORMAT says")
         extensions = Unsupported(_MADE)
         get_addon = Unsupported("there are no add-ons")
@@ -118,6 +162,7 @@ class Crawler:
         self.spider: Any = None
         self.engine: CrawlerEngine = CrawlerEngine()
         self.signals: CrawlerSignals = CrawlerSignals()
+        self.request_fingerprinter: RequestFingerprinter = RequestFingerprinter(self)
 
     def bind(self, crawl: RunningCrawl) -> None:
         """Set the running crawl."""

@@ -120,7 +120,9 @@ def _words(root: str, module: str, name: str) -> str:
 
 def _is_scrapys(module: str, name: str) -> bool:
     """True for a name of Scrapy's that trawl does not have; False for a misspelled one of trawl's."""
-    return f"{module}.{name}".strip(".") in REPLACEMENTS or (place(module, "") is None and bool(name_advice(module)))
+    if f"{module}.{name}".strip(".") in REPLACEMENTS:
+        return True
+    return bool(name_advice(module)) and (module.startswith("utils.") or place(module, "") is None)
 
 
 def _as(name: str, asname: str | None) -> str:

@@ -15,7 +15,7 @@ from types import ModuleType
 
 __all__ = ["FACES", "MOVED_DEFAULTS", "is_moved"]
 
-FACES = frozenset({"crawler", "item", "link", "linkextractors", "selector"})
+FACES = frozenset({"crawler", "item", "link", "linkextractors", "selector", "utils"})
 """Modules of trawl that only Scrapy's users import. ``trawl.loader`` is not one: native spiders use it too."""
 
 MOVED_DEFAULTS: Mapping[str, object] = {"SCRAPY_COMPAT": True}

@@ -61,8 +61,6 @@ MOVED: Mapping[str, Place] = {
     "spiders.feed.XMLFeedSpider": ("trawl.spiders", "XMLFeedSpider"),
     "spiders.sitemap.SitemapSpider": ("trawl.spiders", "SitemapSpider"),
     "statscollectors.StatsCollector": ("trawl.observe", "Stats"),
-    "utils.request.fingerprint": ("trawl.http", "fingerprint"),
-    "utils.url.canonicalize_url": ("trawl.http", "canonicalize_url"),
 }
 """Dotted names without ``scrapy.`` that are elsewhere here, and where."""
 
@@ -91,6 +89,7 @@ _STANDARD = "take it from the standard library or w3lib"
 _NO_PART = "it is no part that can be replaced"
 _COMMAND = "the command is `trawl`; a program calls `trawl.cli.main(['crawl', 'FILE.py'])`"
 _QUEUES = "there is one scheduler: DEPTH_FIRST says which order, JOB_DIR that it is stored"
+_KEPT = "JOB_DIR has a job keep its requests by itself"
 _STOPPED = "meta `download_maxsize` ends a download that is too long"
 
 REPLACEMENTS: Mapping[str, str] = {
@@ -177,22 +176,18 @@ REPLACEMENTS: Mapping[str, str] = {
     "utils.gz": "use the gzip module",
     "utils.iterators": "derive from XMLFeedSpider or CSVFeedSpider",
     "utils.job": "JOB_DIR names the job's directory",
-    "utils.log": "the log is set up by itself, as LOG_LEVEL says; in a program of your own by logging.basicConfig()",
+    "utils.log": "the log is set up by itself, as LOG_LEVEL says; in a program of your own by configure_logging() of "
+    "trawl.utils.log",
     "utils.markup": "take it from w3lib.html",
-    "utils.misc.arg_to_iter": "write `x if isinstance(x, list) else [x]`",
-    "utils.misc.load_object": "use pkgutil.resolve_name('a.b:C')",
     "utils.misc.walk_modules": "use pkgutil.walk_packages",
-    "utils.project": "leave it out: trawl.run() and the command read [tool.trawl] of pyproject.toml by themselves",
-    "utils.python.to_bytes": "use str.encode()",
-    "utils.python.to_unicode": "use bytes.decode()",
+    "utils.project": "trawl.run() and the command read [tool.trawl] of pyproject.toml by themselves",
     "utils.reactor": _TRIO,
     "utils.reactorless": _TRIO,
+    "utils.reqser": _KEPT,
     "utils.request": "trawl.http.request tells one request from another",
-    "utils.request.request_from_dict": "JOB_DIR has a job keep its requests by itself",
-    "utils.response.get_base_url": "response.urljoin(url) joins with the page's base",
+    "utils.request.request_from_dict": _KEPT,
     "utils.response.get_meta_refresh": "METAREFRESH_ENABLED has them followed",
     "utils.response.open_in_browser": "`view()` in `trawl shell URL`",
-    "utils.response.response_status_message": "use http.HTTPStatus(response.status).phrase",
     "utils.sitemap": "derive from SitemapSpider",
     "utils.spider": "`trawl list` finds spiders",
     "utils.test": "use trawl.testing",

@@ -96,9 +96,10 @@ class Settings(Mapping[str, Any]):
 
     trawl's own parts read their section (:meth:`of`); spiders read by name, also with Scrapy's accessors, which
     convert. An unknown name raises :class:`UnknownSetting`, a ``KeyError``, unless a default is given as with ``get``.
+    In a crawl that was moved from Scrapy (``SCRAPY_COMPAT``) it is None, as there.
     """
 
-    __slots__ = ("_own", "_sections", "_sources", "_values")
+    __slots__ = ("_answers_none", "_own", "_sections", "_sources", "_values")
     if not TYPE_CHECKING:
         attributes = Unsupported(_SOURCES)
         getpriority = Unsupported(_SOURCES)
@@ -126,12 +127,22 @@ class Settings(Mapping[str, Any]):
         }
         self._own: Mapping[str, Any] = dict(own or {})
         self._values.update(self._own)
+        self._answers_none = bool(self._values.get("SCRAPY_COMPAT"))
 
     def __getitem__(self, name: str) -> Any:
         try:
             return self._values[name]
         except KeyError:
+            if self._answers_none:
+                return None
             raise self._unknown(name) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value; ``default`` for an unknown name."""
+        return self._values.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -160,7 +171,8 @@ class Settings(Mapping[str, Any]):
         Raises:
             UnknownSetting: There is no such setting.
         """
-        self[name]
+        if name not in self._values:
+            raise self._unknown(name)
         return self._sources.get(name, DEFAULT)
 
     # Scrapy's accessors.
@@ -193,13 +205,13 @@ class Settings(Mapping[str, Any]):
         return {} if value is None else dict(value)
 
     def _found(self, name: str, default: Any, empty: Any) -> Any:
-        """Return the value; for an unknown name the default, for a setting of Scrapy's without a default ``empty``.
+        """Return the value; for an unknown name the default, or ``empty`` for a setting of Scrapy's or a moved crawl.
 
         Raises:
             UnknownSetting: There is neither a setting of this name nor a default.
         """
         if default is _ABSENT and name not in self._values:
-            if migration.setting_advice(name):
+            if self._answers_none or migration.setting_advice(name):
                 return empty
             raise self._unknown(name)
         return self._values.get(name, empty if default is _ABSENT else default)

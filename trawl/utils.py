@@ -1,0 +1,216 @@
+"""Helper functions where Scrapy's users look for them: ``from trawl.utils.project import get_project_settings``.
+
+Those of Scrapy's many modules are in this file, which makes modules of the same names (:data:`_MODULES`). Helpers that
+are not here are in :data:`trawl.compat.REPLACEMENTS` with what to write. Only users and :mod:`trawl.crawler` import it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from http import HTTPStatus
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+from urllib.parse import ParseResult, urlparse
+
+from w3lib.url import canonicalize_url
+
+from trawl.compat.crawler import Crawler, RequestFingerprinter, fingerprint
+from trawl.http import Request, Response
+from trawl.observe import ObserveSettings, Stats
+from trawl.settings import DEFAULT, Layer, Settings, ambient, load, of_spider
+from trawl.spiders import CustomSettings, Spider
+
+__all__ = [
+    "ProjectSettings",
+    "RequestFingerprinter",
+    "arg_to_iter",
+    "build_from_crawler",
+    "canonicalize_url",
+    "configure_logging",
+    "create_instance",
+    "fingerprint",
+    "get_base_url",
+    "get_crawler",
+    "get_project_settings",
+    "load_object",
+    "request_fingerprint",
+    "response_status_message",
+    "to_bytes",
+    "to_unicode",
+    "urlparse_cached",
+]
+
+
+class ProjectSettings(CustomSettings):
+    """The settings that a project sets, to be changed and given to ``CrawlerProcess``; others answer their default.
+
+    As in Scrapy, a name that is nowhere is None, and a spider's ``custom_settings`` are stronger.
+    """
+
+    def __init__(self, loaded: Settings) -> None:
+        super().__init__({name: loaded[name] for name in loaded if loaded.source(name) != DEFAULT})
+        self._loaded = loaded
+
+    def __missing__(self, name: str) -> Any:
+        return self._loaded.get(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value, or its default; ``default`` for a name that is nowhere."""
+        return self[name] if name in self else self._loaded.get(name, default)
+
+    def getbool(self, name: str, default: Any = False) -> bool:
+        """Return the value as a bool, as :meth:`trawl.settings.Settings.getbool` reads it."""
+        return Settings({}, {}, {name: self.get(name, default)}).getbool(name)
+
+    def getint(self, name: str, default: Any = 0) -> int:
+        """Return the value as an int. Raises ValueError or TypeError if it is not one."""
+        return int(self.get(name, default))
+
+    def getfloat(self, name: str, default: Any = 0.0) -> float:
+        """Return the value as a float. Raises ValueError or TypeError if it is not one."""
+        return float(self.get(name, default))
+
+
+def get_project_settings() -> ProjectSettings:
+    """Return what ``[tool.trawl]`` of the nearest pyproject.toml and the environment set.
+
+    Raises:
+        SettingsError: A name is unknown or a value does not fit.
+    """
+    return ProjectSettings(load(*ambient()))
+
+
+def configure_logging(settings: Mapping[str, Any] | None = None, install_root_handler: bool | None = None) -> None:
+    """Log to standard error as the project's settings say, unless the program logs already.
+
+    Args:
+        settings: Settings that override the project's: ``LOG_LEVEL``, ``LOG_FORMAT``, ``LOG_DATEFORMAT``,
+            ``LOG_ENABLED``.
+        install_root_handler: False: do nothing.
+    """
+    # The crawls load the settings again and log the warnings.
+    values = load(*ambient(), Layer("settings", settings or {}), tell=lambda warning: None).of(ObserveSettings)
+    if install_root_handler is not False and values.log_enabled:
+        logging.basicConfig(level=values.log_level, format=values.log_format, datefmt=values.log_dateformat)
+
+
+def get_crawler(
+    spidercls: type[Spider] | None = None,
+    settings_dict: Mapping[str, Any] | None = None,
+    prevent_warnings: bool = True,
+) -> Crawler:
+    """Return the crawl that a part is made for in a test: ``Part.from_crawler(get_crawler(MySpider, {"X": 1}))``.
+
+    Args:
+        spidercls: The spider's class; by default :class:`trawl.Spider`.
+        settings_dict: Settings; ``custom_settings`` of the spider are stronger.
+        prevent_warnings: Ignored.
+    """
+    spider = spidercls or Spider
+    return Crawler(load(Layer("settings", settings_dict or {}), of_spider(spider)), Stats(), spider)
+
+
+def arg_to_iter(arg: Any) -> Iterable[Any]:
+    """Return an iterable: of nothing for None, of ``arg`` alone for a text, bytes, a mapping or a single value."""
+    if arg is None:
+        return ()
+    return arg if hasattr(arg, "__iter__") and not isinstance(arg, str | bytes | Mapping) else [arg]
+
+
+def load_object(path: Any) -> Any:
+    """Return the object with this import path, ``"shop.pipelines.Price"``; a class or function itself.
+
+    Raises:
+        TypeError: It is neither a text nor callable.
+        ValueError: The path has no dot.
+        NameError: The module has no such name.
+    """
+    if not isinstance(path, str):
+        if callable(path):
+            return path
+        raise TypeError(f"load_object() takes an import path or a class, not {path!r}")
+    module, _, name = path.rpartition(".")
+    if not module:
+        raise ValueError(f"load_object() takes the whole import path, not {path!r}")
+    try:
+        return getattr(import_module(module), name)
+    except AttributeError:
+        raise NameError(f"module {module!r} has no {name!r}") from None
+
+
+def build_from_crawler(objcls: type[Any], crawler: Crawler, /, *args: Any, **kwargs: Any) -> Any:
+    """Make a part: by its ``from_crawler`` if it has one, else by its constructor."""
+    return objcls.from_crawler(crawler, *args, **kwargs) if hasattr(objcls, "from_crawler") else objcls(*args, **kwargs)
+
+
+def create_instance(objcls: type[Any], settings: Any, crawler: Crawler | None, *args: Any, **kwargs: Any) -> Any:
+    """Make a part: by ``from_crawler``, ``from_settings`` or its constructor, the first that there is."""
+    if crawler is not None and hasattr(objcls, "from_crawler"):
+        return objcls.from_crawler(crawler, *args, **kwargs)
+    if hasattr(objcls, "from_settings"):
+        return objcls.from_settings(settings or (crawler and crawler.settings), *args, **kwargs)
+    return objcls(*args, **kwargs)
+
+
+def to_bytes(text: str | bytes, encoding: str | None = None, errors: str = "strict") -> bytes:
+    """Return ``text`` as bytes, UTF-8 by default."""
+    return text if isinstance(text, bytes) else text.encode(encoding or "utf-8", errors)
+
+
+def to_unicode(text: str | bytes, encoding: str | None = None, errors: str = "strict") -> str:
+    """Return ``text`` as a str, read as UTF-8 by default."""
+    return text if isinstance(text, str) else text.decode(encoding or "utf-8", errors)
+
+
+def request_fingerprint(request: Request) -> str:
+    """Return the fingerprint that Scrapy had before :func:`fingerprint`, as hexadecimal text."""
+    text = f"{request.method}{canonicalize_url(request.url)}".encode()
+    return hashlib.sha1(text + request.body, usedforsecurity=False).hexdigest()
+
+
+def get_base_url(response: Response) -> str:
+    """Return the URL that a page's links are joined to: that of its ``<base>``, or the page's own."""
+    return response.base_url
+
+
+def response_status_message(status: str | bytes | int) -> str:
+    """Return a status with its words: ``404 Not Found``."""
+    number = int(status)
+    known = {each.value: each.phrase for each in HTTPStatus}
+    return f"{number} {known.get(number, 'Unknown Status')}"
+
+
+@lru_cache(maxsize=1000)
+def _parsed(url: str) -> ParseResult:
+    return urlparse(url)
+
+
+def urlparse_cached(request_or_response: Request | Response) -> ParseResult:
+    """Return the parts of a request's or response's URL."""
+    return _parsed(request_or_response.url)
+
+
+_MODULES: Mapping[str, tuple[str, ...]] = {
+    "httpobj": ("urlparse_cached",),
+    "log": ("configure_logging",),
+    "misc": ("arg_to_iter", "build_from_crawler", "create_instance", "load_object"),
+    "project": ("get_project_settings",),
+    "python": ("to_bytes", "to_unicode"),
+    "request": ("RequestFingerprinter", "fingerprint", "request_fingerprint"),
+    "response": ("get_base_url", "response_status_message"),
+    "test": ("get_crawler",),
+    "url": ("canonicalize_url",),
+}
+"""Module of ``scrapy.utils`` to the names that it has here."""
+
+__path__: list[str] = []  # a package to Python's import, which finds the modules below
+
+for _name, _names in _MODULES.items():
+    _module = ModuleType(f"{__name__}.{_name}", f"``scrapy.utils.{_name}`` as far as trawl has it.")
+    vars(_module).update({name: globals()[name] for name in _names}, __all__=list(_names))
+    sys.modules[_module.__name__] = globals()[_name] = _module
