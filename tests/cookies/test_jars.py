@@ -191,3 +191,71 @@ def test_a_crawl_of_the_whole_web_keeps_a_bounded_jar() -> None:
 )
 def test_the_public_suffix_list_is_read_from_the_package(domain: str, is_public: bool) -> None:
     assert PublicSuffixList()(domain) is is_public
+
+
+# What a request brings along.
+
+
+def test_cookies_given_for_https_are_secure_unless_they_say_otherwise() -> None:
+    jars = Jars()
+    named = [{"name": "b", "value": "2", "secure": False}, {"name": "c", "value": "3", "secure": True}]
+    assert header(jars, cookies={"a": "1"}) == "a=1"
+    assert header(jars, cookies=named) == "a=1; b=2; c=3"
+    assert header(jars, PLAIN) == "b=2"
+    assert header(Jars(), PLAIN, cookies={"a": "1"}) == "a=1"
+
+
+@pytest.mark.parametrize(("host", "sent"), [("a.co.uk", None), ("co.uk", "a=1")])
+def test_a_cookie_for_a_public_suffix_is_left_out(host: str, sent: str | None) -> None:
+    jars = Jars()
+    given = [{"name": "a", "value": "1", "domain": "co.uk"}]
+    assert header(jars, f"http://{host}/", cookies=given) == sent
+    assert header(jars, "http://b.co.uk/") is None
+
+
+def test_a_cookie_without_a_name_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    assert header(Jars(), cookies=[{"value": "1"}, {"name": "b", "value": "2"}]) == "b=2"
+    assert "a cookie without a name is not sent" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["\u00e9", "\u00e9".encode()])
+def test_a_value_is_sent_as_utf_8(value: str | bytes) -> None:
+    sent = header(Jars(), cookies={"a": value})
+    assert sent is not None
+    assert sent.encode("latin-1") == b"a=\xc3\xa9"
+
+
+# In Scrapy's way. The expected values are those of its CookiesMiddleware.
+
+SCRAPYS: list[tuple[str, list[dict[str, Any]], list[str | None]]] = [
+    (
+        "directory",
+        [{"url": "/dir/page", "cookies": {"a": "1"}}, {"url": "/other"}, {"url": "/dir/x"}],
+        ["a=1", None, "a=1"],
+    ),
+    ("another site", [{"url": "/", "cookies": [{"name": "a", "value": "1", "domain": "b.example"}]}], [None]),
+    ("header", [{"url": "/", "headers": {"Cookie": "h=1"}}], [""]),
+    ("header and cookies", [{"url": "/", "headers": {"Cookie": "h=1"}, "cookies": {"a": "1"}}], ["a=1"]),
+    ("not merged", [{"url": "/", "cookies": {"a": "1"}, "meta": {"dont_merge_cookies": True}}], [None]),
+    ("cut", [{"url": "/", "cookies": {"a": "1; b=2"}}], ["a=1"]),
+    ("subdomain", [{"url": "/", "cookies": {"a": "1"}}, {"url": "http://x.www.a.example/"}], ["a=1", "a=1"]),
+]
+
+
+@pytest.mark.parametrize(("name", "steps", "sent"), SCRAPYS, ids=[row[0] for row in SCRAPYS])
+def test_a_moved_spider_has_scrapys_cookies(name: str, steps: list[dict[str, Any]], sent: list[str | None]) -> None:
+    jars = Jars(is_like_scrapy=True)
+    site = "http://www.a.example"
+    asked = [{**step, "url": step["url"] if "://" in step["url"] else site + step["url"]} for step in steps]
+    assert [header(jars, **step) for step in asked] == sent
+
+
+def test_a_moved_spiders_jars_that_keep_nothing_send_the_header_alone() -> None:
+    jars = Jars(is_enabled=False, is_like_scrapy=True)
+    assert header(jars, cookies={"a": "1"}, headers={"Cookie": "h=1"}) is None
+
+
+def test_what_a_host_sets_for_itself_goes_to_its_subdomains_in_scrapys_way() -> None:
+    jars = jars_after("a=1; Path=/", is_like_scrapy=True)
+    assert header(jars, "https://x.www.a.example/") == "a=1"
+    assert header(jars, "https://a.example/") is None

@@ -3,8 +3,8 @@ from __future__ import annotations
 from tests.middleware.web import Web, now_utc
 from trawl.cookies import Jars
 from trawl.errors import ConnectFailed
-from trawl.http import Request, Response
-from trawl.middleware import auth, cookies
+from trawl.http import Replace, Request, Response
+from trawl.middleware import MiddlewareSettings, auth, cookies, redirect
 
 URL = "https://a.example/"
 
@@ -49,3 +49,21 @@ async def test_a_failed_request_sets_nothing() -> None:
     assert outcome.response is None
     await web.through([layer], Request(URL))
     assert "Cookie" not in web.fields[1]
+
+
+async def test_a_header_that_no_stored_cookie_replaces_is_taken_away_in_scrapys_way() -> None:
+    web = Web(Response(URL))
+    request = Request(URL, headers={"Cookie": "h=1"})
+    await web.through([cookies(Jars(is_like_scrapy=True), now_utc)], request)
+    assert "Cookie" not in web.fields[0]
+    assert request.headers["Cookie"] == "h=1"
+
+
+async def test_a_redirect_that_changes_a_cookie_which_was_brought_along_is_not_undone() -> None:
+    answers = [Response(URL, 302, headers=[("Location", "/in"), ("Set-Cookie", "a=2; Path=/; Secure")]), Response(URL)]
+    layers = [redirect(MiddlewareSettings(), now_utc), cookies(Jars(), now_utc)]
+    web = Web(*answers)
+    outcome = await web.through(layers, Request(URL, cookies={"a": "1"}))
+    assert isinstance(outcome.then, Replace)
+    await web.through(layers, outcome.then.request)
+    assert [fields["Cookie"] for fields in web.fields] == ["a=1", "a=2"]

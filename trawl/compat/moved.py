@@ -18,7 +18,7 @@ __all__ = ["FACES", "MOVED_DEFAULTS", "is_moved"]
 FACES = frozenset({"crawler", "item", "link", "linkextractors", "selector", "utils"})
 """Modules of trawl that only Scrapy's users import. ``trawl.loader`` is not one: native spiders use it too."""
 
-MOVED_DEFAULTS: Mapping[str, object] = {"SCRAPY_COMPAT": True}
+MOVED_DEFAULTS: Mapping[str, object] = {"COOKIES_LIKE_SCRAPY": True, "SCRAPY_COMPAT": True}
 """Name of a setting to its default for a moved crawl."""
 
 

@@ -8,10 +8,13 @@ that sets two cookies (18 here), 23 for one that sets none (7 here).
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from trawl.cookies.cookie import Cookie, RequestTarget, domain_matches, parse_set_cookie
 from trawl.http import Request, Response
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from tldextract import TLDExtract
 
 __all__ = ["Jar", "Jars", "NowUtc", "PublicSuffixList", "jar_name"]
+
+logger: logging.Logger = logging.getLogger("trawl.cookies")
 
 MAX_PER_DOMAIN = 180  # cookies kept for one domain, as in browsers
 MAX_COOKIES = 20_000  # cookies kept in a jar; beyond it, the domain with the oldest first cookie is dropped
@@ -122,47 +127,102 @@ _UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f;]")
 class Jars:
     """The jars of a crawl, by meta ``cookiejar`` or ``session``.
 
-    A request's own ``cookies`` are stored like those that its host sets for all its paths, and sent again later. With
-    meta ``dont_merge_cookies`` they are only sent: the jar is neither read nor changed.
+    A request's own ``cookies`` are stored like those that its host sets for all its paths, and sent again later; those
+    of a https request are secure unless they say otherwise. With meta ``dont_merge_cookies`` they are only sent: the
+    jar is neither read nor changed.
+
+    In Scrapy's way they are stored like those that the request's answer sets: for its directory, and for no other site.
+    The jar alone is sent, and replaces the header ``Cookie``; without a jar, because it is not enabled or because of
+    ``dont_merge_cookies``, that header alone is sent. A cookie without ``Domain`` goes to subdomains too.
 
     Args:
         is_public_suffix: Returns True for domains that cookies must not be set for; None: the Public Suffix List.
         is_enabled: Store cookies. If False, requests send only their own.
+        is_like_scrapy: Do all of this in Scrapy's way.
     """
 
-    __slots__ = ("_is_enabled", "_is_public_suffix", "_jars")
+    __slots__ = ("_is_enabled", "_is_like_scrapy", "_is_public_suffix", "_jars")
 
-    def __init__(self, is_public_suffix: Callable[[str], bool] | None = None, *, is_enabled: bool = True) -> None:
+    def __init__(
+        self,
+        is_public_suffix: Callable[[str], bool] | None = None,
+        *,
+        is_enabled: bool = True,
+        is_like_scrapy: bool = False,
+    ) -> None:
         self._jars: dict[Hashable, Jar] = {}
         self._is_public_suffix = is_public_suffix or PublicSuffixList()
         self._is_enabled = is_enabled
+        self._is_like_scrapy = is_like_scrapy
 
     def header(self, request: Request, now_utc: NowUtc) -> str | None:
-        """Return the ``Cookie`` header for ``request``; None to leave the request as it is.
+        """Return the ``Cookie`` header for ``request``, "" for none; None to leave the request as it is.
 
         A cookie named in the request's own header overrides the jar's.
 
         Raises:
             ValueError: One of the request's cookies can't be sent.
         """
-        own = request.cookies
-        if not own and not self._jars:
+        if not request.cookies and not self._jars and not self._is_like_scrapy:
             return None
         is_merged = self._is_enabled and not request.meta_get("dont_merge_cookies")
+        written = request.headers.get("Cookie", "")
+        if self._is_like_scrapy:
+            pairs = [cookie.pair for cookie in self._found(request, now_utc)] if is_merged else []
+            return "; ".join(pairs) if pairs or (written and is_merged) else None
+        names = {pair.partition("=")[0].strip() for pair in written.split(";")} if written else set()
+        found = self._found(request, now_utc, is_merged=is_merged)
+        pairs = [cookie.pair for cookie in found if cookie.name not in names]
+        return "; ".join([written, *pairs] if written else pairs) if pairs else None
+
+    def _found(self, request: Request, now_utc: NowUtc, *, is_merged: bool = True) -> list[Cookie]:
+        """Store the request's own cookies, in its jar if ``is_merged``. Returns what is to be sent."""
+        own = request.cookies
         jar = self._jars.get(jar_name(request)) if is_merged else None
         if not own and not jar:
-            return None
+            return []
         target, now = RequestTarget.from_url(request.url), now_utc()
         if own:
-            brought = list(_request_cookies(own, target))
+            brought = list(self._brought(request, target))
             jar = self._jar(request) if is_merged else Jar()
             for cookie in brought:
                 jar.store(cookie, now)
-        found = jar.matching(target, now) if jar else []
-        written = request.headers.get("Cookie", "")
-        names = {pair.partition("=")[0].strip() for pair in written.split(";")} if written else set()
-        pairs = [cookie.pair for cookie in found if cookie.name not in names]
-        return "; ".join([written, *pairs] if written else pairs) if pairs else None
+        return jar.matching(target, now) if jar else []
+
+    def _brought(self, request: Request, target: RequestTarget) -> Iterator[Cookie]:
+        """Yield the cookies of a request, given as names and values or as one mapping for each."""
+        cookies: Any = request.cookies
+        if isinstance(cookies, Mapping):
+            cookies = [{"name": name, "value": value} for name, value in cookies.items()]
+        for given in cookies:
+            if given.get("value") is None:
+                continue
+            if given.get("name") is None:
+                logger.warning("%r: a cookie without a name is not sent: %r", request, given)
+                continue
+            name, value = _text(given["name"]), _text(given["value"])
+            if self._is_like_scrapy:
+                value = value.partition(";")[0].strip(" \t")
+            if _UNSENDABLE.search(name + value) or "=" in name:
+                raise ValueError(f"the cookie {name!r} can't be sent: it contains a control character, ';' or '='")
+            domain = self._domain(_text(given.get("domain") or ""), target)
+            if domain is None:
+                logger.warning("%r: its cookie %r is not kept for %r, another's domain", request, name, given["domain"])
+                continue
+            path = _text(given.get("path") or "")
+            if not path.startswith("/"):
+                path = target.default_path if self._is_like_scrapy else "/"
+            is_secure = bool(given.get("secure", target.is_secure))
+            is_host_only = not domain and not self._is_like_scrapy
+            yield Cookie(name, value, domain or target.host, path, is_host_only=is_host_only, is_secure=is_secure)
+
+    def _domain(self, written: str, target: RequestTarget) -> str | None:
+        """Return the domain of a request's cookie: "" for its host, None if it may not be set."""
+        domain = written.removeprefix(".").lower()
+        if not domain or domain == target.host:
+            return "" if not domain or target.is_address or self._is_public_suffix(domain) else domain
+        is_foreign = target.is_address or not domain_matches(target.host, domain)
+        return None if (self._is_like_scrapy and is_foreign) or self._is_public_suffix(domain) else domain
 
     def store(self, request: Request, response: Response, now_utc: NowUtc) -> None:
         """Store the cookies that ``response`` sets, where it may (RFC 6265, 5.3)."""
@@ -175,6 +235,8 @@ class Jars:
             cookie = parse_set_cookie(field, target, now, self._is_public_suffix)
             if cookie is None:
                 continue
+            if self._is_like_scrapy:
+                cookie = attrs.evolve(cookie, is_host_only=False)
             if not target.is_secure:
                 if cookie.domain not in secure:
                     secure[cookie.domain] = jar.secure_near(cookie.domain, now)
@@ -204,31 +266,8 @@ def jar_name(request: Request) -> Hashable:
     return request.meta_get("session") if name is None else name
 
 
-def _request_cookies(
-    cookies: Mapping[str, object] | Iterable[Mapping[str, object]], target: RequestTarget
-) -> Iterable[Cookie]:
-    """Yield the cookies of a request, given as names and values or as one mapping for each."""
-    if isinstance(cookies, Mapping):
-        cookies = [{"name": name, "value": value} for name, value in cookies.items()]
-    for given in cookies:
-        if given.get("value") is None:
-            continue
-        name, value = _text(given.get("name", "")), _text(given["value"])
-        if _UNSENDABLE.search(name + value) or "=" in name:
-            raise ValueError(f"the cookie {name!r} can't be sent: it contains a control character, ';' or '='")
-        domain = _text(given.get("domain") or "").removeprefix(".").lower()
-        path = _text(given.get("path") or "/")
-        yield Cookie(
-            name,
-            value,
-            domain or target.host,
-            path if path.startswith("/") else "/",
-            is_host_only=not domain,
-            is_secure=bool(given.get("secure")),
-        )
-
-
 def _text(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    return value if isinstance(value, str) else str(value)
+    """Return a text whose characters are the bytes to send: those of UTF-8, unless it is given as bytes."""
+    if not isinstance(value, bytes):
+        value = str(value).encode()
+    return value.decode("latin-1")

@@ -109,7 +109,9 @@ def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
                 outcome = await fetch(request)
             else:
                 sent = request.replace()
-                sent.headers["Cookie"] = header
+                sent.headers.pop("Cookie", None)
+                if header:
+                    sent.headers["Cookie"] = header
                 outcome = await fetch(sent)
             response = outcome.response
             if response is not None:

@@ -91,7 +91,13 @@ def _follow(
         cause = f"redirected to {url!r}, which is not fetched"
         outcome.response, outcome.error = None, UnsupportedScheme(cause, url=request.url, method=request.method)
     elif not _has_too_many(request, url, outcome, settings):
-        target = redirected(request, url, response.status, priority_adjust=settings.redirect_priority_adjust)
+        target = redirected(
+            request,
+            url,
+            response.status,
+            priority_adjust=settings.redirect_priority_adjust,
+            has_jar=settings.cookies_enabled,
+        )
         outcome.then = Replace(target, _delay(response, settings, now_utc), "redirect", is_new_target=True)
 
 
@@ -115,7 +121,7 @@ def _target(url: str, location: str) -> str:
     return f"{target}#{fragment}" if fragment and "#" not in target else target
 
 
-def redirected(request: Request, url: str, status: int, *, priority_adjust: int = 0) -> Request:
+def redirected(request: Request, url: str, status: int, *, priority_adjust: int = 0, has_jar: bool = False) -> Request:
     """Return the request for a redirect's target.
 
     Args:
@@ -123,6 +129,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
         url: The target, in normal form.
         status: The redirect's status.
         priority_adjust: Added to the priority.
+        has_jar: The request's own cookies were stored when it was sent, and are not given to the target.
     """
     headers, method, body = Headers(request.headers), request.method, request.body
     if _becomes_get(method, status):
@@ -143,11 +150,15 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
         },
     )
     set_notes(target, notes_of(request).for_target())
-    if origin_of(url) == origin_of(request.url):
-        return target
-    _drop(target.headers, CREDENTIAL_HEADERS + ORIGIN_HEADERS)
-    _shorten_referer(target.headers, url)
-    return target.replace(cookies=None) if request.cookies else target
+    is_same_origin = origin_of(url) == origin_of(request.url)
+    # Its own cookies are in the jar, where the redirect may have changed them.
+    is_in_jar = has_jar and not request.meta_get("dont_merge_cookies")
+    if request.cookies and (is_in_jar or not is_same_origin):
+        target = target.replace(cookies=None)
+    if not is_same_origin:
+        _drop(target.headers, CREDENTIAL_HEADERS + ORIGIN_HEADERS)
+        _shorten_referer(target.headers, url)
+    return target
 
 
 def _becomes_get(method: str, status: int) -> bool:
@@ -219,7 +230,13 @@ def _follow_refresh(request: Request, response: Response, outcome: Outcome, sett
     if _has_too_many(request, url, outcome, settings):
         return
     as_get = 303  # the status whose targets are always requested with GET
-    target = redirected(request, url, as_get, priority_adjust=settings.redirect_priority_adjust)
+    target = redirected(
+        request,
+        url,
+        as_get,
+        priority_adjust=settings.redirect_priority_adjust,
+        has_jar=settings.cookies_enabled,
+    )
     target.meta["redirect_reasons"][-1] = REASON
     outcome.then = Replace(target, delay, "redirect", is_new_target=True)
 

@@ -335,7 +335,7 @@ async def open_middleware_stack(
     Raises:
         UsageError: The file of cookies or of the cache can't be used, or a setting names what does not exist.
     """
-    jars = Jars(is_enabled=settings.cookies_enabled)
+    jars = Jars(is_enabled=settings.cookies_enabled, is_like_scrapy=settings.cookies_like_scrapy)
     sessions = Sessions(settings.sessions, jars)
     prepare = _prepare(settings, sessions)
     async with (
@@ -377,7 +377,9 @@ def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datet
         dressed.headers.fill(defaults)
         cookies = jars.header(request, now_utc)
         if cookies is not None:
-            dressed.headers["Cookie"] = cookies
+            dressed.headers.pop("Cookie", None)
+            if cookies:
+                dressed.headers["Cookie"] = cookies
         return dressed
 
     return dress
