@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import attrs
 import msgspec
 
-__all__ = ["Field", "InvalidItem", "Item", "is_item", "is_item_type", "item_fields"]
+__all__ = ["Field", "InvalidItem", "Item", "field_metadata", "is_item", "is_item_type", "item_fields"]
 
 _Reader = Callable[[Any], dict[str, object]]
 
@@ -82,6 +82,23 @@ def _read_pydantic(item: Any) -> dict[str, object]:
 
 def _read_pydantic_v1(item: Any) -> dict[str, object]:
     return dict(item)
+
+
+@lru_cache(maxsize=1024)
+def field_metadata(kind: type[Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return what a class of items declares of its fields, by their names.
+
+    That is the keyword arguments of :class:`Field`, ``metadata`` of a field of a dataclass or an attrs class, and
+    ``json_schema_extra`` of one of a pydantic model.
+    """
+    if issubclass(kind, Item):
+        return kind.fields
+    if dataclasses.is_dataclass(kind):
+        return {field.name: field.metadata for field in dataclasses.fields(kind)}
+    if attrs.has(kind):
+        return {field.name: field.metadata for field in attrs.fields(kind)}
+    extras = {name: field.json_schema_extra for name, field in getattr(kind, "__pydantic_fields__", {}).items()}
+    return {name: extra for name, extra in extras.items() if isinstance(extra, Mapping)}
 
 
 @attrs.frozen
