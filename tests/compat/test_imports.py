@@ -78,7 +78,6 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
         ("from scrapy.utils.log import TopLevelFormatter", "the log is set up by itself"),
         ("from scrapy.utils.reqser import request_to_dict", "JOB_DIR has a job keep its requests"),
         ("from scrapy.crawler import CrawlerRunner", "trawl.run(Spider"),
-        ("from scrapy.exporters import JsonItemExporter", "FEEDS writes items"),
         ("from scrapy.extensions.closespider import CloseSpider", "CLOSESPIDER_ITEMCOUNT"),
         ("from scrapy.extensions.mine import Mine", "WATCHERS"),
         ("from scrapy.downloadermiddlewares.retry import RetryMiddleware", "RETRY_PREDICATE"),

@@ -14,6 +14,7 @@ from trawl.compat import MOVED_DEFAULTS, is_moved
 from trawl.settings import Layer, load, of_spider
 from trawl.settings.sections import known
 from trawl.spiders import SpidersSettings
+from trawl.testing import SimulatedWeb, simulate
 
 SPIDER = "\n\nclass Shop(Spider):\n    name = 'shop'\n"
 
@@ -96,3 +97,30 @@ def test_importing_a_native_spider_imports_nothing_of_scrapys_habits() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_its_feeds_have_scrapys_bytes(tmp_path: Path) -> None:
+    spider = """
+    def parse(self, response):
+        yield {"tags": ["a", "b"], "size": (1, None), "text": "\u00e9"}
+"""
+    written = []
+    for imports in ("import trawl as scrapy\nfrom scrapy import Spider", "from trawl import Spider"):
+        (tmp_path / "shop.py").write_text(imports.replace("from scrapy", "from trawl") + SPIDER + spider)
+        kind = load_spider(str(tmp_path / "shop.py"))
+        kind.start_urls = ["https://shop.example/"]
+        web = SimulatedWeb()
+        web.add_page("https://shop.example/", body="")
+        names = [tmp_path / "o.csv", tmp_path / "o.jsonl"]
+        simulate(kind, web, settings={"FEEDS": {name: {"overwrite": True} for name in names}})
+        written.append([name.read_bytes() for name in names])
+    assert written == [
+        [
+            'tags,size,text\r\n"a,b","(1, None)",\u00e9\r\n'.encode(),
+            b'{"tags": ["a", "b"], "size": [1, null], "text": "\\u00e9"}\n',
+        ],
+        [
+            'tags,size,text\r\n"[""a"",""b""]","[1,null]",\u00e9\r\n'.encode(),
+            '{"tags":["a","b"],"size":[1,null],"text":"\u00e9"}\n'.encode(),
+        ],
+    ]

@@ -6,7 +6,7 @@ import csv
 import errno
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -104,7 +104,7 @@ async def opened(path: Path | str, positions: Mapping[str, int] | None = None, *
     )
 
 
-async def write_all(feeds: Feeds, rows: list[dict[str, str]]) -> None:
+async def write_all(feeds: Feeds, rows: Sequence[object]) -> None:
     """Put these rows and write them and the ends."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(feeds.write)

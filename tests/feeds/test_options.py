@@ -136,6 +136,19 @@ def test_an_element_that_xml_cannot_name_is_refused() -> None:
         one("o.xml", {"item_export_kwargs": {"item_element": "a b"}})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"root_elemnt": "x"}, r"has an unknown key 'root_elemnt'; did you mean 'root_element'\?"),
+        ({"delimiter": ";"}, r"has an unknown key 'delimiter'; known are .*; \"exporter\": \"trawl.exporters.Csv"),
+        ({"table": ""}, r"Expected `str` of length >= 1 - at `\$\.table`"),
+    ],
+)
+def test_an_option_that_no_format_has_is_refused(arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(SettingsError, match=rf"FEEDS\['o.csv'\]\['item_export_kwargs'\].*{why}"):
+        one("o.csv", {"item_export_kwargs": arguments})
+
+
 @pytest.mark.parametrize("fields", [{"title": "name", "price": "name"}, ["a", "name", "name"]])
 def test_two_fields_of_one_name_are_refused(fields: Any) -> None:
     with pytest.raises(SettingsError, match=r"^feed o.csv: two of its fields would be written as 'name'$"):

@@ -24,6 +24,12 @@ from trawl.feeds.stored_items import to_stored
 from trawl.observe import Stats
 
 FORMATS = list(READERS)
+EXPORTERS = {
+    "csv": "trawl.exporters.CsvItemExporter",
+    "json": "trawl.exporters.JsonItemExporter",
+    "jsonl": "trawl.exporters.JsonLinesItemExporter",
+    "xml": "trawl.exporters.XmlItemExporter",
+}
 
 
 async def outbox_of(job: FakeJob, feeds: Mapping[Path, FeedMapping], **settings: Any) -> OutboxWriter:
@@ -89,11 +95,11 @@ def let_go(feeds: Feeds) -> None:
 
 @pytest.mark.parametrize("is_half", [False, True])
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("name", "exporter"), [*[(name, None) for name in FORMATS], *EXPORTERS.items()])
 async def test_c7_killed_at_any_write_each_item_is_in_the_file_once(
-    tmp_path: Path, autojump_clock: MockClock, name: str, overwrite: bool, is_half: bool
+    tmp_path: Path, autojump_clock: MockClock, name: str, exporter: str | None, overwrite: bool, is_half: bool
 ) -> None:
-    options: FeedMapping = {"format": name, "overwrite": overwrite}
+    options: FeedMapping = {"format": name, "overwrite": overwrite, "exporter": exporter}
     for steps in range(1, 40):
         job, path = FakeJob(), tmp_path / f"{steps}"
         if await run_until_killed(job, path, options, Mortal(steps, is_half=is_half)):

@@ -16,7 +16,8 @@ from tests.feeds.fakes import READERS, ROWS, opened, write_all
 from trawl.errors import FeedError
 from trawl.feeds import FeedOptions
 from trawl.feeds.base import NotThisFormat
-from trawl.feeds.formats import CsvTable, make_format
+from trawl.feeds.exported import make_format
+from trawl.feeds.formats import CsvTable
 
 FORMATS = list(READERS)
 

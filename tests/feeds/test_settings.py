@@ -27,8 +27,6 @@ def test_paths_and_options_of_each_kind_are_taken_i04() -> None:
         ({"overwrite": "yes"}, r"FEEDS\['a'\]\['overwrite'\] must be true or false, not 'yes'"),
         ({"indent": -1}, r"FEEDS\['a'\]\['indent'\] must be"),
         ({"postprocessing": []}, r"unknown key 'postprocessing', which is Scrapy's: end its path in \.gz"),
-        ({"item_export_kwargs": {"export_empty_fields": True}}, r"which is Scrapy's: csv has a column for each"),
-        ({"item_export_kwargs": {"root_elemnt": "x"}}, r"unknown key 'root_elemnt'; did you mean 'root_element'"),
     ],
 )
 def test_an_entry_that_does_not_fit_is_refused_by_its_name_i03(mapping: object, why: str) -> None:

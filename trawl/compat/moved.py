@@ -15,10 +15,26 @@ from types import ModuleType
 
 __all__ = ["FACES", "MOVED_DEFAULTS", "is_moved"]
 
-FACES = frozenset({"crawler", "item", "link", "linkextractors", "selector", "utils"})
+FACES = frozenset({"crawler", "exporters", "item", "link", "linkextractors", "selector", "utils"})
 """Modules of trawl that only Scrapy's users import. ``trawl.loader`` is not one: native spiders use it too."""
 
-MOVED_DEFAULTS: Mapping[str, object] = {"COOKIES_LIKE_SCRAPY": True, "SCRAPY_COMPAT": True}
+_EXPORTERS = {
+    "json": "trawl.exporters.JsonItemExporter",
+    "jsonlines": "trawl.exporters.JsonLinesItemExporter",
+    "jsonl": "trawl.exporters.JsonLinesItemExporter",
+    "jl": "trawl.exporters.JsonLinesItemExporter",
+    "csv": "trawl.exporters.CsvItemExporter",
+    "xml": "trawl.exporters.XmlItemExporter",
+    "marshal": "trawl.exporters.MarshalItemExporter",
+    "pickle": "trawl.exporters.PickleItemExporter",
+}
+
+MOVED_DEFAULTS: Mapping[str, object] = {
+    "COOKIES_LIKE_SCRAPY": True,
+    "FEED_EXPORTERS_BASE": _EXPORTERS,
+    "FEED_EXPORT_ENCODING": None,
+    "SCRAPY_COMPAT": True,
+}
 """Name of a setting to its default for a moved crawl."""
 
 

@@ -123,8 +123,6 @@ REPLACEMENTS: Mapping[str, str] = {
     "ValueError for JSON",
     "exceptions.ScrapyDeprecationWarning": "catch or raise DeprecationWarning",
     "exceptions.StopDownload": f"nobody is asked while a body comes: {_STOPPED}",
-    "exporters": "FEEDS writes items, each feed with its `fields`, `indent`, `overwrite` and `item_classes`; a format "
-    "of your own is an entry point (trawl.feeds)",
     "extension": "derive from nothing: a plain class with from_crawler does, its place given in EXTENSIONS",
     "extensions": "write a plain class with from_crawler, its place given in EXTENSIONS; or WATCHERS",
     "extensions.closespider": "CLOSESPIDER_ITEMCOUNT and its like as ever",

@@ -69,8 +69,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "DUPEFILTER_DEBUG": "a watcher that reads RequestDropped hears of each, with the reason",
     "EDITOR": "there is no `trawl edit`",
     "EXTENSIONS_BASE": "no extension is built in",
-    "FEED_EXPORTERS": "formats are found by their entry points",
-    "FEED_EXPORTERS_BASE": "formats are found by their entry points",
     "FEED_FORMAT": "give `format` in the feed's entry of FEEDS",
     "FEED_URI": "name the feed in FEEDS",
     "FEED_URI_PARAMS": "%(name)s and %(time)s are filled in",
@@ -160,7 +158,6 @@ _FEED_KEYS: Mapping[str, str] = {
         ),
         _PACKED,
     ),
-    "export_empty_fields": "csv has a column for each of `fields`; elsewhere give the item's class defaults",
     "fields_to_export": "write `fields` in the feed's entry",
     "uri_params": "%(name)s, %(time)s, %(batch)05d and the names of the spider's attributes are filled in",
 }

@@ -14,11 +14,13 @@ killed within a write leaves whole records and a part of one; ``end_of`` finds t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import BinaryIO, Protocol, Self
+from typing import Any, BinaryIO, Protocol, Self
 
 import attrs
 
-__all__ = ["CHUNK_BYTES", "End", "FeedReport", "Format", "NotThisFormat"]
+from trawl.errors import SettingsError
+
+__all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedReport", "Format", "NotThisFormat"]
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is looked at in one piece."""
@@ -101,6 +103,37 @@ class Format(Protocol):
             NotThisFormat: It contradicts the settings.
         """
         ...
+
+
+@attrs.frozen
+class Exporter:
+    """The class that writes a feed, and its arguments.
+
+    Attributes:
+        kind: The class; it is called with a binary file.
+        arguments: Its other arguments.
+    """
+
+    kind: type[Any]
+    arguments: Mapping[str, Any]
+
+    @property
+    def is_piecewise(self) -> bool:
+        """True if it writes each item at once, between a beginning and an end that are always the same."""
+        methods = (getattr(self.kind, name, None) for name in ("start_exporting", "finish_exporting"))
+        return all(getattr(method, "__module__", "") == "trawl.exporters" for method in methods)
+
+    def make(self, file: BinaryIO) -> Any:
+        """Make the exporter of a file.
+
+        Raises:
+            SettingsError: It does not take the arguments.
+        """
+        try:
+            return self.kind(file, **self.arguments)
+        except (TypeError, ValueError) as error:
+            words = f"{self.kind.__qualname__} can't be made with {', '.join(self.arguments)}: {error}"
+            raise SettingsError(f"FEEDS: the exporter {words}; look at item_export_kwargs", "FEEDS") from error
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ Only ``trawl.feeds.writer`` imports this module, by :func:`make_feed`; together 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,7 @@ class BatchedFeed(Feed):
         """Return the items that no batch could take as it was written."""
         return [*super().take_refused(), *self._feeds[0].take_refused()] if self._feeds else []
 
-    def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
+    def _add(self, fields: Any, origin: ItemOrigin | None) -> int:
         """Add fields to the newest batch."""
         return self._take(lambda feed: feed._add(fields, origin))
 
@@ -254,7 +254,9 @@ def refuse_for_job(options: FeedOptions) -> None:
         FeedError: It is one.
     """
     why = ""
-    if options.format == "parquet":
+    if options.exporter is not None and not options.exporter.is_piecewise:
+        why = f"a file of {options.exporter.kind.__qualname__} is whole only at its end; write jsonl or csv"
+    elif options.format == "parquet":
         why = "a parquet file can't be continued; write sqlite or jsonl"
     elif options.is_remote:
         why = "what is in a store can't be continued; write to a file and copy it when the job is finished"
@@ -265,4 +267,5 @@ def refuse_for_job(options: FeedOptions) -> None:
 
 
 def _one_file(options: FeedOptions) -> Feed:
-    return TableFeed(options) if options.format in TABLES else TextFeed(options)
+    is_table = options.format in TABLES and options.exporter is None
+    return TableFeed(options) if is_table else TextFeed(options)

@@ -10,12 +10,13 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
 from trawl.feeds.base import End, FeedReport, Format, NotThisFormat
 from trawl.feeds.compression import PIECE_BYTES, Content, make_compression
-from trawl.feeds.formats import make_format
+from trawl.feeds.exported import make_format
 from trawl.feeds.item_errors import ItemOrigin, listed
 from trawl.feeds.item_filter import ItemFilter
 from trawl.feeds.options import FeedOptions
@@ -34,6 +35,7 @@ class Feed(ABC):
     Attributes:
         uri: Its path or URL, as the user wrote it.
         item_filter: Decides which items it takes.
+        takes_items: It writes items themselves, and not the fields that JSON has a form for.
         records: Items written in this run.
     """
 
@@ -43,6 +45,7 @@ class Feed(ABC):
         """A feed that is not open yet."""
         self.uri: str = options.uri
         self.item_filter: ItemFilter = options.item_filter
+        self.takes_items: bool = options.exporter is not None
         self.records: int = 0
         self._options = options
         self._remote: RemoteFile | None = None
@@ -123,7 +126,9 @@ class Feed(ABC):
         """
         if not self.item_filter.takes(item):
             return 0
-        return self._add(item if type(item) is dict else written_fields(item, is_typed=self._is_typed), origin)
+        if self.takes_items or type(item) is dict:
+            return self._add(item, origin)
+        return self._add(written_fields(item, is_typed=self._is_typed), origin)
 
     def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
@@ -131,11 +136,13 @@ class Feed(ABC):
         Raises:
             Exception: As there.
         """
-        return self._add(stored.fields, origin) if self.item_filter.takes_stored(stored) else 0
+        if not self.item_filter.takes_stored(stored):
+            return 0
+        return self._add(stored.item if self.takes_items else stored.fields, origin)
 
     @abstractmethod
-    def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
-        """Encode an item. The feed changes only when that is done."""
+    def _add(self, fields: Any, origin: ItemOrigin | None) -> int:
+        """Encode an item, given by its fields or as it is. The feed changes only when that is done."""
 
     def take_refused(self) -> Sequence[tuple[ItemOrigin, Exception]]:
         """Return the items that were taken and could not be written after all, each once, with the reason."""
@@ -200,6 +207,7 @@ class TextFeed(Feed):
         self.pending_bytes: int = 0
         self._position = 0
         self._format: Format = make_format(options)
+        self._is_whole = getattr(self._format, "is_whole", True)  # between two writes, and not only at its end
         self._compression = make_compression(options.compression)
         self._target: Target = target or Unopened()
         self._end = End()
@@ -280,7 +288,7 @@ class TextFeed(Feed):
             end = self._format.end_of(file)
             file.seek(end.position)
             opening = b"" if end.position else self._format.opening
-            usual = opening + self._format.closing
+            usual = opening + (self._format.closing if self._is_whole else b"")
             is_usual = _without_space(file.read(2 * len(usual) + 1)) in (b"", _without_space(usual))
             position = content.position_of(end.position)
             if (not end.mend and not is_usual) or target.size > content.size_bytes:
@@ -300,8 +308,14 @@ class TextFeed(Feed):
 
     # Adding. This does not block.
 
-    def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
+    def _add(self, fields: Any, origin: ItemOrigin | None) -> int:
         """Encode an item. The feed changes only when that is done: one that fails must not decide the columns."""
+        record = self._format.record(fields) if self.takes_items else self._row(fields)
+        self._pending.append(record)
+        self.pending_bytes += len(record)
+        return len(record) or 1
+
+    def _row(self, fields: Mapping[str, object]) -> bytes:
         row = self._options.select_fields(fields)
         style = self._format if self._is_settled else self._format.settled(row)
         columns = style.columns
@@ -318,9 +332,7 @@ class TextFeed(Feed):
             self._settle(style, row)
         elif self._known is not None and not row.keys() <= self._known:
             self._warn_of_extra(row)
-        self._pending.append(record)
-        self.pending_bytes += len(record)
-        return len(record)
+        return record
 
     def _settle(self, style: Format, row: Mapping[str, object]) -> None:
         self._format = style
@@ -368,10 +380,10 @@ class TextFeed(Feed):
         """Write all that was added and the end, sync and close. A checkpoint."""
         try:
             await self._drain(blocking)
-            is_unwanted = not self._position and not self._options.store_empty
-            if not self._target.is_seekable and not is_unwanted and not self._is_ended:
+            is_unwanted = not self._position and not self.records and not self._options.store_empty
+            if not self._closes_early and not is_unwanted and not self._is_ended:
                 self._is_ended = True
-                self._outgoing = memoryview(self._ending())
+                self._outgoing, self._outgoing_at = memoryview(self._ending()), self._position
                 await self._send(blocking)
             if not is_unwanted:  # a batch is forgotten by its job once it is whole, and must not be lost then
                 await self._sync_target(blocking)
@@ -415,9 +427,14 @@ class TextFeed(Feed):
         self._outgoing_records = len(self._pending)
         self._outgoing_at = self._position
         self._outgoing_ends = self._position + len(body)
-        self._outgoing = memoryview(body + self._packed(style.closing) if self._target.is_seekable else body)
+        self._outgoing = memoryview(body + self._packed(style.closing) if self._closes_early else body)
         self._pending = []
         self.pending_bytes = 0
+
+    @property
+    def _closes_early(self) -> bool:
+        """True if the closing follows each flush, and is overwritten by the next."""
+        return self._is_whole and self._target.is_seekable
 
     async def _send(self, blocking: Blocking) -> None:
         while self._outgoing:
@@ -428,14 +445,15 @@ class TextFeed(Feed):
                 raise self._failure(error) from error
             self._outgoing_at += taken
             self._outgoing = self._outgoing[taken:]
-        if self._outgoing_ends > self._position:
+        if self._outgoing_records:
             self._position = self._outgoing_ends
             self._count(self._outgoing_records)
+            self._outgoing_records = 0
 
     def _restore(self) -> None:
         """After a write that failed: cut the half record away and close the file off again, as far as that goes."""
         self._outgoing = memoryview(b"")
-        self._outgoing_ends = self._position
+        self._outgoing_records = 0
         if not isinstance(self._target, FileTarget):
             return
         try:
@@ -445,7 +463,8 @@ class TextFeed(Feed):
             logger.error("feed %s: the half record at its end can't be cut off: %s", self.uri, _words(error))
 
     def _close_off(self) -> None:
-        self._write_now(self._position, self._ending())
+        if self._is_whole:
+            self._write_now(self._position, self._ending())
 
     def _ending(self) -> bytes:
         """Return the bytes that make the file whole after its last record, or without one."""

@@ -1,6 +1,6 @@
 """The formats of text: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
 
-Only ``trawl.feeds.feed``, and plugins that derive a format, import this module.
+:func:`trawl.feeds.exported.make_format` makes them; plugins derive from them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import io
 import os
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import BinaryIO, Self
 from xml.parsers import expat
@@ -18,13 +18,10 @@ from xml.parsers import expat
 import attrs
 import msgspec
 
-from trawl.errors import SettingsError
-from trawl.feeds.base import CHUNK_BYTES, End, Format, NotThisFormat
-from trawl.feeds.options import FORMATS, PLUGINS, FeedOptions
+from trawl.feeds.base import CHUNK_BYTES, End, NotThisFormat
 from trawl.feeds.to_json import JsonValue, to_ascii_json, to_builtins, to_json
-from trawl.plugins import load_plugin
 
-__all__ = ["CsvTable", "JsonArray", "JsonLines", "XmlTree", "make_format"]
+__all__ = ["CsvTable", "JsonArray", "JsonLines", "XmlTree"]
 
 
 @attrs.frozen(kw_only=True)
@@ -459,41 +456,3 @@ def _tag_at(file: BinaryIO, start: int) -> bytes:
     if tag is None:
         raise NotThisFormat(f"the tag at byte {start} is too long")
     return tag[0]
-
-
-def make_format(options: FeedOptions) -> Format:
-    """Make the format of a feed; one of another package is made by its entry point, from the options.
-
-    Raises:
-        SettingsError: Another package's can't be loaded or made.
-    """
-    is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # escapes are right in every encoding that is let in
-    arguments = options.arguments
-    if options.format == "jsonl":
-        return JsonLines(is_ascii=is_ascii)
-    if options.format == "json":
-        return JsonArray(indent=options.indent, is_ascii=is_ascii)
-    if options.format == "xml":
-        return XmlTree(
-            root=arguments.get("root_element", "items"),
-            element=arguments.get("item_element", "item"),
-            indent=options.indent,
-            encoding="utf-8" if options.encoding in (None, "utf-8-sig") else options.encoding,
-        )
-    if options.format not in FORMATS:
-        return _of_plugin(options)
-    return CsvTable(
-        columns=tuple(written for _, written in options.fields) if options.fields else None,
-        encoding=options.encoding or "utf-8",
-        has_header=arguments.get("include_headers_line", True),
-        joint=arguments.get("join_multivalued"),
-    )
-
-
-def _of_plugin(options: FeedOptions) -> Format:
-    make: Callable[[FeedOptions], Format] = load_plugin(PLUGINS, options.format)
-    try:
-        return make(options)
-    except TypeError as error:
-        what = f"feed {options.uri}: the format {options.format}"
-        raise SettingsError(f"{what} can't be made: {error}", "FEEDS") from error

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -23,6 +23,7 @@ import attrs
 import msgspec
 
 from trawl.errors import FeedError, SettingsError
+from trawl.feeds.base import Exporter
 from trawl.feeds.compression import COMPRESSIONS
 from trawl.feeds.item_errors import listed
 from trawl.feeds.item_filter import Accepts, ItemFilter, load_accepts
@@ -156,6 +157,14 @@ PLUGINS = "trawl.feeds"
 
 _KNOWN = "jsonl, json, csv, xml, sqlite, parquet"
 
+_SCRAPYS = {"pickle": "PickleItemExporter", "marshal": "MarshalItemExporter", "pprint": "PprintItemExporter"}
+"""Classes of ``trawl.exporters`` for formats that trawl has none for."""
+
+_OF_EXPORTERS = {"delimiter", "quotechar", "quoting", "lineterminator", "errors", "export_empty_fields", "ensure_ascii"}
+"""Arguments that classes of ``trawl.exporters`` take, and trawl's own formats do not."""
+
+_EXPORTERS = "an exporter class derives from those in trawl.exporters, and takes a file and its arguments"
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
@@ -183,6 +192,7 @@ class FeedOptions:
         local: Local file to write instead of ``uri``, which is a store's; None if there is none.
         is_of_job: A later run may cut it back and continue it.
         arguments: Options of one format.
+        exporter: The class that writes it; None: trawl's own format.
     """
 
     uri: str
@@ -202,6 +212,7 @@ class FeedOptions:
     local: Path | None = None
     is_of_job: bool = False
     arguments: ExportArguments = attrs.field(factory=ExportArguments)
+    exporter: Exporter | None = None
 
     @property
     def place(self) -> str:
@@ -256,10 +267,10 @@ def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
     ``FEED`` is a path whose ending says the format, or ``PATH:FORMAT``; ``-`` alone is standard output as jsonl.
 
     Raises:
-        FeedError: No format can be told, or it is not known.
+        FeedError: No format can be told. Whether there is such a format is told when the feed is opened.
     """
     path, name, _ = _split(_uri(text), None)
-    return path, {"format": name, "overwrite": overwrite}
+    return path, {"format": FORMATS.get(name, name), "overwrite": overwrite}
 
 
 def feed_options(settings: FeedsSettings, *, spider_name: str, started_utc: datetime) -> list[FeedOptions]:
@@ -284,12 +295,10 @@ def feed_options(settings: FeedsSettings, *, spider_name: str, started_utc: date
 
 def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_utc: datetime) -> FeedOptions:
     path, name, compression = _split(uri, mapping.get("format"))
+    exporter = _exporter(name, mapping, settings, path)
+    name = FORMATS.get(name, name) if exporter else _known(name, path)
     if compression and name in TABLES:
         raise SettingsError(f"feed {path}: {name} is compressed by itself; leave out .{compression}", "FEEDS")
-    arguments = mapping.get("item_export_kwargs", {})
-    for element in (arguments.get("root_element", "items"), arguments.get("item_element", "item")):
-        if not _XML_NAME.match(element):
-            raise SettingsError(f"FEEDS[{path!r}]: {element!r} can't be the name of an XML element", "FEEDS")
     options = FeedOptions(
         uri=path,
         format=name,
@@ -299,13 +308,14 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
         fields=_fields(mapping.get("fields", settings.feed_export_fields), path),
         indent=mapping.get("indent", settings.feed_export_indent) or 0,
         store_empty=mapping.get("store_empty", settings.feed_store_empty),
-        item_classes=tuple(_item_class(given, path) for given in mapping.get("item_classes", ())),
+        item_classes=tuple(_class(one, f"FEEDS[{path!r}]['item_classes']") for one in mapping.get("item_classes", ())),
         accepts=load_accepts(mapping.get("item_filter"), path, mapping),
         batch_items=_first(mapping.get("batch_item_count"), settings.feed_export_batch_item_count),
         batch_bytes=mapping.get("batch_bytes") or 0,
         storage=mapping.get("storage_options", {}),
         folder=settings.feed_tempdir,
-        arguments=arguments,
+        arguments=ExportArguments() if exporter else _arguments(mapping.get("item_export_kwargs", {}), path),
+        exporter=exporter,
     )
     return _batches_checked(options, started_utc)
 
@@ -348,17 +358,66 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
         name = "jsonl" if path == STANDARD_OUTPUT else Path(plain).suffix[1:]
         if not name:
             raise FeedError(f"feed {path}: its ending says no format; write {path}:FORMAT with one of {_KNOWN}", path)
-    known = FORMATS.get(name.lower())
-    others = [] if known else plugin_names(PLUGINS)
-    if name.lower() in others:
-        known = name.lower()
-    if known is None:
-        close = get_close_matches(name.lower(), [*FORMATS, *others], n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join([_KNOWN, *others])}"
-        raise FeedError(f"feed {path}: unknown format {name!r}; {hint}", path)
-    if path == STANDARD_OUTPUT and known in TABLES:
-        raise FeedError(f"feed -: {known} can't be written to standard output", path)
-    return path, known, compression
+    if path == STANDARD_OUTPUT and FORMATS.get(name.lower()) in TABLES:
+        raise FeedError(f"feed -: {name.lower()} can't be written to standard output", path)
+    return path, name.lower(), compression
+
+
+def _known(name: str, path: str) -> str:
+    """Return the format of trawl's, or of a plugin, that a name means."""
+    if name in FORMATS:
+        return FORMATS[name]
+    others = plugin_names(PLUGINS)
+    if name in others:
+        return name
+    close = get_close_matches(name, [*FORMATS, *others], n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join([_KNOWN, *others])}"
+    if name in _SCRAPYS:
+        hint = f'FEED_EXPORTERS = {{{name} = "trawl.exporters.{_SCRAPYS[name]}"}} adds it'
+    raise FeedError(f"feed {path}: unknown format {name!r}; {hint}", path)
+
+
+def _exporter(name: str, mapping: FeedMapping, settings: FeedsSettings, path: str) -> Exporter | None:
+    """Return the exporter class of a feed, with its arguments as Scrapy gives them; None for a format of trawl's."""
+    given = mapping.get("exporter", {**settings.feed_exporters_base, **settings.feed_exporters}.get(name))
+    if given is None:
+        return None
+    if isinstance(given, str) and given.startswith("scrapy.exporters."):
+        given = given.replace("scrapy", "trawl", 1)
+    kind = _class(given, f"the exporter of feed {path}")
+    if hasattr(kind, "from_crawler") or not hasattr(kind, "export_item"):
+        why = "from_crawler(), which is not called" if hasattr(kind, "from_crawler") else "no export_item()"
+        raise SettingsError(f"feed {path}: its exporter {kind.__qualname__} has {why}; {_EXPORTERS}", "FEED_EXPORTERS")
+    return Exporter(
+        kind,
+        {
+            "fields_to_export": mapping.get("fields", settings.feed_export_fields) or None,
+            "encoding": mapping.get("encoding", settings.feed_export_encoding),
+            "indent": mapping.get("indent", settings.feed_export_indent),
+            **mapping.get("item_export_kwargs", {}),
+        },
+    )
+
+
+def _arguments(given: Mapping[str, Any], path: str) -> ExportArguments:
+    """Check the options of trawl's own formats."""
+    where = f"FEEDS[{path!r}]['item_export_kwargs']"
+    names = list(get_type_hints(ExportArguments))
+    for name in given:
+        if name not in names:
+            close = get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
+            if name in _OF_EXPORTERS:
+                hint += '; "exporter": "trawl.exporters.CsvItemExporter" and its like know more'
+            raise SettingsError(f"{where} has an unknown key {name!r}; {hint}", "FEEDS")
+    try:
+        arguments = msgspec.convert(given, ExportArguments)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{where}: {error}", "FEEDS") from error
+    for element in (arguments.get("root_element", "items"), arguments.get("item_element", "item")):
+        if not _XML_NAME.match(element):
+            raise SettingsError(f"FEEDS[{path!r}]: {element!r} can't be the name of an XML element", "FEEDS")
+    return arguments
 
 
 def _encoding(name: str | None, path: str) -> str | None:
@@ -392,13 +451,13 @@ def _fields(given: list[str] | dict[str, str] | None, path: str) -> tuple[tuple[
     return fields
 
 
-def _item_class(given: Any, path: str) -> type:
+def _class(given: Any, where: str) -> type:
     try:
         found = pkgutil.resolve_name(given) if isinstance(given, str) else given
     except (ImportError, AttributeError, ValueError) as error:
-        raise SettingsError(f"FEEDS[{path!r}]['item_classes']: {given}: {error}", "FEEDS") from error
+        raise SettingsError(f"{where}: {given}: {error}", "FEEDS") from error
     if not isinstance(found, type):
-        raise SettingsError(f"FEEDS[{path!r}]['item_classes']: {given!r} is not a class", "FEEDS")
+        raise SettingsError(f"{where}: {given!r} is not a class", "FEEDS")
     return found
 
 

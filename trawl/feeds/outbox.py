@@ -116,6 +116,7 @@ class OutboxWriter:
         self._feeds = feeds
         self._item_errors = ItemErrors(stats)
         self._classes = tuple(dict.fromkeys([one for feed in feeds.all for one in feed.item_filter.classes]))
+        self._is_exact = any(feed.takes_items for feed in feeds.all)
         self._filtered = [feed.item_filter for feed in feeds.all if feed.item_filter.accepts is not None]
         self._copied = job.outbox_start
         self._expected = job.outbox_end
@@ -156,7 +157,7 @@ class OutboxWriter:
         origin = ItemOrigin(page, type(item).__name__)
         answers = self._answers(item, origin, counts) if self._filtered else None
         try:
-            return to_stored(item, self._classes, answers, page)
+            return to_stored(item, self._classes, answers, page, is_exact=self._is_exact)
         except Exception as error:  # of the item's own library, or of a value's
             self._item_errors.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error, counts)
             raise ItemLost(f"{origin} is left out: {reason_of(error)}") from error

@@ -11,7 +11,7 @@ __all__ = ["ExportArguments", "FeedMapping", "FeedsSettings"]
 
 
 class ExportArguments(TypedDict, total=False):
-    """Keys of ``item_export_kwargs``; each belongs to one format, and the others ignore it.
+    """Keys of ``item_export_kwargs`` of trawl's own formats; each belongs to one, and the others ignore it.
 
     Attributes:
         root_element: xml: the name of the outermost element (``items``).
@@ -50,7 +50,8 @@ class FeedMapping(TypedDict, total=False):
         batch_item_count: Overrides ``FEED_EXPORT_BATCH_ITEM_COUNT``.
         batch_bytes: Begin a new file after this many bytes of records, before compression. 0: never.
         storage_options: Arguments of the store's file system (fsspec).
-        item_export_kwargs: Options of one format.
+        exporter: The class that writes it, or its import path; null: trawl's own format. Overrides ``FEED_EXPORTERS``.
+        item_export_kwargs: Options of one format; where an exporter class writes the feed, its arguments.
     """
 
     format: str
@@ -64,7 +65,8 @@ class FeedMapping(TypedDict, total=False):
     batch_item_count: Annotated[int, Meta(ge=0)] | None
     batch_bytes: Annotated[int, Meta(ge=0)] | None
     storage_options: dict[str, Any]
-    item_export_kwargs: ExportArguments
+    exporter: Any
+    item_export_kwargs: dict[str, Any]
 
 
 class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
@@ -111,6 +113,22 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
             "or %(batch_time)s. 0 writes one file.",
         ),
     ] = 0
+    feed_exporters: Annotated[
+        dict[str, Any],
+        Meta(
+            title="",
+            description="Exporter classes, or their import paths, by the format that each writes in place of trawl's "
+            'own: {csv = "trawl.exporters.CsvItemExporter"}. null means trawl\'s own format.',
+        ),
+    ] = msgspec.field(default_factory=dict)
+    feed_exporters_base: Annotated[
+        dict[str, Any],
+        Meta(
+            title="",
+            description="Exporter classes of formats that FEED_EXPORTERS does not name. For a spider that was written "
+            "for Scrapy (SCRAPY_COMPAT) the default is Scrapy's list, so that feeds have Scrapy's bytes.",
+        ),
+    ] = msgspec.field(default_factory=dict)
     feed_tempdir: Annotated[
         str | None,
         Meta(

@@ -12,6 +12,10 @@ classes. Why JSON, and not pickle, msgpack or the feeds' own records:
 * Nothing is imported or run to read it (no code execution from stored data), so an item of a class that is gone, or of
   the spider's ``__main__``, is as good as any.
 
+Feeds that an exporter class writes (:mod:`trawl.feeds.exported`) tell a tuple from a list, a time from its text and a
+field without a value from none at all. For them the values that JSON would change are in the array too, each by its
+type, with the names of all fields.
+
 The names are for ``item_classes``: the item's own class, and those of the feeds that it was found to be of. Among them
 is what the ``item_filter`` of each feed said of the item itself: its place after ``+`` or ``-``; and after ``@`` the
 page that it was found on, for messages.
@@ -19,12 +23,19 @@ page that it was found on, for messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from math import isfinite
+from typing import Any
 
 import attrs
 import msgspec
 
-from trawl.feeds.to_json import to_json, written_fields, wrong_field
+from trawl.feeds.to_json import serialized_fields, to_builtins, to_json, written_fields, wrong_field
+from trawl.items import Field, Item, is_item
 
 __all__ = ["StoredItem", "class_name", "from_stored", "to_stored"]
 
@@ -38,10 +49,22 @@ class StoredItem:
     Attributes:
         fields: Its fields, in their order, as plain values.
         classes: The dotted names of its class and of those that it was found to be of; empty for a plain dict.
+        exact: Its fields, as :func:`to_stored` has tagged them, and the names of all that its class declares, if it is
+            an :class:`~trawl.items.Item`; None if no feed asked for them.
     """
 
     fields: Fields
     classes: tuple[str, ...] = ()
+    exact: tuple[Fields, tuple[str, ...]] | None = None
+
+    @property
+    def item(self) -> dict[str, Any]:
+        """The item for an exporter class: a dict, or an :class:`~trawl.items.Item` if it was one."""
+        if self.exact is None:
+            return self.fields
+        tagged, names = self.exact
+        values = {name: _untagged(value) for name, value in tagged.items()}
+        return _item_type(names)(values) if names else values
 
     @property
     def page(self) -> str:
@@ -62,7 +85,7 @@ class StoredItem:
     def moved(self, places: Mapping[str, str]) -> StoredItem:
         """Return this item, with the answers of filters under the ``places`` where their feeds are now."""
         now = [f"{name[0]}{places[name[1:]]}" if name[1:] in places else name for name in self.classes]
-        return StoredItem(self.fields, tuple(now))
+        return StoredItem(self.fields, tuple(now), self.exact)
 
     def is_of(self, classes: Iterable[type]) -> bool:
         """Return whether the item was of one of ``classes``."""
@@ -76,7 +99,12 @@ def class_name(kind: type) -> str:
 
 
 def to_stored(
-    item: object, classes: Iterable[type] = (), answers: Mapping[str, bool] | None = None, page: str = ""
+    item: object,
+    classes: Iterable[type] = (),
+    answers: Mapping[str, bool] | None = None,
+    page: str = "",
+    *,
+    is_exact: bool = False,
 ) -> bytes:
     """Encode an item for the outbox.
 
@@ -85,18 +113,24 @@ def to_stored(
         classes: Those that some feed asks for.
         answers: Answers of the feeds' filters, by their places.
         page: The URL of the page that it was found on.
+        is_exact: Some feed is written by an exporter class.
 
     Raises:
         ValueError: It can't be written; the text names the field.
         Exception: Its own library failed on it.
     """
-    if type(item) is dict and not answers and not page:
+    if type(item) is dict and not answers and not page and not is_exact:
         return _to_json(item)
     names = [class_name(type(item))]
     names += [name for one in classes if isinstance(item, one) and (name := class_name(one)) not in names]
     names += [f"+{place}" if answer else f"-{place}" for place, answer in (answers or {}).items()]
     names += [f"@{page}"] if page else []
-    return b"[%b,%b]" % (_to_json(written_fields(item)), to_json(names))
+    written = _to_json(written_fields(item))
+    if not is_exact:
+        return b"[%b,%b]" % (written, to_json(names))
+    exact = {name: _tagged(value) for name, value in serialized_fields(item).items()}
+    declared = list(item.fields) if isinstance(item, Item) else []
+    return b"[%b,%b,%b]" % (written, to_json(names), to_json([exact, declared]))
 
 
 def _to_json(fields: Mapping[str, object]) -> bytes:
@@ -104,6 +138,60 @@ def _to_json(fields: Mapping[str, object]) -> bytes:
         return to_json(fields)
     except Exception as error:
         raise wrong_field(fields, error) from error
+
+
+_TAG = ""
+"""The key of a tagged value, ``{"": [type, text]}``: a dict that has it itself is tagged too."""
+
+_TAGGED: Mapping[type, tuple[Callable[[Any], object], Callable[[Any], object]]] = {
+    datetime: (datetime.isoformat, datetime.fromisoformat),
+    date: (date.isoformat, date.fromisoformat),
+    time: (time.isoformat, time.fromisoformat),
+    timedelta: (lambda span: [span.days, span.seconds, span.microseconds], lambda parts: timedelta(*parts)),
+    Decimal: (str, Decimal),
+    float: (str, float),
+    bytes: (lambda raw: b64encode(raw).decode(), b64decode),
+    tuple: (lambda parts: [_tagged(part) for part in parts], lambda parts: tuple(map(_untagged, parts))),
+    set: (lambda parts: [_tagged(part) for part in parts], lambda parts: set(map(_untagged, parts))),
+    dict: (
+        lambda parts: [[_tagged(key), _tagged(part)] for key, part in parts.items()],
+        lambda pairs: {_untagged(key): _untagged(part) for key, part in pairs},
+    ),
+}
+_TYPES = {kind.__name__: kind for kind in _TAGGED}
+
+
+def _tagged(value: Any) -> object:
+    """Return a value as JSON has it, with its type where JSON would change it; what is of no known type, as text."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str) or (kind is float and isfinite(value)):
+        return value
+    if kind is list:
+        return [_tagged(part) for part in value]
+    if isinstance(value, dict) and _TAG not in value and all(type(key) is str for key in value):
+        return {key: _tagged(part) for key, part in value.items()}
+    kind = dict if isinstance(value, dict) else kind
+    if kind in _TAGGED:
+        return {_TAG: [kind.__name__, _TAGGED[kind][0](value)]}
+    return to_builtins(value) if is_item(value) else str(value)
+
+
+def _untagged(value: Any) -> Any:
+    """Return the value that :func:`_tagged` made of it."""
+    if type(value) is list:
+        return [_untagged(part) for part in value]
+    if type(value) is not dict:
+        return value
+    if _TAG not in value:
+        return {key: _untagged(part) for key, part in value.items()}
+    name, told = value[_TAG]
+    return _TAGGED[_TYPES[name]][1](told)
+
+
+@lru_cache(maxsize=256)
+def _item_type(names: tuple[str, ...]) -> type[Item]:
+    """Return a class of items that declares these fields."""
+    return type("Item", (Item,), {"fields": {name: Field() for name in names}})
 
 
 def from_stored(stored: bytes) -> StoredItem:
@@ -115,12 +203,20 @@ def from_stored(stored: bytes) -> StoredItem:
     try:
         if stored[:1] == b"{":
             return StoredItem(_FIELDS.decode(stored))
-        fields, names = _PAIR.decode(stored)
+        whole = _WHOLE.decode(stored)
     except RecursionError as error:
         raise ValueError("an item is nested too deep") from error
-    return StoredItem(fields, names)
+    return StoredItem(whole.fields, whole.names, whole.exact)
 
 
 _DICT = class_name(dict)
 _FIELDS = msgspec.json.Decoder(Fields)
-_PAIR = msgspec.json.Decoder(tuple[Fields, tuple[str, ...]])
+
+
+class _Whole(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    fields: Fields
+    names: tuple[str, ...]
+    exact: tuple[Fields, tuple[str, ...]] | None = None
+
+
+_WHOLE = msgspec.json.Decoder(_Whole)

@@ -145,7 +145,7 @@ class TableFeed(Feed):
         except self._errors as error:
             raise self._failure(error) from error
 
-    def _add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
+    def _add(self, fields: Any, origin: ItemOrigin | None) -> int:
         picked = self._options.select_fields(fields)
         if not picked:
             raise ValueError("it has no fields")

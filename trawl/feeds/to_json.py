@@ -7,7 +7,8 @@ and IP addresses as text, sets as arrays, NaN and the infinities as null.
 
 Pydantic models are dumped by pydantic, with ``Field(exclude=True)``, ``field_serializer``, ``serialization_alias`` and
 ``computed_field``; msgspec Structs have the names of ``rename``, the tag, and no defaults with ``omit_defaults``; attrs
-classes and dataclasses have the fields of ``asdict``. Pipelines and filters see the item itself. No library is imported
+classes and dataclasses have the fields of ``asdict``, each as the ``serializer`` in its metadata makes it, and so has
+Scrapy's ``Item``. Pipelines and filters see the item itself. No library is imported
 for this.
 """
 
@@ -31,12 +32,13 @@ from uuid import UUID
 import msgspec
 
 from trawl.feeds.item_errors import reason_of
-from trawl.items import is_item, item_fields
+from trawl.items import field_metadata, is_item, item_fields
 
 __all__ = [
     "JsonValue",
     "dump_item",
     "legal_text",
+    "serialized_fields",
     "to_ascii_json",
     "to_builtins",
     "to_json",
@@ -79,6 +81,22 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
     raise TypeError(f"{kind.__name__} is written as {type(fields).__name__}, not as fields")
 
 
+def serialized_fields(item: object) -> dict[str, object]:
+    """Return the fields of ``item``, each as the ``serializer`` that its class declares for it makes it.
+
+    Raises:
+        ValueError: A serializer failed; the text names the field.
+    """
+    fields = item_fields(item)
+    for name, metadata in field_metadata(type(item)).items():  # type: ignore[arg-type]  # as above
+        if name in fields and "serializer" in metadata:
+            try:
+                fields[name] = metadata["serializer"](fields[name])
+            except Exception as error:
+                raise ValueError(f"its field {name!r}: {reason_of(error)}") from error
+    return fields
+
+
 def dump_item(value: object) -> object:
     """Return an item inside another one, or a value of pydantic's types, as its library writes it.
 
@@ -106,6 +124,8 @@ def _writer_of(kind: type[Any]) -> _Writer | None:
         return str
     if hasattr(kind, "__validators__") and isinstance(getattr(kind, "__fields__", None), dict):
         return _pydantic_v1
+    if any("serializer" in metadata for metadata in field_metadata(kind).values()):  # type: ignore[arg-type]  # as above
+        return serialized_fields
     return None
 
 

@@ -1,0 +1,193 @@
+"""Feeds that an exporter class writes: one of :mod:`trawl.exporters`, or of the user's, named by ``FEED_EXPORTERS``.
+
+An exporter writes a file from its beginning to its end. Here it writes to memory, which is emptied after each item: its
+output becomes an opening, records and a closing, and the file is whole after each flush, as in any other feed. Where a
+file is continued, what comes before the first record (a header) must not come again, and what comes between two records
+(a comma) must: the exporter gets the first item twice, and its first output is thrown away.
+
+A class with a beginning or an end of its own may write all at its end (a workbook): such a file is whole only then.
+
+:func:`make_format` makes the format of any feed of text. Only ``trawl.feeds.feed`` imports this module.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO, Self
+
+import attrs
+
+from trawl.errors import SettingsError
+from trawl.feeds.base import End, Exporter, Format, NotThisFormat
+from trawl.feeds.formats import CsvTable, JsonArray, JsonLines, XmlTree
+from trawl.feeds.options import FORMATS, PLUGINS, FeedOptions
+from trawl.plugins import load_plugin
+
+__all__ = ["ExportedFormat", "make_format"]
+
+
+class ExportedFormat:
+    """A format whose records are what an exporter writes for each item. One object writes one file."""
+
+    first = separator = b""
+
+    def __init__(self, exporter: Exporter, name: str, reader: Format | None) -> None:
+        """A format for a file that has no record yet.
+
+        Args:
+            exporter: The class that writes.
+            name: The name of the format in the settings.
+            reader: Finds the end of the last whole record of such a file; None if nothing can.
+
+        Raises:
+            SettingsError: The exporter can't be made.
+        """
+        self.name: str = name
+        self.is_whole: bool = exporter.is_piecewise
+        self.opening: bytes = b""
+        self._exporter = exporter
+        self._reader = reader
+        self._is_continued = False
+        self._closing = b""
+        self._begin()
+        if self.is_whole:
+            self._end()
+            self._begin()
+
+    def _begin(self) -> None:
+        self._file = io.BytesIO()
+        self._writer = self._exporter.make(self._file)
+        self._records = 0
+        self._writer.start_exporting()
+        self.opening = self._written() if self.is_whole else b""
+
+    def _end(self) -> None:
+        self._writer.finish_exporting()
+        self._closing = self._written()
+
+    def _written(self) -> bytes:
+        """Return what was written since the last call, and forget it."""
+        written = self._file.getvalue()
+        self._file.seek(0)
+        self._file.truncate()
+        return written
+
+    @property
+    def closing(self) -> bytes:
+        """Bytes after the last record; of a file that is whole only at its end, to be asked for when all is written."""
+        if not self.is_whole and not self._closing:
+            self._end()
+        return self._closing
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The columns that a CSV has of its first item."""
+        return tuple(self._writer.fields_to_export) if getattr(self._writer, "has_found_fields", False) else None
+
+    def settled(self, names: Iterable[str]) -> Self:
+        """Have a CSV continued with these columns, unless the settings name its fields."""
+        if hasattr(self._writer, "has_found_fields") and not self._writer.fields_to_export:
+            self._writer.fields_to_export = list(names)
+            self._writer.has_found_fields = True
+        return self
+
+    def record(self, row: Any) -> bytes:
+        """Return what the exporter writes for an item.
+
+        Raises:
+            Exception: It can't write the item, and has written nothing.
+        """
+        if self._is_continued and not self._records:
+            self._record(row)
+        return self._record(row)
+
+    def _record(self, item: Any) -> bytes:
+        columns = self.columns
+        try:
+            self._writer.export_item(item)
+        except BaseException:
+            self._written()
+            if not self._records:  # it may take its header for written
+                self._begin()
+                if columns is not None:
+                    self.settled(columns)
+            raise
+        self._records += 1
+        return self._written()
+
+    def end_of(self, file: BinaryIO) -> End:
+        """Find the end of the last whole record."""
+        size = file.seek(0, io.SEEK_END)
+        if not size:
+            return End()
+        if self._reader is None:
+            what = f"what {self._exporter.kind.__qualname__} writes"
+            raise NotThisFormat(f"it is there already, and {what} can be continued by a job only; overwrite it")
+        end = self._reader.end_of(file)
+        if self.name != "xml" or not end.position:
+            return end
+        file.seek(end.position)  # an item ends with its newline
+        return End(end.position + 1) if file.read(1) == b"\n" else End(end.position, b"\n")
+
+    def continued(self, file: BinaryIO) -> Self:
+        """Have the file continued, with the columns of its header."""
+        self._is_continued = True
+        if self._reader is not None and (columns := self._reader.continued(file).columns):
+            self.settled(columns)
+        return self
+
+
+def make_format(options: FeedOptions) -> Format:
+    """Make the format of a feed; one of another package is made by its entry point, from the options.
+
+    Raises:
+        SettingsError: Another package's can't be loaded or made.
+    """
+    if options.exporter is not None:
+        return _exported(options, options.exporter)
+    is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # escapes are right in every encoding that is let in
+    arguments = options.arguments
+    if options.format == "jsonl":
+        return JsonLines(is_ascii=is_ascii)
+    if options.format == "json":
+        return JsonArray(indent=options.indent, is_ascii=is_ascii)
+    if options.format == "xml":
+        return XmlTree(
+            root=arguments.get("root_element", "items"),
+            element=arguments.get("item_element", "item"),
+            indent=options.indent,
+            encoding="utf-8" if options.encoding in (None, "utf-8-sig") else options.encoding,
+        )
+    if options.format not in FORMATS:
+        return _of_plugin(options)
+    return CsvTable(
+        columns=tuple(written for _, written in options.fields) if options.fields else None,
+        encoding=options.encoding or "utf-8",
+        has_header=arguments.get("include_headers_line", True),
+        joint=arguments.get("join_multivalued"),
+    )
+
+
+def _exported(options: FeedOptions, exporter: Exporter) -> Format:
+    """Make the format of an exporter class. trawl's own format reads its files, but for other dialects of CSV."""
+    writer = exporter.make(io.BytesIO())
+    name, reader = getattr(writer, "feed_format", ""), None
+    dialect = writer.csv_writer.dialect if name == "csv" else csv.excel()
+    is_usual = (dialect.delimiter, dialect.quotechar, dialect.escapechar, dialect.doublequote) == (",", '"', None, True)
+    if name and exporter.is_piecewise and is_usual and dialect.lineterminator.endswith("\n"):
+        names = ("root_element", "item_element", "include_headers_line")
+        arguments = {name: getattr(writer, name) for name in names if hasattr(writer, name)}
+        changes: dict[str, Any] = {"exporter": None, "format": name, "arguments": arguments}
+        reader = make_format(attrs.evolve(options, **changes))
+    return ExportedFormat(exporter, options.format, reader)
+
+
+def _of_plugin(options: FeedOptions) -> Format:
+    make: Callable[[FeedOptions], Format] = load_plugin(PLUGINS, options.format)
+    try:
+        return make(options)
+    except TypeError as error:
+        what = f"feed {options.uri}: the format {options.format}"
+        raise SettingsError(f"{what} can't be made: {error}", "FEEDS") from error
