@@ -34,7 +34,7 @@ class Recorded(Hooks):
     calls: list[str] = []
     more: list[str] = []
 
-    def __init__(self, crawl: Any, **settings: Any) -> None:
+    def __init__(self, crawl: Any, check: Any, **settings: Any) -> None:
         super().__init__()
         Recorded.calls, Recorded.more = [], [f"{HOST}/1", f"{HOST}/2"]
 
@@ -77,7 +77,7 @@ def test_hooks_are_called_in_the_order_of_a_crawl(monkeypatch: pytest.MonkeyPatc
 
 def test_hooks_that_do_nothing_leave_a_crawl_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nothing(Hooks):
-        def __init__(self, crawl: Any, **settings: Any) -> None:
+        def __init__(self, crawl: Any, check: Any, **settings: Any) -> None:
             super().__init__()
 
     simulation = crawled(monkeypatch, Nothing)

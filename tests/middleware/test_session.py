@@ -109,7 +109,7 @@ def test_a_session_lasts_across_a_direct_fetch_and_a_redirect() -> None:
 
 
 def test_a_session_dresses_its_requests_where_they_say_nothing_themselves() -> None:
-    sessions = Sessions({}, Jars())
+    sessions = Sessions(Jars())
     sessions.get("anna", proxy="http://proxy.example:8080", headers={"User-Agent": "anna", "X-A": "1"})
     request = Request(HOST, headers={"User-Agent": "mine"}, meta={"session": "anna"})
     sessions.apply(request)
@@ -122,7 +122,7 @@ def test_a_session_dresses_its_requests_where_they_say_nothing_themselves() -> N
 
 def test_a_cookie_that_was_got_elsewhere_can_be_put_in_and_all_can_be_forgotten() -> None:
     jars = Jars()
-    anna = Sessions({}, jars).get("anna")
+    anna = Sessions(jars).get("anna")
     anna.set_cookie("id", "7", url=f"{HOST}/some/page")
     assert [(cookie.pair, cookie.domain, cookie.path) for cookie in anna.cookies] == [("id=7", "a.example", "/")]
     anna.cookies.clear()
@@ -130,7 +130,7 @@ def test_a_cookie_that_was_got_elsewhere_can_be_put_in_and_all_can_be_forgotten(
 
 
 def test_a_session_is_the_same_for_the_same_name_and_keeps_what_it_has() -> None:
-    sessions = Sessions({}, Jars())
+    sessions = Sessions(Jars())
     anna = sessions.get("anna", proxy="http://p.example")
     assert sessions.get("anna") is anna
     assert anna.proxy == "http://p.example"
@@ -139,12 +139,12 @@ def test_a_session_is_the_same_for_the_same_name_and_keeps_what_it_has() -> None
 @pytest.mark.parametrize("name", ["", None, 5])
 def test_a_session_has_a_name(name: Any) -> None:
     with pytest.raises(ValueError, match="a session's name must be a non-empty string"):
-        Sessions({}, Jars()).get(name)
+        Sessions(Jars()).get(name)
 
 
 async def test_a_session_outside_a_crawl_fetches_nothing() -> None:
     with pytest.raises(RuntimeError, match="has not begun"):
-        await Sessions({}, Jars()).get("anna").fetch(HOST)
+        await Sessions(Jars()).get("anna").fetch(HOST)
 
 
 def test_a_limit_that_there_is_not_ends_the_crawl_before_it_begins() -> None:
@@ -169,4 +169,4 @@ def test_what_can_be_no_session_is_refused_before_anything_is_sent(config: Any, 
     assert "secret" not in str(caught.value)
     assert not seen
     with pytest.raises(ValueError, match=said.replace("(", "\\(")):
-        Sessions({}, Jars()).get("anna", **config)
+        Sessions(Jars()).get("anna", **config)

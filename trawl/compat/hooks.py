@@ -32,7 +32,7 @@ from trawl.errors import CloseSpider, DontCloseSpider, TrawlError
 from trawl.events import Events
 from trawl.http import Response
 from trawl.middleware.factory import entry_name, make_instance
-from trawl.spiders import Spider
+from trawl.spiders import ItemCheck, Spider
 
 __all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle"]
 
@@ -67,6 +67,7 @@ class CompatHooks(Hooks):
 
     Args:
         crawl: The crawl; its spider's ``crawler`` has the signals.
+        check: Sees the items last; None: they are not checked.
         spider_middlewares: The setting ``SPIDER_MIDDLEWARES``.
         extensions: The setting ``EXTENSIONS``.
 
@@ -77,12 +78,13 @@ class CompatHooks(Hooks):
     def __init__(
         self,
         crawl: Crawl,
+        check: ItemCheck | None,
         *,
         spider_middlewares: Mapping[Any, float | None],
         extensions: Mapping[Any, float | None],
     ) -> None:
         middleware = spider_middleware(spider_middlewares, crawl)
-        super().__init__(middleware.outputs, middleware.start, sees_refused=middleware.sees_errors)
+        super().__init__(middleware.outputs, middleware.start, check, sees_refused=middleware.sees_errors)
         self._middleware = middleware
         self._crawl = crawl
         self._spider = crawl.spider

@@ -101,23 +101,23 @@ class CacheLookup:
 
     def _take(self, grant: Grant, answer: Responder) -> None:
         grant.lane = self._nowhere
-        (self._pages if grant.waiter is None else self._direct).append((grant, answer))
+        (self._pages if grant.is_page else self._direct).append((grant, answer))
 
     def _start(
         self, grant: Grant, answer: Responder, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]
     ) -> None:
         begin(grant)
         grant.responder = answer
-        if grant.waiter is None:
+        if grant.is_page:
             self._running += 1
             self._limits.answered(grant)
-        self._state.task_began(is_page=grant.waiter is None)
+        self._state.task_began(is_page=grant.is_page)
         nursery.start_soon(self._run, grant, run)
 
     async def _run(self, grant: Grant, run: Callable[[Grant], Awaitable[None]]) -> None:
         try:
             await run(grant)
         finally:
-            self._running -= grant.waiter is None
+            self._running -= grant.is_page
             if self._pages:
                 self._state.wakeup.set()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trawl.observe import Stats
     from trawl.robots import RobotsSettings
     from trawl.scheduler import SchedulerSettings
-    from trawl.spiders import Spider
+    from trawl.spiders import ItemCheck, Spider
     from trawl.throttling import AddressOf, ThrottlingSettings
     from trawl.transport import Transport
 
@@ -51,7 +51,7 @@ class CrawlContext:
         middleware_stack: The middleware, cookies, sessions and cache.
         frontier: Where pending requests are kept.
         pipelines: Makes the item pipelines for the crawl.
-        hooks: Makes the hooks of the crawl.
+        hooks: Makes the hooks of the crawl, the check of its items included.
         crawl_class: The class of the running crawl.
         sinks: Where finished items go.
         collected: Keeps finished items too, if given.
@@ -80,7 +80,7 @@ class CrawlContext:
     middleware_stack: MiddlewareStack
     frontier: Frontier
     pipelines: Callable[[Crawl], Processor]
-    hooks: Callable[[Crawl], Hooks]
+    hooks: Callable[[Crawl, ItemCheck | None], Hooks]
     crawl_class: type[Crawl]
     sinks: Sequence[ItemSink]
     collected: list[object] | None

@@ -14,6 +14,7 @@ from trawl.blocking import Blocking
 from trawl.engine.context import CrawlContext
 from trawl.engine.direct import DirectFetches
 from trawl.engine.state import current_grant
+from trawl.errors import SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
 from trawl.http import Request, Response
 from trawl.middleware import Session
@@ -77,6 +78,9 @@ class Crawl:
         cancel_scope: Around everything that is sent.
         started_at: When it began, on the run clock, in seconds.
         blocking: How work that blocks is done: ``await crawl.blocking.run(function, argument)``.
+
+    Raises:
+        SettingsError: In ``SESSIONS`` a limit is unknown or out of range, or a name, header or proxy is not valid.
     """
 
     def __init__(self, context: CrawlContext, scheduler: Scheduler, throttle: Throttle, direct: DirectFetches) -> None:
@@ -95,7 +99,11 @@ class Crawl:
         self._throttle = throttle
         self._direct = direct
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
-        self._sessions.bind(self, self.throttling.set)
+        for name, config in context.middleware_stack.settings.sessions.items():
+            try:
+                self.session(name, **config)
+            except ValueError as error:
+                raise SettingsError(f"SESSIONS[{name!r}]: {error}", "SESSIONS") from error
 
     @property
     def elapsed(self) -> float:
@@ -213,14 +221,22 @@ class Crawl:
         """
         return await self._context.address_of(host)
 
-    def session(self, name: str, **options: Any) -> Session:
-        """The session of this name, made if it is not there; see :meth:`trawl.middleware.session.Sessions.get`.
+    def session(self, name: str, *, throttling: Mapping[str, Any] | None = None, **options: Any) -> Session:
+        """The session of this name, made if it is not there; arguments other than None replace what it had.
 
         Args:
             name: Its name.
-            options: ``proxy``, ``headers`` and ``throttling``, in place of what it had.
+            throttling: Limits of its scope, with the keys of ``THROTTLING_SCOPES``.
+            options: ``proxy``, the default proxy of its requests, and ``headers``, their default headers.
+
+        Raises:
+            ValueError: The name is empty, or the proxy or a header is not valid.
+            SettingsError: A limit is unknown or out of range.
         """
-        return self._sessions.get(name, **options)
+        session = self._sessions.get(name, self, **options)
+        if throttling:
+            self.throttling.set(session.scope, **throttling)
+        return session
 
     def now_utc(self) -> datetime:
         """Wall time now, as the crawl sees it."""

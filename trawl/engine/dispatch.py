@@ -16,7 +16,7 @@ Only the engine uses it: the loop stands apart from the objects that it runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
 
@@ -72,9 +72,6 @@ class Dispatcher:
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
         state = self._state
-        if self._cache_lookup is None:  # looking up waits
-            start_soon: Start = nursery.start_soon
-            self._start_requests.grant = partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
         while state.goes_on():
             await self._grant(nursery, nursery.start_soon)
             until = self._next_look()
@@ -85,6 +82,13 @@ class Dispatcher:
                         break
                     await self._grant(nursery, nursery.start_soon)
                     until = self._next_look()
+
+    def between(self, nursery: trio.Nursery) -> Callable[[], Awaitable[None]] | None:
+        """Return what the reader of ``start()`` calls to grant in its own task; None where a step of that may wait."""
+        if self._cache_lookup is not None:  # looking up waits
+            return None
+        start_soon: Start = nursery.start_soon
+        return partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
 
     def _next_look(self) -> float:
         """Let ``start()`` be read while there is room; when the core could answer otherwise, if nothing changes."""
@@ -133,7 +137,7 @@ class Dispatcher:
                 continue
             grant = verdict
             begin(grant)
-            state.task_began(is_page=grant.waiter is None)
+            state.task_began(is_page=grant.is_page)
             self._limiters.take(grant)
             start_soon(self._worker.run, grant)
             self._gone(grant)

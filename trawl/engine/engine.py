@@ -117,10 +117,9 @@ class Engine:
         self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)
         # The crawl as users see it, and then their own classes: a manager may ask everything of it when it is made.
         self.crawl: Crawl = context.crawl_class(context, self.scheduler, self.throttle, self.direct)
-        context.spider.bind(self.crawl)
+        context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes
         self.throttle.make_managers(self.crawl)
-        self.hooks: Hooks = context.hooks(self.crawl)
-        self.hooks.add_last(item_check(context.spider, context.settings, stats))
+        self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
         # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.
         items = self._item_writer()

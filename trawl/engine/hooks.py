@@ -47,6 +47,12 @@ Store = Callable[[list[Request]], Awaitable[None]]
 class Hooks:
     """The hooks of one crawl. A subclass overrides the methods that it needs; here they do nothing.
 
+    Args:
+        outputs: Put around each callback, the first next to it.
+        start: Put around ``start()``, the first next to it.
+        check: Sees the items that all of them yield; None: they are not checked.
+        sees_refused: See the attribute.
+
     Attributes:
         outputs: Put around each callback, the first next to it.
         start: Put around ``start()``, the first next to it.
@@ -54,17 +60,16 @@ class Hooks:
     """
 
     def __init__(
-        self, outputs: Sequence[Hook] = (), start: Sequence[StartHook] = (), *, sees_refused: bool = False
+        self,
+        outputs: Sequence[Hook] = (),
+        start: Sequence[StartHook] = (),
+        check: ItemCheck | None = None,
+        *,
+        sees_refused: bool = False,
     ) -> None:
-        self.outputs: Sequence[Hook] = outputs
-        self.start: Sequence[StartHook] = start
+        self.outputs: Sequence[Hook] = outputs if check is None else [*outputs, check]
+        self.start: Sequence[StartHook] = start if check is None else [*start, check.process_start]
         self.sees_refused: bool = sees_refused
-
-    def add_last(self, check: ItemCheck | None) -> None:
-        """Let ``check``, if there is one, see what all others yield."""
-        if check is not None:
-            self.outputs = [*self.outputs, check]
-            self.start = [*self.start, check.process_start]
 
     def received(self, response: Response) -> TrawlError | None:
         """Called with a response before its callback. An error goes to the errback, and the callback is not called.

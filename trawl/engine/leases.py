@@ -135,7 +135,7 @@ class Leases:
         if notes_of(then.request) is NO_NOTES:  # a user's middleware has made it, with the meta of the other maybe
             notes = notes_of(grant.request)
             set_notes(then.request, notes.for_target() if then.is_new_target else notes)
-        if grant.waiter is not None:
+        if not grant.is_page:
             await self._replace_direct(grant, then)
             return None
         successor = await self._admission.successor(grant, then)

@@ -271,7 +271,7 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             await engine.throttle.begin(trio.current_time())
             engine.leases.restore()
             state.opened(1)  # start() itself
-            inner.start_soon(engine.start_requests.run)
+            inner.start_soon(engine.start_requests.run, engine.dispatcher.between(inner))
             await engine.dispatcher.run(inner)
             while engine.idle_rounds.is_wanted:
                 engine.idle_rounds.begin()

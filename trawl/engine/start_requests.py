@@ -40,7 +40,6 @@ class StartRequests:
 
     Attributes:
         has_failed: ``start()`` raised.
-        grant: Starts what may go; None where that may have to wait, and is left to the dispatcher.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class StartRequests:
         self._scope = trio.CancelScope()
         self._repeated = 0
         self.has_failed: bool = False
-        self.grant: Callable[[], Awaitable[None]] | None = None
 
     def allow(self, pending: int, places: float) -> None:
         """Let as many be read as there are free ``places``, unless ``pending`` are too many already."""
@@ -78,12 +76,16 @@ class StartRequests:
         self._scope.cancel()
         self._waiting.cancel()
 
-    async def run(self) -> None:
-        """Read to the end. It counts as one open request, so that the crawl is not idle before it is done."""
+    async def run(self, grant: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Read to the end. It counts as one open request, so that the crawl is not idle before it is done.
+
+        Args:
+            grant: Starts what may go; None where that may have to wait, and is left to the dispatcher.
+        """
         try:
             with self._scope:
                 if self._job_state is None or not self._job_state.is_over:
-                    await self._read()
+                    await self._read(grant)
         except Exception as failure:
             self._failed(failure)
         except BaseExceptionGroup as group:
@@ -95,7 +97,7 @@ class StartRequests:
             self._state.ended()
             self._state.wakeup.set()
 
-    async def _read(self) -> None:
+    async def _read(self, grant: Callable[[], Awaitable[None]] | None) -> None:
         outlet = self._items.of(None)
         outputs = CallbackOutputs(outlet, self._leases, 0, events=self._events)
         self._repeated = outlet.position
@@ -115,10 +117,10 @@ class StartRequests:
                     self._permits -= 1
                     if not self._permits:
                         self._may_read = trio.Event()
-                    if self._leases.never_waits and self.grant is not None:
+                    if self._leases.never_waits and grant is not None:
                         # Nothing in here waits: a scope of the user's can't cancel it.
                         if await self._leases.push([output], depth=0, is_start=True):
-                            await self.grant()  # what may go is sent before more is read
+                            await grant()  # what may go is sent before more is read
                         continue
                 try:
                     await self._take(output, outputs)

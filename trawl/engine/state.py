@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import trio
 
 from trawl.http import Outcome, Request
 from trawl.scheduler import Grant
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["Grant", "OriginalRequest", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
+__all__ = ["OriginalRequest", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
 
 
 class Wakeup:

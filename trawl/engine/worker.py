@@ -156,9 +156,9 @@ class Worker:
             self._end(grant)
 
     def _end(self, grant: Grant) -> None:
-        if not grant.is_done and grant.waiter is None:
+        if not grant.is_done and grant.is_page:
             self._leases.abandon(grant.lease)
-        self._state.task_ended(is_page=grant.waiter is None)
+        self._state.task_ended(is_page=grant.is_page)
 
     async def _outcome(self, grant: Grant) -> Outcome:
         request = grant.request

@@ -6,15 +6,13 @@ Meta ``session`` puts a request into a session. It uses the cookie jar of that n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Unpack
 
 from trawl.cookies import Cookie, Jar, Jars
-from trawl.errors import SettingsError
 from trawl.http import Headers, Request, Response, host_of
 from trawl.http.notes import note, notes_of
 from trawl.http.request import Callback, RequestOptions
-from trawl.middleware.settings import SessionConfig
 from trawl.throttling.scope_amounts import SESSION
 from trawl.transport.proxy import Proxy
 
@@ -107,52 +105,33 @@ class Sessions:
     """The sessions of one crawl, by name.
 
     Args:
-        config: The setting ``SESSIONS``.
         jars: The cookies.
     """
 
-    __slots__ = ("_config", "_crawl", "_jars", "_sessions", "_set_limits")
+    __slots__ = ("_jars", "_sessions")
 
-    def __init__(self, config: Mapping[str, SessionConfig], jars: Jars) -> None:
-        self._config = config
+    def __init__(self, jars: Jars) -> None:
         self._jars = jars
         self._sessions: dict[str, Session] = {}
-        self._crawl: Surroundings | None = None
-        self._set_limits: Callable[..., object] | None = None
-
-    def bind(self, crawl: Surroundings, set_limits: Callable[..., object]) -> None:
-        """Connect the sessions to a running crawl, and make those in the settings.
-
-        Raises:
-            SettingsError: A limit is unknown or out of range, or a name, header or proxy is not valid.
-        """
-        self._crawl = crawl
-        self._set_limits = set_limits
-        for name, config in self._config.items():
-            try:
-                self.get(name, **config)
-            except ValueError as error:
-                raise SettingsError(f"SESSIONS[{name!r}]: {error}", "SESSIONS") from error
 
     def get(
         self,
         name: str,
+        crawl: Surroundings | None = None,
         *,
         proxy: str | None = None,
         headers: Mapping[str, str] | None = None,
-        throttling: Mapping[str, Any] | None = None,
     ) -> Session:
         """Return the session of this name, made if needed; arguments other than None replace what it had.
 
         Args:
             name: Its name.
+            crawl: Sends what a new session fetches; None: it fetches nothing.
             proxy: The default proxy of its requests.
             headers: Default headers of its requests.
-            throttling: Limits of its scope, with the keys of ``THROTTLING_SCOPES``.
 
         Raises:
             ValueError: The name is empty, or the proxy or a header is not valid.
-            SettingsError: A limit is unknown or out of range.
         """
         if not name or not isinstance(name, str):
             raise ValueError(f"a session's name must be a non-empty string, not {name!r}")
@@ -161,13 +140,11 @@ class Sessions:
         fields = None if headers is None else Headers(headers)
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = Session(name, self._jars, self._crawl)
+            session = self._sessions[name] = Session(name, self._jars, crawl)
         if proxy is not None:
             session.proxy = proxy
         if fields is not None:
             session.headers = fields
-        if throttling and self._set_limits is not None:
-            self._set_limits(session.scope, **throttling)
         return session
 
     def apply(self, request: Request) -> None:

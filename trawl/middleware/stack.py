@@ -336,7 +336,7 @@ async def open_middleware_stack(
         UsageError: The file of cookies or of the cache can't be used, or a setting names what does not exist.
     """
     jars = Jars(is_enabled=settings.cookies_enabled, is_like_scrapy=settings.cookies_like_scrapy)
-    sessions = Sessions(settings.sessions, jars)
+    sessions = Sessions(jars)
     prepare = _prepare(settings, sessions)
     async with (
         open_cookie_file(settings.cookies_file, jars, blocking=blocking, now_utc=now_utc),

@@ -218,8 +218,8 @@ class Spider(Generic[ItemT]):
 
         Args:
             name: Its name; the session is made when first used.
-            options: ``proxy``, ``headers`` and ``throttling``, as in :meth:`trawl.middleware.session.Sessions.get`;
-                they replace the session's former ones.
+            options: ``proxy``, ``headers`` and ``throttling``, as in :meth:`trawl.Crawl.session`; they replace the
+                session's former ones.
         """
         return self.crawl.session(name, **options)
 
