@@ -80,7 +80,7 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
         ("from scrapy.crawler import CrawlerRunner", "trawl.run(Spider"),
         ("from scrapy.extensions.closespider import CloseSpider", "CLOSESPIDER_ITEMCOUNT"),
         ("from scrapy.extensions.mine import Mine", "WATCHERS"),
-        ("from scrapy.downloadermiddlewares.retry import RetryMiddleware", "RETRY_PREDICATE"),
+        ("from scrapy.downloadermiddlewares.cookies import CookiesMiddleware", "COOKIES_ENABLED"),
         ("from scrapy.exceptions import NotSupported", "css() and xpath()"),
         ("from scrapy.cmdline import execute", "trawl.cli.main"),
         ("from scrapy.nothing import nothing", "the guide 'Coming from Scrapy'"),

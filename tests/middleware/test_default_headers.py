@@ -5,13 +5,14 @@ import re
 from tests.middleware.web import Web
 from trawl.http import Request, Response
 from trawl.middleware import MiddlewareSettings, default_headers
+from trawl.middleware.stack import default_header_fields
 
 URL = "https://a.example/"
 
 
 async def sent(request: Request, settings: MiddlewareSettings | None = None) -> dict[str, str]:
     web = Web(Response(URL))
-    await web.through([default_headers(settings or MiddlewareSettings())], request)
+    await web.through([default_headers(default_header_fields(settings or MiddlewareSettings()))], request)
     return web.fields[0]
 
 

@@ -59,7 +59,7 @@ def names(wanted: dict[Any, float | None] | None = None, **settings: Any) -> lis
 
 def test_the_list_is_in_scrapys_order() -> None:
     assert [each.name for each in BUILT_IN] == sorted((each.name for each in BUILT_IN), key=_order)
-    assert names() == ["default_headers", "retry", "meta_refresh", "redirect", "cookies"]
+    assert names() == ["default_headers", "user_agent", "retry", "meta_refresh", "redirect", "cookies"]
     assert names(http_auth={"a.example": {"token": "t"}})[-2:] == ["auth", "cookies"]
 
 
@@ -68,8 +68,8 @@ def _order(name: str) -> float:
 
 
 def test_a_users_function_stands_where_its_number_says_and_outside_its_equals() -> None:
-    assert names({mark: 590})[2:5] == ["meta_refresh", "mark", "redirect"]
-    assert names({mark: 550})[:2] == ["default_headers", "mark"]
+    assert names({mark: 590})[3:6] == ["meta_refresh", "mark", "redirect"]
+    assert names({mark: 550})[:3] == ["default_headers", "user_agent", "mark"]
     assert names({mark: None}) == names()
     assert names({"tests.middleware.test_list.mark": 1000})[-1] == "tests.middleware.test_list.mark"
 
@@ -78,7 +78,7 @@ def test_a_users_function_stands_where_its_number_says_and_outside_its_equals() 
     "name", ["retry", "trawl.middleware.retry", "scrapy.downloadermiddlewares.retry.RetryMiddleware"]
 )
 def test_a_built_in_one_is_taken_out_or_moved_by_any_of_its_names(name: str) -> None:
-    assert names({name: None}) == ["default_headers", "meta_refresh", "redirect", "cookies"]
+    assert names({name: None}) == ["default_headers", "user_agent", "meta_refresh", "redirect", "cookies"]
     assert names({name: 950})[-1] == "retry"
 
 
@@ -102,7 +102,7 @@ def test_a_name_that_there_is_not_is_refused(entry: str) -> None:
 
 
 def test_what_scrapy_does_by_middleware_and_trawl_does_elsewhere_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    assert names({"scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None}) == names()
+    assert names({"scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": 100}) == names()
     assert "has no effect: set ROBOTSTXT_OBEY, or meta `dont_obey_robotstxt`" in caplog.text
 
 

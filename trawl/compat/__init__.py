@@ -11,31 +11,59 @@ module                            what it has
 :mod:`~trawl.compat.crawler`      ``Crawler``, the argument of ``from_crawler``, and its engine
 :mod:`~trawl.compat.signals`      ``crawler.signals``
 :mod:`~trawl.compat.middleware`   downloader and spider middleware classes as trawl's middleware and hooks
+:mod:`~trawl.compat.middleware_classes`  Scrapy's middleware classes that projects derive from
 :mod:`~trawl.compat.headers`      header values that pass for their bytes
 :mod:`~trawl.compat.hooks`        the engine's hooks: extensions, signals, ``spider_idle``
 ================================  ======================================================================================
 
 The engine and the packages below it do not import this package. :mod:`trawl._run` gives the engine its hooks, and
 ``trawl.migration`` asks it for advice. The modules whose names are exported here load no other part of trawl, so
-that advice on a name costs little.
+that advice on a name costs little; the middleware classes are loaded when one is asked for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file
 from trawl.compat.moved import MOVED_DEFAULTS, is_moved
 from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_advice, place
-from trawl.compat.settings import is_foreign_setting, key_advice, renamed, setting_advice
+from trawl.compat.settings import is_disabled, is_foreign_setting, key_advice, renamed, setting_advice
+
+if TYPE_CHECKING:
+    from trawl.compat.middleware_classes import (
+        BaseRedirectMiddleware,
+        HttpProxyMiddleware,
+        MetaRefreshMiddleware,
+        RedirectMiddleware,
+        RetryMiddleware,
+        UserAgentMiddleware,
+    )
+else:
+
+    def __getattr__(name: str) -> Any:
+        if not name.endswith("Middleware") or name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("trawl.compat.middleware_classes"), name)
+
 
 __all__ = [
     "GUIDE",
     "MOVED",
     "MOVED_DEFAULTS",
     "REPLACEMENTS",
+    "BaseRedirectMiddleware",
     "Change",
     "Hint",
+    "HttpProxyMiddleware",
+    "MetaRefreshMiddleware",
+    "RedirectMiddleware",
+    "RetryMiddleware",
+    "UserAgentMiddleware",
     "changes",
     "class_advice",
     "hint",
     "hint_of_file",
+    "is_disabled",
     "is_foreign_setting",
     "is_moved",
     "key_advice",

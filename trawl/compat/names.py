@@ -36,6 +36,14 @@ MOVED: Mapping[str, Place] = {
     "exceptions.ResponseDataLossError": ("trawl.exceptions", "ResponseBroken"),
     "exceptions.UnsupportedURLSchemeError": ("trawl.exceptions", "UnsupportedScheme"),
     "downloadermiddlewares.retry.get_retry_request": ("trawl.middleware", "get_retry_request"),
+    **{
+        f"downloadermiddlewares.{name}": ("trawl.compat", name.rpartition(".")[2])
+        for name in (
+            *("httpproxy.HttpProxyMiddleware", "redirect.BaseRedirectMiddleware", "redirect.MetaRefreshMiddleware"),
+            *("redirect.RedirectMiddleware", "retry.RetryMiddleware", "useragent.UserAgentMiddleware"),
+        )
+    },
+    "http.headers.Headers": ("trawl.http", "Headers"),
     "http.request.form.FormRequest": ("trawl.http", "FormRequest"),
     "http.request.json_request.JsonRequest": ("trawl.http", "JsonRequest"),
     "http.response.html.HtmlResponse": ("trawl.http", "HtmlResponse"),

@@ -7,10 +7,19 @@ looked up here, and a name that is neither Scrapy's nor trawl's is refused as a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["RENAMED", "UNSUPPORTED", "is_foreign_setting", "key_advice", "renamed", "setting_advice"]
+__all__ = [
+    "DISABLED",
+    "RENAMED",
+    "UNSUPPORTED",
+    "is_disabled",
+    "is_foreign_setting",
+    "key_advice",
+    "renamed",
+    "setting_advice",
+]
 
 _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `trawl list` lists them"
 _TELNET = "there is no telnet console: `spider.crawl` answers what it told"
@@ -145,8 +154,20 @@ UNSUPPORTED: Mapping[str, str] = {
 }
 """Name to what to use instead."""
 
+_MIDDLEWARE = ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES")
+
 RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
 """Scrapy's name to trawl's, where the two mean the same."""
+
+DISABLED: Mapping[str, tuple[str, object]] = {
+    "downloadermiddlewares.httpcompression.HttpCompressionMiddleware": ("COMPRESSION_ENABLED", False),
+    "downloadermiddlewares.robotstxt.RobotsTxtMiddleware": ("ROBOTSTXT_OBEY", False),
+    "spidermiddlewares.depth.DepthMiddleware": ("DEPTH_LIMIT", 0),
+    "spidermiddlewares.httperror.HttpErrorMiddleware": ("HTTPERROR_ALLOW_ALL", True),
+    "spidermiddlewares.referer.RefererMiddleware": ("REFERER_ENABLED", False),
+    "spidermiddlewares.urllength.UrlLengthMiddleware": ("URLLENGTH_LIMIT", 0),
+}
+"""Scrapy's middleware, without ``scrapy.``, whose work is not that of a middleware here: what None for it sets."""
 
 _PACKED = "end its path in .gz, or .zst, to have it compressed"
 
@@ -169,6 +190,11 @@ def setting_advice(name: str) -> str:
     return UNSUPPORTED.get(name, "")
 
 
+def is_disabled(path: str) -> bool:
+    """Return whether None for a middleware of Scrapy's, by its path, sets the setting that stands for it here."""
+    return path.removeprefix("scrapy.") in DISABLED
+
+
 def key_advice(path: str, key: object) -> str:
     """Return what to use instead of a key of Scrapy's inside a setting; "" if there is no advice on it.
 
@@ -185,15 +211,33 @@ def is_foreign_setting(name: str) -> bool:
 
 
 def renamed(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the values of one source under trawl's names; what the source itself says under trawl's name wins."""
-    if not RENAMED.keys() & values.keys():
+    """Return the values of one source under trawl's names; what the source itself says under trawl's name wins.
+
+    None for a middleware of Scrapy's in :data:`DISABLED` sets what that did.
+    """
+    disabled = [setting for name in _MIDDLEWARE if values.get(name) for setting in _disabled_by(values[name])]
+    if not disabled and not RENAMED.keys() & values.keys():
         return values
     own = {name: value for name, value in values.items() if name not in RENAMED}
+    for name, off in disabled:
+        own.setdefault(name, off)
     for name, ours in RENAMED.items():
         if name in values and values[name] is not None:
             value: Any = values[name]
             own.setdefault(ours, _scopes(value) if name == "DOWNLOAD_SLOTS" else value)
     return own
+
+
+def _disabled_by(entries: Any) -> Iterator[tuple[str, object]]:
+    """Yield the settings, with their values, that the entries of a list of middleware turn off by None."""
+    if isinstance(entries, str):
+        from trawl.settings.check import from_json  # noqa: PLC0415 - it loads every package's settings
+
+        entries = from_json(entries)
+    for entry, number in entries.items() if isinstance(entries, Mapping) else ():
+        root, _, path = entry.partition(".") if isinstance(entry, str) else ("", "", "")
+        if number is None and root in ("scrapy", "trawl") and path in DISABLED:
+            yield DISABLED[path]
 
 
 def _scopes(slots: Any) -> Any:

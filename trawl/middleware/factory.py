@@ -85,7 +85,7 @@ _SCRAPYS = "scrapy.downloadermiddlewares."
 
 
 def split_setting(
-    setting: Mapping[Any, float | None], built_in: Iterable[BuiltInMiddleware]
+    setting: Mapping[Any, float | None], built_in: Iterable[BuiltInMiddleware], spider: Any = None
 ) -> tuple[dict[str, float | None], list[tuple[str, Any, float]]]:
     """Split ``DOWNLOADER_MIDDLEWARES`` into the built-in entries and the user's.
 
@@ -93,7 +93,8 @@ def split_setting(
         The new order of built-in middleware by name (None: removed), and (display name, entry, order) of the user's.
 
     Raises:
-        SettingsError: A name of trawl's or Scrapy's does not exist.
+        SettingsError: A name of trawl's or Scrapy's does not exist, or None for it can't have the effect that it has
+            in Scrapy.
     """
     known: dict[str, str] = {}
     for each in built_in:
@@ -102,7 +103,8 @@ def split_setting(
             known[_SCRAPYS + each.scrapys] = each.name
     orders: dict[str, float | None] = {}
     own: list[tuple[str, Any, float]] = []
-    for entry, order in setting.items():
+    for given, order in setting.items():
+        entry = _scrapys_path(given)
         name = known.get(entry) if isinstance(entry, str) else None
         if name is not None:
             orders[name] = order
@@ -110,19 +112,34 @@ def split_setting(
             if order is not None:
                 own.append((entry, load_plugin(PLUGINS, entry), order))
         elif isinstance(entry, str) and (entry.startswith(_SCRAPYS) or "." not in entry):
-            _check_elsewhere(entry, known)
+            _check_elsewhere(entry, known, order, spider)
         elif order is not None:
             own.append((entry_name(entry), entry, order))
     return orders, own
 
 
-def _check_elsewhere(entry: str, known: Mapping[str, str]) -> None:
+def _scrapys_path(entry: Any) -> Any:
+    """Return the path in Scrapy of a class of Scrapy's, given as such or by a path in trawl; else the entry itself."""
+    if isinstance(entry, str):
+        return f"scrapy{entry.removeprefix('trawl')}" if entry.startswith("trawl.downloadermiddlewares.") else entry
+    path = getattr(entry, "__dict__", {}).get("scrapys_path")  # of the class itself: a subclass is the user's
+    return entry if path is None else _SCRAPYS + path
+
+
+def _check_elsewhere(entry: str, known: Mapping[str, str], order: float | None, spider: Any) -> None:
     module = entry.rpartition(".")[0]
     why = "" if any(path.rpartition(".")[0] == module for path in known) else migration.class_advice(entry)
     if not why:
         names = [*sorted(set(known.values())), *plugin_names(PLUGINS)]
         raise SettingsError(f"{SETTING}: {entry!r} is not built in; use one of {', '.join(names)}", SETTING)
-    logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
+    if order is None and entry.endswith(".OffsiteMiddleware") and getattr(spider, "allowed_domains", None):
+        raise SettingsError(
+            f"{SETTING}: {entry} can't be taken out: requests to other sites are dropped as allowed_domains says; "
+            "remove allowed_domains from the spider, or set meta allow_offsite",
+            SETTING,
+        )
+    if order is not None or not migration.is_disabled(entry):
+        logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
 
 
 def entry_name(entry: object) -> str:

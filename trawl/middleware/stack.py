@@ -17,7 +17,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import msgspec
 
 from trawl.blocking import Blocking
 from trawl.cache import CacheSettings, open_cache
@@ -57,19 +56,23 @@ __all__ = [
 
 def default_header_fields(settings: MiddlewareSettings) -> Headers:
     """Return ``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``; a ``User-Agent`` in the former takes precedence."""
-    fields = {name: value for name, value in settings.default_request_headers.items() if value is not None}
-    if "user-agent" not in {name.lower() for name in settings.default_request_headers} and settings.user_agent:
+    fields = Headers({name: value for name, value in settings.default_request_headers.items() if value is not None})
+    if _user_agent_of(settings):
         fields["User-Agent"] = settings.user_agent
-    return Headers(fields)
+    return fields
 
 
-def default_headers(settings: MiddlewareSettings) -> Middleware:
-    """Make middleware that adds the default headers that a request does not have. A request omits one by None."""
-    defaults = default_header_fields(settings)
+def _user_agent_of(settings: MiddlewareSettings) -> str:
+    """Return ``USER_AGENT``; "" where ``DEFAULT_REQUEST_HEADERS`` decides about it."""
+    return "" if "user-agent" in {name.lower() for name in settings.default_request_headers} else settings.user_agent
+
+
+def default_headers(fields: Headers) -> Middleware:
+    """Make middleware that adds the fields that a request does not have. A request omits one by None."""
 
     def around(fetch: Fetch) -> Fetch:
         def send(request: Request) -> Awaitable[Outcome]:  # not async: nothing to do afterwards
-            request.headers.fill(defaults)
+            request.headers.fill(fields)
             return fetch(request)
 
         return send
@@ -144,17 +147,14 @@ class PlacedMiddleware:
 
 
 def _headers(context: MiddlewareContext) -> Middleware | None:
-    settings = context.settings
-    if "user_agent" in context.removed:
-        settings = msgspec.structs.replace(settings, user_agent="")
-    return default_headers(settings)
+    fields = {name: value for name, value in context.settings.default_request_headers.items() if value is not None}
+    return default_headers(Headers(fields)) if fields else None
 
 
 def _user_agent(context: MiddlewareContext) -> Middleware | None:
-    """Return None unless the default headers are disabled: their middleware sets the User-Agent too."""
-    if "default_headers" not in context.removed:
-        return None
-    return default_headers(msgspec.structs.replace(context.settings, default_request_headers={}))
+    settings = context.settings
+    user_agent = settings.user_agent if "default_headers" in context.removed else _user_agent_of(settings)
+    return default_headers(Headers({"User-Agent": user_agent})) if user_agent else None
 
 
 def _retry(context: MiddlewareContext) -> Middleware | None:
@@ -219,7 +219,7 @@ def layers(context: MiddlewareContext) -> list[PlacedMiddleware]:
         SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` does not exist or is not middleware.
         UsageError: The spider's credentials are not complete.
     """
-    orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN)
+    orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN, context.spider)
     context = attrs.evolve(context, removed=frozenset(name for name, order in orders.items() if order is None))
     found = [
         PlacedMiddleware(name, order, make_middleware(entry, context.crawl, context.spider, context.adapt))
