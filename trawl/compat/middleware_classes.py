@@ -112,7 +112,7 @@ class RetryMiddleware:
             spider=spider or self.crawler.spider,
             reason=reason,
             max_retry_times=request.meta.get("max_retry_times", self.max_retry_times),
-            priority_adjust=request.meta.get("priority_adjust", self.priority_adjust),
+            priority_adjust=self.priority_adjust,
         )
 
 
