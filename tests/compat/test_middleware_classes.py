@@ -25,7 +25,7 @@ class Echo(trawl.Spider[Any]):
     """Gives what its request had in its fields."""
 
     name = "echo"
-    start_urls = (URL,)
+    start_urls: tuple[str, ...] = (URL,)
 
     def parse(self, response: Response) -> Any:
         yield {"url": response.url, "said": response.text, "status": response.status}
