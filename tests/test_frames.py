@@ -11,9 +11,10 @@ import pytest
 
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
-from trawl.errors import IgnoreRequest
+from trawl.errors import IgnoreRequest, WrittenForScrapy
+from trawl.middleware.factory import make_instance
 from trawl.testing import SimulatedWeb
-from trawl.tracebacks import describe_error, user_code, user_frames, user_place, user_traceback, warn_of_scrapy
+from trawl.tracebacks import check_part_imports, describe_error, user_code, user_frames, user_place, user_traceback
 
 SPIDER = """
 import trawl
@@ -117,8 +118,21 @@ def test_with_scrapy_installed_a_part_that_imports_it_is_warned_of(
     monkeypatch.syspath_prepend(str(tmp_path))
     from mymixed import Part  # type: ignore[import-not-found]
 
-    warn_of_scrapy(Part, "ITEM_PIPELINES: mymixed.Part")
+    check_part_imports(Part, "ITEM_PIPELINES: mymixed.Part")
     assert 'mymixed.py is written for Scrapy: line 1: change "from scrapy import DropItem"' in caplog.text
+
+
+def test_with_twisted_installed_a_part_that_imports_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "twisted" / "enterprise").mkdir(parents=True)
+    (tmp_path / "twisted" / "enterprise" / "__init__.py").write_text("adbapi = None\n", "utf-8")
+    (tmp_path / "mytwisted.py").write_text("\nfrom twisted.enterprise import adbapi\nclass Part: pass\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(WrittenForScrapy, match=r"ITEM_PIPELINES: mytwisted\.Part: mytwisted\.py .* line 2: ") as raised:
+        make_instance("mytwisted.Part", "ITEM_PIPELINES", None)
+    assert "await trio.to_thread.run_sync(function, *arguments)" in str(raised.value)
+    assert raised.value.places[0][:2] == (str(tmp_path / "mytwisted.py"), 2)
 
 
 def test_a_spider_whose_update_settings_fails_is_told_with_the_line(capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,13 +19,13 @@ from trawl import migration
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
 
 __all__ = [
+    "check_part_imports",
     "describe_error",
     "is_user_file",
     "user_code",
     "user_frames",
     "user_place",
     "user_traceback",
-    "warn_of_scrapy",
 ]
 
 logger: logging.Logger = logging.getLogger("trawl")
@@ -88,17 +88,25 @@ def user_code(what: str) -> Iterator[None]:
         raise
 
 
-def warn_of_scrapy(found: object, what: str) -> None:
-    """Log what to change in a user's part that imports Scrapy, if that is installed beside trawl.
+def check_part_imports(found: object, what: str) -> None:
+    """Refuse a user's part that imports Twisted; log what to change in one that imports Scrapy.
 
-    The part can be made, but Scrapy's own classes that it uses (``DropItem``, requests) mean nothing to trawl.
+    With both installed beside trawl the part can be made. But Twisted's reactor does not run, so that a Deferred never
+    fires, and Scrapy's own classes (``DropItem``, requests) mean nothing to trawl.
 
     Args:
         found: The part's class or function.
         what: The setting and the part, "ITEM_PIPELINES: shop.Price".
+
+    Raises:
+        WrittenForScrapy: It imports Twisted; the message says what to write instead.
     """
-    module = sys.modules.get(getattr(found, "__module__", ""))
-    if "scrapy" in sys.modules and (said := migration.hint_of_file(getattr(module, "__file__", None) or "")):
+    file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None) or ""
+    if not file or _OURS in Path(file).parents:
+        return
+    if (said := migration.hint_of_file(file, is_whole=False)) and said.is_of_twisted:
+        raise WrittenForScrapy(f"{what}: {said}", said.places)
+    if "scrapy" in sys.modules and (said := migration.hint_of_file(file)):
         logger.warning("%s: %s", what, said)
 
 

@@ -195,6 +195,35 @@ def test_a_spider_s_name_wins_over_a_folder_a_module_and_a_file(tmp_path: Path, 
     assert refusal(f"{name}.py") == f"{name}.py: no such file"
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("from twisted.internet import threads\n", "line 1: take out "),
+        ("def later():\n    from trawl.shell import inspect_response\n", "line 2: "),
+    ],
+)
+def test_a_spider_that_can_be_imported_but_not_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, said: str
+) -> None:
+    write(tmp_path / "site" / "twisted" / "internet" / "__init__.py", "threads = None\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    with pytest.raises(WrittenForScrapy, match=said):
+        load_spider(write(tmp_path / "mylate.py", f"{lines}{ONE}"))
+    path = write(tmp_path / "myboth.py", f"try:\n    from twisted.internet import threads\nexcept OSError: pass\n{ONE}")
+    assert load_spider(path).name == "one"
+
+
+def test_what_check_finds_in_a_moved_spider_is_logged_before_its_crawl(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "    start_urls = ['http://nowhere.invalid/']\n    def parse(self, response):\n        time.sleep(1)\n"
+    path = write(tmp_path / "mymoved.py", f"import time\n{ONE.replace('import trawl.spiders', 'import trawl')}{text}")
+    for moved in ("true", "false"):
+        main(["crawl", path, "-s", f"SCRAPY_COMPAT={moved}", "-s", "ROBOTSTXT_OBEY=false", "-s", "RETRY_TIMES=0"])
+        before = capfd.readouterr().err.partition("nowhere.invalid")[0]
+        assert ("time.sleep() blocks the whole crawl" in before) is (moved == "true")
+
+
 def test_no_spider_in_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "mynone.py", "class Plain: pass\n")
     assert refusal(path) == f"{path}: no spider in it; define a subclass of trawl.Spider"
@@ -265,8 +294,8 @@ def test_with_scrapy_installed_its_spider_is_told_the_same(tmp_path: Path, endin
 
 
 def test_an_import_of_what_only_scrapy_has_is_told_what_to_use(tmp_path: Path) -> None:
-    text = "from trawl.utils.project import get_project_settings\n"
-    assert "leave it out: trawl.run()" in refusal(write(tmp_path / "myscript.py", text))
+    text = "from trawl.utils.project import data_path\n"
+    assert "trawl.run() and the command read" in refusal(write(tmp_path / "myscript.py", text))
     text = "from trawl.exceptions import (\n    DropItem,\n    StopDownload,\n)\n"
     assert "StopDownload is not here: nobody is asked" in refusal(write(tmp_path / "mystop.py", text))
 

@@ -10,7 +10,7 @@ import pytest
 
 import trawl.exceptions
 from trawl.compat import MOVED, REPLACEMENTS, changes, name_advice, place
-from trawl.compat.names import TWISTED
+from trawl.compat.names import TWISTED, TWISTED_WAYS
 from trawl.settings import definitions
 
 SETTINGS = {definition.name for definition in definitions()}
@@ -84,8 +84,18 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
         ("from scrapy.exceptions import NotSupported", "css() and xpath()"),
         ("from scrapy.cmdline import execute", "trawl.cli.main"),
         ("from scrapy.nothing import nothing", "the guide 'Coming from Scrapy'"),
-        ("from twisted.internet.defer import inlineCallbacks", "trawl runs on Trio, without Twisted"),
-        ("import twisted.internet.reactor", "trawl runs on Trio, without Twisted"),
+        ("from twisted.internet.defer import inlineCallbacks", "inlineCallbacks is Twisted's: write `async def`"),
+        ("from twisted.internet.defer import DeferredList", "trio.open_nursery()"),
+        ("from twisted.internet.defer import Deferred", "a trio.Event"),
+        ("from twisted.internet.threads import deferToThread", "await trio.to_thread.run_sync"),
+        (
+            "from twisted.internet import reactor, task",
+            "reactor is Twisted's: for callLater, `await trio.sleep(",
+        ),
+        ("from twisted.enterprise import adbapi", "in an async process_item, `await trio.to_thread.run_sync"),
+        ("from twisted.words import xish", "trawl runs on Trio, without Twisted"),
+        ("import twisted.internet.reactor", "twisted.internet.reactor is Twisted's: for callLater"),
+        ("from scrapy.utils.defer import maybe_deferred_to_future", "await self.fetch(request)"),
         ("import scrapy.utils.gz", "use the gzip module"),
         ("from trawl.utils.project import data_path", "read [tool.trawl]"),
         ("from trawl.exceptions import StopDownload", "download_maxsize"),
@@ -115,9 +125,15 @@ def test_what_is_right_and_what_is_only_misspelled_is_left_alone(source: str) ->
     assert told(source) == []
 
 
-def test_what_may_not_be_imported_is_looked_at_where_that_is_asked_for() -> None:
-    source = "def later():\n    from scrapy.shell import inspect_response"
-    assert [change.line for change in changes(source, is_whole=True)] == [2]
+def test_an_import_inside_a_function_counts() -> None:
+    source = "class A:\n    def later(self):\n        with x:\n            from scrapy.shell import inspect_response"
+    assert [change.line for change in changes(source)] == [4]
+
+
+def test_a_conditional_import_counts_where_that_is_asked_for() -> None:
+    source = "def late():\n    try:\n        import scrapy\n    except OSError:\n        pass\nif x:\n import twisted"
+    assert changes(source) == []
+    assert [change.line for change in changes(source, is_whole=True)] == [3, 7]
 
 
 @pytest.mark.parametrize("name", MOVED)
@@ -131,9 +147,8 @@ def test_so_is_what_stands_for_an_error_of_twisteds(name: str) -> None:
     assert issubclass(getattr(trawl.exceptions, name), trawl.exceptions.DownloadError)
 
 
-@pytest.mark.parametrize("name", REPLACEMENTS)
-def test_what_takes_the_place_of_a_name_is_there(name: str) -> None:
-    words = REPLACEMENTS[name]
+@pytest.mark.parametrize("words", [*REPLACEMENTS.values(), *TWISTED_WAYS.values()])
+def test_what_takes_the_place_of_a_name_is_there(words: str) -> None:
     assert set(re.findall(r"\b[A-Z][A-Z_]{3,}\b", words)) <= SETTINGS | NO_SETTINGS
     for path in re.findall(r"\btrawl(?:\.\w+)+", words):
         if path not in ("trawl.commands", "trawl.feeds"):  # groups of entry points

@@ -21,7 +21,7 @@ from trawl.errors import SpiderLoadError, UsageError, WrittenForScrapy
 from trawl.settings import Layer
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
-from trawl.tracebacks import describe_error, user_frames
+from trawl.tracebacks import describe_error, is_user_file, user_frames
 
 __all__ = [
     "STANDARD_OUTPUT",
@@ -326,4 +326,8 @@ def _is_scrapys(kind: type) -> bool:
 def _checked(spider: type[Spider], place: str) -> type[Spider]:
     if not spider.name or not isinstance(spider.name, str):
         raise SpiderLoadError(f"{place}: {spider.__name__} has no name; add a class attribute `name`")
+    # With Scrapy and Twisted installed the imports work, those inside functions fail in the middle of a crawl.
+    for file in dict.fromkeys(getattr(sys.modules.get(kind.__module__), "__file__", None) for kind in spider.__mro__):
+        if file and is_user_file(file) and (said := hint_of_file(file, is_whole=False)):
+            raise WrittenForScrapy(str(said), said.places)
     return spider

@@ -30,7 +30,7 @@ from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError,
 from trawl.observe import ObserveSettings, nothing_sent, printable, progress_line, speed_between
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.shutdown import Signals
-from trawl.spiders import Spider
+from trawl.spiders import Spider, SpidersSettings
 from trawl.throttling import ScopeReport
 from trawl.tracebacks import user_frames, user_traceback
 
@@ -168,6 +168,8 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         logs.apply(settings.of(ObserveSettings), is_quiet=options.is_quiet)
         warn_of_scrapy_project(Path.cwd() if (file := file_of(spider)) is None else file.parent)
         check_arguments(spider, arguments)
+        if settings.of(SpidersSettings).scrapy_compat:
+            _tell_differences(spider)
         return _run(spider, settings, arguments, options.is_quiet, crawl_with, console)
 
     return run_guarded(console, early, act, is_quiet=options.is_quiet)
@@ -225,6 +227,14 @@ def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
         inspect.signature(spider).bind(**arguments)
     except TypeError as error:
         raise UsageError(f"-a does not fit {spider.__name__}(): {error}") from error
+
+
+def _tell_differences(spider: type[Spider]) -> None:
+    """Log what ``trawl check`` finds in a spider that was written for Scrapy."""
+    from trawl.cli.checks import check_spider  # noqa: PLC0415  # native spiders need none of it
+
+    for finding in check_spider(spider):
+        logger.warning("%s", finding)
 
 
 def _run(

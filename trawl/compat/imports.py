@@ -1,7 +1,7 @@
 """The import lines of a file that was written for Scrapy, and what to change them to.
 
-A file is read, not run. Lines inside functions, ``try`` and ``if`` count only where asked for: a file that also works
-without Scrapy may say so there.
+A file is read, not run. Lines inside ``try`` and ``if`` count only where asked for: a file that also works without
+Scrapy may say so there.
 
 Other packages import these names from :mod:`trawl.compat`.
 """
@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import ast
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
 
-from trawl.compat.names import GUIDE, REPLACEMENTS, Place, name_advice, place, place_of_twisteds
+from trawl.compat.names import GUIDE, REPLACEMENTS, Place, name_advice, place, place_of_twisteds, twisted_way
 
 __all__ = ["Change", "Hint", "changes", "hint", "hint_of_file"]
 
 _OURS = Path(__file__).parents[1]
 _ROOTS = ("scrapy", "trawl", "twisted")
-_NO_TWISTED = "trawl runs on Trio, without Twisted: callbacks may be async and await what is Trio's"
 
 
 @attrs.frozen(order=True)
@@ -50,15 +49,23 @@ def changes(source: str, *, is_whole: bool = False) -> list[Change]:
 
     Args:
         source: The file's text.
-        is_whole: Include imports inside functions and conditions.
+        is_whole: Include imports inside conditions and ``try``.
 
     Raises:
         SyntaxError: The text is not Python.
         ValueError: It has a null byte in it.
     """
     tree = ast.parse(source)
-    nodes = ast.walk(tree) if is_whole else tree.body
+    nodes = ast.walk(tree) if is_whole else _unconditional(tree)
     return sorted(change for node in nodes if (change := _change(node)) is not None)
+
+
+def _unconditional(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in a node, also in its functions, without what is in ``if`` or ``try``."""
+    yield node
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.stmt) and not isinstance(part, ast.If | ast.Try | ast.TryStar):
+            yield from _unconditional(part)
 
 
 def _change(node: ast.AST) -> Change | None:
@@ -82,7 +89,7 @@ def _imported(alias: ast.alias) -> tuple[str, str]:
     """The line for ``import scrapy.MODULE``, and advice if it is not here."""
     root, _, module = alias.name.partition(".")
     if root == "twisted":
-        return "", _NO_TWISTED
+        return "", f"{alias.name} is Twisted's: {twisted_way(module)}"
     if module and place(module, "") is None:
         return "", _absent(module)
     if not alias.asname:
@@ -114,7 +121,7 @@ def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
 def _words(root: str, module: str, name: str) -> str:
     """Advice on a name that is not here; "" for a misspelled one of trawl's."""
     if root == "twisted":
-        return _NO_TWISTED
+        return f"{name} is Twisted's: {twisted_way(f'{module}.{name}'.strip('.'))}"
     return _absent(f"{module}.{name}".strip(".")) if root == "scrapy" or _is_scrapys(module, name) else ""
 
 
@@ -150,6 +157,11 @@ class Hint:
         return f"{self.path.name} is written for Scrapy: {changes} ({GUIDE})"
 
     @property
+    def is_of_twisted(self) -> bool:
+        """True if one of the lines imports Twisted, whose reactor never runs here."""
+        return any(change.before.split()[1].partition(".")[0] == "twisted" for change in self.changes)
+
+    @property
     def places(self) -> tuple[tuple[str, int, str], ...]:
         """The file, the line and the text of each change."""
         return tuple((str(self.path), change.line, str(change)) for change in self.changes)
@@ -171,14 +183,20 @@ def hint(error: BaseException) -> Hint | None:
     return None
 
 
-def hint_of_file(path: str) -> Hint | None:
-    """Return the changes to the imports of a file; None if it imports nothing of Scrapy's."""
-    found = _read(Path(path))
+def hint_of_file(path: str, *, is_whole: bool = True) -> Hint | None:
+    """Return the changes to the imports of a file; None if it imports nothing of Scrapy's, and for "".
+
+    Args:
+        path: The file.
+        is_whole: As for :func:`changes`.
+    """
+    found = _read(Path(path), is_whole=is_whole)
     return Hint(Path(path), found) if found else None
 
 
-def _read(path: Path) -> list[Change]:
+def _read(path: Path, *, is_whole: bool = True) -> list[Change]:
     try:
-        return changes(path.read_text("utf-8"), is_whole=True)
+        text = path.read_text("utf-8")
+        return changes(text, is_whole=is_whole) if any(root in text for root in _ROOTS) else []
     except (OSError, SyntaxError, ValueError):
         return []

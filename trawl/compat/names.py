@@ -15,11 +15,13 @@ __all__ = [
     "MOVED",
     "REPLACEMENTS",
     "TWISTED",
+    "TWISTED_WAYS",
     "Place",
     "class_advice",
     "name_advice",
     "place",
     "place_of_twisteds",
+    "twisted_way",
 ]
 
 Place = tuple[str, str]
@@ -85,6 +87,33 @@ TWISTED: Mapping[str, str] = {
     "web._newclient.ResponseNeverReceived": "ResponseBroken",
 }
 """Twisted's errors, which errbacks of Scrapy's ask for, without ``twisted.``: the name in ``trawl.exceptions``."""
+
+_ASYNC = "write `async def`, and `await` in place of `yield`; return the value"
+_THREAD = "`await trio.to_thread.run_sync(function, *arguments)` in an async def"
+_TASKS = "start each as a task of `async with trio.open_nursery() as nursery`, which waits for all"
+_LATER = "`await trio.sleep(seconds)` in an async def"
+_EVENT = "an async def is awaited as it is; a trio.Event waits for what comes later"
+
+TWISTED_WAYS: Mapping[str, str] = {
+    "": "trawl runs on Trio, without Twisted: callbacks may be async and await what is Trio's",
+    "enterprise": f"in an async process_item, {_THREAD}, the function with the database's own driver",
+    "internet.asyncioreactor": "leave it out: trawl runs on Trio",
+    "internet.defer": _EVENT,
+    "internet.defer.DeferredList": _TASKS,
+    "internet.defer.gatherResults": _TASKS,
+    "internet.defer.inlineCallbacks": _ASYNC,
+    "internet.defer.returnValue": _ASYNC,
+    "internet.error": "errbacks get the errors of trawl.exceptions",
+    "internet.reactor": f"for callLater, {_LATER}; for callInThread, {_THREAD}; to run spiders from a script, "
+    "`trawl.run(Spider)`, which returns at the end",
+    "internet.ssl": "TLS is as Python's ssl module has it; DOWNLOAD_VERIFY_CERTIFICATES turns verifying off",
+    "internet.task": f"for deferLater, {_LATER}; for LoopingCall, a watcher (WATCHERS) that loops",
+    "internet.threads": _THREAD,
+    "python.failure": "an errback's argument has `value` and `check()` as ever; errors are raised as they are",
+    "python.log": "use the logging module",
+    "web": "`await self.fetch(request)` in a callback or start() returns the response",
+}
+"""Twisted's names without ``twisted.``, and what to write with Trio; a row holds for everything below it."""
 
 GUIDE = "the guide 'Coming from Scrapy' tells more"
 
@@ -178,7 +207,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "utils.asyncio": _TRIO,
     "utils.conf": "trawl.run() and the command read [tool.trawl] of pyproject.toml by themselves",
     "utils.curl": "use Request.from_curl",
-    "utils.defer": _TRIO,
+    "utils.defer": "callbacks may be async: `await self.fetch(request)` and what is Trio's, without a Deferred between",
     "utils.gz": "use the gzip module",
     "utils.iterators": "derive from XMLFeedSpider or CSVFeedSpider",
     "utils.job": "JOB_DIR names the job's directory",
@@ -209,6 +238,17 @@ def place_of_twisteds(module: str, name: str) -> Place | None:
     """Return where a name of Twisted's is found here, as :func:`place` does."""
     ours = TWISTED.get(f"{module}.{name}")
     return None if ours is None else ("trawl.exceptions", ours)
+
+
+def twisted_way(name: str) -> str:
+    """Return what to write with Trio instead of a name of Twisted's.
+
+    Args:
+        name: Without ``twisted.`` before it: ``internet.defer.inlineCallbacks``.
+    """
+    while name not in TWISTED_WAYS:
+        name = name.rpartition(".")[0]
+    return TWISTED_WAYS[name]
 
 
 def place(module: str, name: str) -> Place | None:

@@ -20,7 +20,7 @@ from trawl.http import Middleware, Request, Response
 from trawl.observe import Stats
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
-from trawl.tracebacks import user_code, warn_of_scrapy
+from trawl.tracebacks import check_part_imports, user_code
 
 if TYPE_CHECKING:
     from trawl.middleware.stack import BuiltInMiddleware
@@ -203,9 +203,10 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
     Raises:
         SettingsError: Its path leads to nothing, or its class needs other arguments.
         PartLoadError: Its own code or its module failed.
+        WrittenForScrapy: Its module imports Twisted.
     """
     found = load_object(entry, setting)
-    warn_of_scrapy(found, f"{setting}: {entry_name(entry)}")
+    check_part_imports(found, f"{setting}: {entry_name(entry)}")
     if not isinstance(found, type):
         return found
     make: Callable[[], Any] = found

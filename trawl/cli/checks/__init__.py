@@ -11,9 +11,10 @@ from trawl.cli.checks.habits import check_habits
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import changes, is_moved
-from trawl.errors import PartLoadError, SettingsError
+from trawl.errors import PartLoadError, SettingsError, WrittenForScrapy
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
+from trawl.tracebacks import check_part_imports
 
 __all__ = ["CheckMessage", "check_imports", "check_parts", "check_spider", "check_work", "has_no_start"]
 
@@ -50,12 +51,17 @@ def check_imports(path: str) -> Iterator[CheckMessage]:
 
 
 def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each import path in ``settings`` that can't be loaded; names without a dot are skipped."""
+    """Yield a sentence for each import path in ``settings`` that can't be loaded or imports Twisted.
+
+    Names without a dot are skipped.
+    """
     for setting in _LISTS:
         for entry, number in settings[setting].items():
             is_path = isinstance(entry, str) and "." in entry and not entry.startswith("scrapy.")
             if number is not None and is_path:
                 try:
-                    load_object(entry, setting)
+                    check_part_imports(load_object(entry, setting), f"{setting}: {entry}")
+                except WrittenForScrapy as error:
+                    yield from (str(CheckMessage(*place)) for place in error.places)
                 except (SettingsError, PartLoadError) as error:
                     yield str(error)
