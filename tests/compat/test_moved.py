@@ -52,6 +52,23 @@ def test_a_spider_that_imports_trawl_by_its_own_names_is_not(tmp_path: Path, imp
     assert settings.source("SCRAPY_COMPAT") == "default"
 
 
+def test_its_start_urls_are_not_filtered(tmp_path: Path) -> None:
+    """As in Scrapy, where start URLs have ``dont_filter``; a rule finds the start page once more by its links."""
+    (tmp_path / "shop.py").write_text(
+        "import trawl as scrapy\n\nclass Shop(scrapy.Spider):\n    name = 'shop'\n"
+        "    start_urls = ['http://a.example/'] * 2\n"
+        "    def parse(self, response):\n        yield {'url': response.url}\n"
+        "        yield response.follow('/', self.again)\n"
+        "    def again(self, response):\n        yield {'again': response.url}\n"
+    )
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    spider = load_spider(str(tmp_path / "shop.py"))
+    items = simulate(spider, web).items
+    assert sorted(items, key=str) == [{"again": "http://a.example/"}, *[{"url": "http://a.example/"}] * 2]
+    assert simulate(spider, web, {"FILTER_START_URLS": True}).items == [{"url": "http://a.example/"}]
+
+
 def test_a_base_class_elsewhere_counts(tmp_path: Path) -> None:
     (tmp_path / "moved_base.py").write_text("import trawl as scrapy\nclass Base(scrapy.Spider):\n    pass\n")
     (tmp_path / "derived.py").write_text("from moved_base import Base\nclass Shop(Base):\n    name = 'shop'\n")

@@ -93,7 +93,8 @@ EXPECTED: dict[str, Expected] = {
         {"jar": 1, "sent": "currency=UYU; session=peso"},
     ],
     "inline": [{"name": " Thing  1", "description": "All about 1"}],
-    "links": [
+    "links": [  # the start page comes twice, as it links to itself
+        {"url": "http://www.shop.example/", "title": "/", "from_response": "/"},
         {"url": "http://www.shop.example/", "title": "/", "from_response": "/"},
         {"url": "http://www.shop.example/about", "title": "/about", "from_response": "/about"},
         {"file": "http://www.shop.example/list.csv", "size": 3},

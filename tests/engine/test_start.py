@@ -251,6 +251,34 @@ async def test_duplicate_start_urls_are_fetched_once(autojump_clock: MockClock) 
     assert run.stats["dupefilter_filtered"] == 1
 
 
+async def test_start_urls_that_are_not_filtered_come_as_often_as_listed_and_again_by_a_link(
+    autojump_clock: MockClock,
+) -> None:
+    class Twice(trawl.Spider):
+        name = "twice"
+        start_urls = ("http://a.example/", "http://a.example/")
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            yield Request("http://a.example/1")  # a request of its own is filtered
+            yield Request("http://a.example/1")
+            async for request in super().start():
+                yield request
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"url": response.url, "dont_filter": response.request is not None and response.request.dont_filter}
+            yield response.follow("/")
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    items = (await web.crawl(Twice, settings={**FREE, "FILTER_START_URLS": False})).items
+    assert sorted((item["url"], item["dont_filter"]) for item in items) == [
+        ("http://a.example/", False),
+        ("http://a.example/", True),
+        ("http://a.example/", True),
+        ("http://a.example/1", False),
+    ]
+
+
 @pytest.mark.parametrize("kind", ["generator", "coroutine", "list"])
 async def test_a_start_that_is_no_async_generator_is_told_what_it_has_to_be(
     kind: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture

@@ -219,6 +219,40 @@ async def test_a_start_that_was_cut_is_read_again_and_what_was_seen_is_dropped(
     assert set(runs.sent.values()) == {1}
 
 
+class Listed(trawl.Spider):
+    """Its start URLs come twice each, and its pages link to one of them; ``cut_at``: start() gets no further."""
+
+    name = "listed"
+    start_urls = tuple(f"http://a.example/{number}" for number in (1, 2, 3)) * 2
+    cut_at = 99
+
+    async def start(self) -> AsyncGenerator[Any, None]:
+        for number, request in enumerate(self.start_requests()):
+            if number == self.cut_at:
+                await trio.sleep_forever()
+            yield request
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+        yield response.follow("/1")
+
+
+@pytest.mark.parametrize("cut_at", range(7))
+async def test_start_urls_that_are_not_filtered_come_as_often_as_listed_however_often_start_is_read(
+    cut_at: int, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"DOWNLOAD_DELAY": 1.0, "FILTER_START_URLS": False, "ROBOTSTXT_OBEY": False, **EXACT}
+    runs = Runs(tmp_path, site(4), Listed, settings)
+    monkeypatch.setattr(Listed, "cut_at", cut_at)
+    await runs.run(stop_after=2.5)
+    monkeypatch.setattr(Listed, "start_urls", Listed.start_urls[::-1])  # as of a set, in another order
+    await runs.run(stop_after=2.5)
+    monkeypatch.setattr(Listed, "cut_at", 99)
+    await runs.run()
+    assert runs.sent == {"http://a.example/1": 3, "http://a.example/2": 2, "http://a.example/3": 2}
+    assert len(runs.urls) == 7
+
+
 async def test_a_finished_job_says_so_sends_nothing_and_leaves_the_feed_alone(
     tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

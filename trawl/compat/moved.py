@@ -33,6 +33,7 @@ MOVED_DEFAULTS: Mapping[str, object] = {
     "COOKIES_LIKE_SCRAPY": True,
     "FEED_EXPORTERS_BASE": _EXPORTERS,
     "FEED_EXPORT_ENCODING": None,
+    "FILTER_START_URLS": False,
     "SCRAPY_COMPAT": True,
 }
 """Name of a setting to its default for a moved crawl."""

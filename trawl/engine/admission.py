@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import trio
@@ -37,6 +38,7 @@ from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled
 from trawl.frontier import MemoryFrontier, Record, Scopes
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
+from trawl.http.request import FINGERPRINT_BYTES
 from trawl.scheduler import AdmissionRules, Grant, Scheduler
 from trawl.scheduler.grant import amounts_of
 from trawl.throttling import Throttle
@@ -98,6 +100,7 @@ class Admission:
         self._events = context.events
         self._prepare = context.middleware_stack.prepare
         self._is_durable = context.job is not None
+        self._start_urls: dict[bytes, int] = {}
         self._throttle = throttle
         self._gates = gates
         self._scheduler = scheduler
@@ -171,7 +174,7 @@ class Admission:
             admitted.append(request)
         if not admitted:
             return []
-        prints = [None if request.dont_filter else fingerprint(request) for request in admitted]
+        prints = [self._mark_of(request, is_start=is_start) for request in admitted]
         claimed = [mark for mark in prints if mark is not None]
         fresh = iter(await self._frontier.claim_many(claimed) if claimed else ())
         records = []
@@ -368,6 +371,20 @@ class Admission:
         return Outcome(request, then=Replace(pending, reason="diverted"))
 
     # -- inside
+
+    def _mark_of(self, request: Request, *, is_start: bool) -> bytes | None:
+        """Return the mark under which a request is seen; None for one that is sent however often it is met.
+
+        A start URL that is not filtered is one of them. A job has a mark for it all the same, by its number among its
+        equals: a ``start()`` that was cut off is read again, and gives it once more.
+        """
+        if not request.dont_filter:
+            return fingerprint(request)
+        if not (is_start and self._is_durable and request.is_start_url):
+            return None
+        mark = fingerprint(request)
+        number = self._start_urls[mark] = self._start_urls.get(mark, 0) + 1
+        return blake2b(mark + number.to_bytes(8, "big"), digest_size=FINGERPRINT_BYTES, person=b"start URL").digest()
 
     async def _found(self, request: Request, mark: bytes | None, source: Response | None) -> Record | None:
         """The record of a request that is let in, whose ``mark`` is claimed."""

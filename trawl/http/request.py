@@ -92,6 +92,7 @@ class _OptionalFields(TypedDict, total=False):
     """Attributes that few requests have: a slot for each would cost the memory of every pending request."""
 
     cookies: _Cookies
+    is_start_url: bool
     sink: BodySink
     notes: RequestNotes
 
@@ -323,6 +324,17 @@ class Request:
             self._optional["sink"] = sink
         elif self._optional is not None:
             self._optional.pop("sink", None)
+
+    @property
+    def is_start_url(self) -> bool:
+        """True if it is of ``start_urls`` and not filtered: a job tells it from its equals by their number."""
+        return self._optional is not None and self._optional.get("is_start_url", False)
+
+    @is_start_url.setter
+    def is_start_url(self, is_start_url: bool) -> None:
+        if self._optional is None:
+            self._optional = {}
+        self._optional["is_start_url"] = is_start_url
 
     def extras(self) -> Extras:
         """Return the headers, cookies, meta and cb_kwargs themselves; unlike reading them, this makes none."""

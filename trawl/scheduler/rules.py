@@ -39,6 +39,14 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             description="Maximum length of a URL; requests with a longer one are dropped. 0 disables the limit.",
         ),
     ] = 2083
+    filter_start_urls: Annotated[
+        bool,
+        Meta(
+            description="Request each URL of `start_urls` once, and count it as seen. False: request it as often as it "
+            "is listed, and once more where a page links to it, as Scrapy does; the default for spiders that were "
+            "written for Scrapy.",
+        ),
+    ] = True
     depth_first: Annotated[
         bool,
         Meta(description="Among requests of equal priority to one host, send the newest first instead of the oldest."),

@@ -180,8 +180,15 @@ class Spider(Generic[ItemT]):
 
     def start_requests(self) -> Iterable[Any]:
         """Return the first requests as a plain iterable: Scrapy's older form of :meth:`start`, for moved spiders."""
+        crawl = getattr(self, "_crawl", None)
+        if crawl is None or crawl.settings["FILTER_START_URLS"]:
+            for url in self.start_urls:
+                yield Request(url)
+            return
         for url in self.start_urls:
-            yield Request(url)
+            request = Request(url, dont_filter=True)
+            request.is_start_url = True
+            yield request
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
         """Called by the engine for requests without a callback; kinds of spiders override it."""
