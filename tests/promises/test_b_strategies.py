@@ -99,7 +99,7 @@ def most_at_once(sim: Simulation, start: float, end: float) -> int:
 
 
 def test_b15_at_the_maximum_the_concurrency_halves_and_is_regained_first() -> None:
-    web = web_of(latency=20.0, outages=[Outage(0.0, 130.0)])
+    web = web_of(latency=20.0, outages=[Outage(0.0, 130.0, status=429)])  # 503s would be an outage: B07
     settings = {
         **SPACED,
         "DOWNLOAD_DELAY": 0.5,
@@ -114,7 +114,7 @@ def test_b15_at_the_maximum_the_concurrency_halves_and_is_regained_first() -> No
     assert most_at_once(sim, 52.0, 72.0) == 4  # at 44.5
     assert most_at_once(sim, 76.0, 96.0) == 2  # at 72.5
     assert most_at_once(sim, 98.0, 130.0) == 1  # at 96.5
-    last = max(send.finished for send in sim.sends if send.status == 503)
+    last = max(send.finished for send in sim.sends if send.status == 429)
     assert last in {138.5, 139.5}  # at 51.5 a refusal comes as the quiet of the one before ends: either may be first
     grown = [most_at_once(sim, last + 60.0 * number, last + 60.0 * (number + 1)) for number in range(4)]
     assert grown == [1, 2, 4, 8]
@@ -248,7 +248,7 @@ def test_b18_e17_what_fails_in_the_middle_of_a_decision_is_counted_and_as_usual(
 ) -> None:
     def run(scope: Mapping[str, object]) -> Simulation:
         busy = {**SPACED, "CONCURRENT_REQUESTS_PER_DOMAIN": 4, "BACKOFF_MAX_DELAY": 4.0, "BACKOFF_WINDOW": 5.0}
-        web = web_of(latency=2.0, outages=[Outage(3.0, 40.0, status=503)])
+        web = web_of(latency=2.0, outages=[Outage(3.0, 40.0, status=429)])
         return crawl(web, pages(30), {**busy, "THROTTLING_SCOPES": {A: scope}})
 
     sim, usual = run(user_code), run({})

@@ -57,13 +57,25 @@ def test_c01_false_is_off() -> None:
     assert paces(crawl(web_of(latency=0.1), pages(70), ramped(False))) == [(0.0, 1.0)]
 
 
-def test_c01_c03_true_means_a_factor_of_four_fifths_a_backoff_window_of_60_s() -> None:
-    assert paces(crawl(web_of(latency=0.1), pages(150), ramped(True))) == [(0.0, 1.0), (60.0, 0.8), (120.0, 0.64)]
+def test_c01_c03_true_doubles_the_rate_in_ten_good_answers_until_the_first_trigger() -> None:
+    sim = crawl(web_of(latency=0.1), pages(36), ramped(True))
+    gaps = [round(gap, 3) for gap in sim.gaps(A)]
+    assert gaps[:5] == [1.0] * 4 + [round(2.0**-0.5, 3)]  # five good answers are a round
+    assert gaps[9] == 0.5
+    assert gaps[19] == 0.25
 
 
-def test_c03_the_window_is_backoff_window_unless_it_is_set() -> None:
+def test_c03_without_a_window_it_is_forty_answers_at_the_rate_in_force() -> None:
+    web = web_of(latency=0.01, handler=refusing(40, 43, 46))
+    pace = paces(crawl(web, pages(400), ramped(True)))
+    falls = [at for (at, gap), (_, earlier) in zip(pace[1:], pace, strict=False) if gap > earlier]
+    assert len(falls) == 2  # the first incident is within the target
+    windows = [((later - at) / gap) for (at, gap), (later, _) in pairwise(pace) if at > falls[-1]]
+    assert windows[:5] == pytest.approx([40.0] * 5, abs=0.5)
+
+
+def test_c03_a_window_that_is_given_is_in_seconds_and_has_no_slow_start() -> None:
     expected = [(0.0, 1.0), (10.0, 0.8), (19.6, 0.64), (29.84, 0.512)]
-    assert paces(crawl(web_of(latency=0.1), pages(45), ramped(True, BACKOFF_WINDOW=10.0))) == expected
     assert paces(crawl(web_of(latency=0.1), pages(45), ramped(WINDOW))) == expected
     assert paces(crawl(web_of(latency=0.1), pages(45), ramped(WINDOW, BACKOFF_WINDOW=20.0))) == expected
 
@@ -171,14 +183,20 @@ def test_c05_a_window_of_triggers_without_a_good_answer_falls_back_to_backing_of
     assert (sim.reason, len(sim.items)) == ("finished", 0)
 
 
-def test_c05_b08_after_an_outage_it_recovers_as_from_any_backoff_and_rampup_goes_on() -> None:
+def test_c05_b07_after_an_outage_it_is_back_at_the_rate_before_it_within_eight_good_answers() -> None:
     sim = crawl(web_of(latency=0.1, outages=[(20.0, 60.0)]), pages(110), ramped(BACKOFF_WINDOW=10.0))
-    assert paces(sim)[9:24] == [
-        (30.0, 2.66), (32.66, 5.22), (37.88, 10.34), (48.22, 20.58),  # base 0.64, and the answer took 0.1 s
-        (68.8, 10.24), (79.04, 9.86), (88.9, 5.12), (94.02, 4.88), (98.9, 2.56), (106.58, 2.32), (108.9, 1.28),
-        (117.86, 1.04), (118.9, 0.64),  # good at 68.9: a step back each ten seconds
-        (129.78, 0.512), (139.508, 0.492),
-    ]  # fmt: skip
+    refused = [send.time for send in sim.sends if send.status == 503]
+    gaps = [round(later - earlier, 2) for earlier, later in pairwise(refused)]
+    assert gaps[:2] == [0.64, 0.67]  # the third refusal without a good answer between them says: an outage
+    assert gaps[2:] == [
+        1.28,
+        2.66,
+        5.22,
+        10.34,
+    ]  # doubled from 0.64, each but the first from the answer, which took 0.1 s
+    back = [send.time for send in sim.sends if send.status == 200 and send.time > 60.0]
+    ways = [round(later - earlier, 9) for earlier, later in pairwise(back)][:11]
+    assert ways == [2.56] * 3 + [1.28] * 4 + [0.64] * 4
     assert len(sim.items) == 110
 
 

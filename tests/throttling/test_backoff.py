@@ -19,12 +19,20 @@ from trawl.throttling.settings import ThrottlingSettings
 A = "a.example"
 URL = "http://a.example/"
 DEFAULT = Backoff(jitter=(1.0, 1.0))
+BASE = Base(1.0)
 
 
 def escalated(
     standing: BackoffState, base: Base, now: float, strategy: Backoff = DEFAULT, in_flight: int = 1
 ) -> BackoffState:
-    return standing.escalated(strategy, base, now, in_flight=in_flight, sent_at=now)
+    return standing.escalated(strategy, base, now, in_flight=in_flight, sent_at=now, is_limit=True)
+
+
+def answered(standing: BackoffState, now: float, base: Base = BASE, strategy: Backoff = DEFAULT) -> BackoffState:
+    """After a good answer to a request granted since the last incident, which spoke of a limit: no outage."""
+    state = standing.answered(strategy, base, now, is_probe=True)
+    assert state is not None
+    return state
 
 
 def delays_of_triggers(base: Base, count: int, strategy: Backoff = DEFAULT) -> list[float]:
@@ -38,7 +46,7 @@ def delays_of_triggers(base: Base, count: int, strategy: Backoff = DEFAULT) -> l
 def recovery(standing: BackoffState, base: Base, strategy: Backoff = DEFAULT) -> list[tuple[float, float]]:
     """The instants of the steps back and the delays after them, with a good answer right after the last trigger."""
     steps = []
-    state: BackoffState | None = standing.answered(standing.quiet_from)
+    state: BackoffState | None = answered(standing, standing.quiet_from, base, strategy)
     while state is not None:
         at = state.due_at(strategy, base)
         state = state.recovered(strategy, base)
@@ -70,15 +78,15 @@ def test_b08_a_step_that_would_land_under_the_minimum_lands_on_the_base() -> Non
 def test_b07_without_a_good_answer_since_the_trigger_no_window_counts() -> None:
     standing = escalated(BackoffState.at(Base(1.0)), Base(1.0), 0)
     assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
-    assert standing.answered(500.0).due_at(DEFAULT, Base(1.0)) == 560.0
-    assert standing.answered(10.0).due_at(DEFAULT, Base(1.0)) == 70.0
+    assert answered(standing, 500.0).due_at(DEFAULT, Base(1.0)) == 560.0
+    assert answered(standing, 10.0).due_at(DEFAULT, Base(1.0)) == 70.0
 
 
 def test_b07_b19_a_trigger_of_the_same_incident_takes_no_step_but_restarts_the_window() -> None:
-    standing = escalated(BackoffState.at(Base(1.0)), Base(1.0), 0).answered(1.0).repeated(30.0)
+    standing = answered(escalated(BackoffState.at(Base(1.0)), Base(1.0), 0), 1.0).repeated(30.0)
     assert standing.delay == 2.0
     assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
-    assert standing.answered(31.0).due_at(DEFAULT, Base(1.0)) == 91.0
+    assert answered(standing, 31.0).due_at(DEFAULT, Base(1.0)) == 91.0
 
 
 def test_b15_at_the_longest_delay_slots_go_and_come_back_first() -> None:
@@ -89,7 +97,7 @@ def test_b15_at_the_longest_delay_slots_go_and_come_back_first() -> None:
         standing = escalated(standing, base, now, strategy)
         slots.append((standing.delay, standing.concurrency))
     assert slots == [(2, 8), (4, 8), (4, 4), (4, 2), (4, 1), (4, 1), (4, 1)]
-    standing = standing.answered(7.0)
+    standing = answered(standing, 7.0)
     back = []
     state: BackoffState | None = standing
     while state is not None:
@@ -117,14 +125,14 @@ def test_b15_without_a_limit_slots_are_counted_from_those_in_use() -> None:
     strategy = attrs.evolve(DEFAULT, max_delay=1.0)
     standing = escalated(BackoffState.at(base), base, 0.0, strategy, in_flight=10)
     assert standing.concurrency == 5.0
-    back = standing.answered(1.0).recovered(strategy, base)
+    back = answered(standing, 1.0, base, strategy).recovered(strategy, base)
     assert back is not None
     assert back.concurrency == math.inf
 
 
 def test_b17_a_refused_step_back_makes_the_next_ones_go_half_way_in_rate() -> None:
     base = Base(1.0)
-    at_base = escalated(BackoffState.at(base), base, 0.0).answered(1.0).recovered(DEFAULT, base)
+    at_base = answered(escalated(BackoffState.at(base), base, 0.0), 1.0).recovered(DEFAULT, base)
     assert at_base is not None
     assert at_base.delay == 1.0
     refused = escalated(at_base, base, 70.0)  # within the window of the step back at 61
@@ -135,7 +143,7 @@ def test_b17_a_refused_step_back_makes_the_next_ones_go_half_way_in_rate() -> No
 
 def test_b17_a_trigger_after_the_window_of_the_step_back_is_no_answer_to_it() -> None:
     base = Base(0.5)
-    standing = escalated(escalated(BackoffState.at(base), base, 0.0), base, 1.0).answered(2.0).recovered(DEFAULT, base)
+    standing = answered(escalated(escalated(BackoffState.at(base), base, 0.0), base, 1.0), 2.0).recovered(DEFAULT, base)
     assert standing is not None
     assert standing.recovered_at == 62.0
     late = escalated(standing, base, 130.0)
@@ -146,9 +154,9 @@ def test_b17_a_trigger_after_the_window_of_the_step_back_is_no_answer_to_it() ->
 
 def test_b17_i11_steps_back_that_go_half_way_never_count_down_to_none_while_it_backs_off() -> None:
     base = Base(1.0)
-    eased = escalated(BackoffState.at(base), base, 0.0).answered(1.0).recovered(DEFAULT, base)
+    eased = answered(escalated(BackoffState.at(base), base, 0.0), 1.0).recovered(DEFAULT, base)
     assert eased is not None
-    standing: BackoffState | None = escalated(eased, base, 70.0).answered(71.0)
+    standing: BackoffState | None = answered(escalated(eased, base, 70.0), 71.0)
     counts = []
     while standing is not None and standing.is_backing_off(base):
         counts.append(standing.steps)
@@ -177,7 +185,7 @@ def test_b09_whatever_happens_the_delay_stays_between_base_and_maximum(
             standing = escalated(before, resting, now)
             assert standing.delay >= before.delay  # monotone: a trigger never speeds up
         elif standing is not None:
-            standing = standing.answered(now)
+            standing = answered(standing, now)
         assert standing is None or base <= standing.delay <= max(base, 300.0)
         assert standing is None or 1.0 <= standing.concurrency <= 4.0
 
@@ -348,3 +356,68 @@ def test_b15_i12_slots_are_taken_from_those_there_are_now() -> None:
     cut = escalated(standing, Base(1.0, 8.0), 1.0, strategy)  # the user has changed 2 to 8 meanwhile
     assert (cut.concurrency, cut.full) == (4.0, 8.0)
     assert escalated(cut, Base(1.0, 16.0), 2.0, strategy).concurrency == 2.0
+
+
+def after_outage(base: Base, incidents: int, **about: Any) -> BackoffState:
+    """The state of a scope at the end of so many incidents in a row, which did not speak of a limit."""
+    standing = BackoffState.at(base)
+    for number in range(incidents):
+        standing = standing.escalated(DEFAULT, base, float(number), in_flight=1, sent_at=float(number), **about)
+    return standing
+
+
+def way_back(standing: BackoffState, base: Base, answers: int) -> list[float | None]:
+    """The delay after each of so many good answers, a second apart; None: backing off is over."""
+    state: BackoffState | None = standing
+    delays: list[float | None] = []
+    for number in range(answers):
+        state = state and state.answered(DEFAULT, base, 100.0 + number, is_probe=True)
+        delays.append(None if state is None else state.delay)
+    return delays
+
+
+def test_b07_an_outage_that_is_over_leads_back_at_the_first_fourth_and_eighth_good_answer() -> None:
+    base = Base(0.5)
+    assert way_back(after_outage(base, 5), base, 8) == [2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, None]
+
+
+def test_b07_without_a_delay_the_way_back_is_counted_from_an_eighth_of_the_least_delay() -> None:
+    base = Base(0.0)
+    assert way_back(after_outage(base, 5), base, 8) == [0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, None]
+
+
+def test_b07_two_incidents_are_no_outage_nor_are_three_of_which_one_spoke_of_a_limit() -> None:
+    base = Base(0.5)
+    assert way_back(after_outage(base, 2), base, 8) == [2.0] * 8
+    limit = after_outage(base, 2).escalated(DEFAULT, base, 2.0, in_flight=1, sent_at=2.0, is_limit=True)
+    assert way_back(limit, base, 8) == [4.0] * 8
+
+
+def test_b07_an_answer_to_a_request_from_before_the_last_incident_says_nothing_of_its_end() -> None:
+    base = Base(0.5)
+    late = after_outage(base, 3).answered(DEFAULT, base, 3.0, is_probe=False)
+    assert late is not None
+    assert (late.delay, late.has_good) == (4.0, True)
+    assert way_back(late, base, 1) == [2.0]  # the probe that follows does
+
+
+def test_b17_a_trigger_on_the_way_back_returns_to_the_delay_of_the_outage_and_to_windows() -> None:
+    base = Base(0.5)
+    back = after_outage(base, 5).answered(DEFAULT, base, 100.0, is_probe=True)
+    assert back is not None
+    again = back.escalated(DEFAULT, base, 101.0, in_flight=1, sent_at=100.5)
+    assert (back.delay, again.delay) == (2.0, 16.0)
+    assert way_back(again, base, 8) == [16.0] * 8
+
+
+def test_b18_a_strategy_with_a_way_back_of_its_own_keeps_it() -> None:
+    class Halved:
+        def faster(self, delay: float, base: float) -> float:
+            return max(base, delay / 2.0)
+
+    class Steeper:
+        def slower(self, delay: float, base: float) -> float:
+            return delay * 3.0
+
+    made = [backoff_of({"cls": cls}, ThrottlingSettings()) for cls in (Halved, Steeper)]
+    assert [strategy.returns_at_once for strategy in made] == [False, True]

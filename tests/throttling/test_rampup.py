@@ -107,9 +107,11 @@ def ramp_of(delay: float = 1.0, per_slot: float = 0.0, slots: float = 1.0, **pol
 
 def spend(ramp: RampupState, sends: int, *, busy: float = 0.01, triggers: int = 0) -> RampupState:
     """One window of answers, evenly spread."""
-    start = 0.0 if ramp.due_at == float("inf") else ramp.due_at - ramp.policy.window
+    window = ramp.policy.window
+    assert window is not None
+    start = 0.0 if ramp.due_at == float("inf") else ramp.due_at - window
     for number in range(sends):
-        now = start + busy + number * ramp.policy.window / sends
+        now = start + busy + number * window / sends
         ramp.answered(now, busy=busy, is_trigger=number < triggers)
         if number < triggers:
             ramp.triggered(now)

@@ -11,6 +11,14 @@ first. ::
          ▲                        │  a quiet window after a good answer    │
          └────────────────────────┴────────────────────────────────────────┘
 
+An *outage* is another matter than a limit: everything is refused, then everything is well. Three incidents in a row
+without a good answer between them are one, unless a 429 or a header among them speaks of a limit. A request granted
+after the last of them and answered well is a probe that succeeded. The rate that was known before (the base) is then
+taken up again in three steps: a quarter of it at the first good answer, half at the fourth, all of it at the eighth
+(the maximum filter of BBR, draft-ietf-ccwg-bbr, and ``w_max`` of CUBIC, RFC 9438 4.2). A trigger on that way puts the
+delay back to where the outage had it, and what follows goes by windows: a server that still refuses some is met by
+eight requests more than by windows, once.
+
 A scope whose true limit lies between two of these states would go back and forth for ever. So a step back that is
 answered by a trigger within its window leaves a mark, the *refused delay*, and later steps go half-way to it, in rate
 (B17). When next to nothing is left between the two, the mark is dropped and the next step tries again past it: a limit
@@ -35,10 +43,16 @@ from trawl.throttling.managers import OnFailure, call_user, call_user_number, ig
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["Backoff", "BackoffState", "Base", "CustomBackoff", "backoff_of"]
+__all__ = ["OUTAGE", "Backoff", "BackoffState", "Base", "CustomBackoff", "backoff_of"]
 
 _CLOSE = 1.05
 """A delay within 5 % of the refused one has closed in on it."""
+
+OUTAGE = 3
+"""Incidents in a row, without a good answer between them, that make an outage."""
+
+_RETURN = {1: 4.0, 4: 2.0, 8: 1.0}
+"""Good answers after an outage, and the multiple of the base's delay that they lead to."""
 
 _LEAST_WINDOW = 1e-3
 """Seconds. A shorter window would be over as soon as it begins, however far a clock has come."""
@@ -105,6 +119,11 @@ class Backoff:
             return status in self.http_codes
         return any(isinstance(error, self.exceptions) for error in _chain(exception))
 
+    @property
+    def returns_at_once(self) -> bool:
+        """True if a scope goes back to what was known before an outage by its good answers, without waiting windows."""
+        return True
+
     def slower(self, delay: float, base: float) -> float:
         """Return the delay after a trigger at ``delay``; at most ``max_delay``, but never under ``base`` (B03-B05)."""
         return max(base, min(max(delay * self.delay_factor, self.min_delay), self.max_delay))
@@ -140,6 +159,15 @@ class CustomBackoff(Backoff):
         """Ask the user's object, if it has the method."""
         answer = call_user(self.own, "is_trigger", self.failed, status, exception)
         return super().is_trigger(status, exception) if answer is None else bool(answer)
+
+    @property
+    def returns_at_once(self) -> bool:
+        """False if the user's object has a way back of its own: ``faster`` or ``more``."""
+        names = ("faster", "more")
+        return not any(
+            hasattr(self.own, name) and getattr(type(self.own), name, None) is not getattr(Backoff, name)
+            for name in names
+        )
 
     def slower(self, delay: float, base: float) -> float:
         """Ask the user's object, if it has the method; never under ``base``."""
@@ -245,6 +273,10 @@ class BackoffState:
         good_at: The instant of the first good answer since the last trigger.
         recovered_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
         refused: The delay that was refused after a step back, in seconds (B17); None where none was.
+        unanswered: Incidents since the last good answer.
+        is_limit: True if one of them, or a trigger after a return, spoke of a limit: it is not an outage then.
+        outage: The delay at the end of an outage, in seconds, while the scope returns from it; None: it does not.
+        returned: Good answers since that end.
     """
 
     delay: float
@@ -257,6 +289,10 @@ class BackoffState:
     good_at: float = -math.inf
     recovered_at: float = -math.inf
     refused: float | None = None
+    unanswered: int = 0
+    is_limit: bool = False
+    outage: float | None = None
+    returned: int = 0
 
     @classmethod
     def at(cls, base: Base) -> BackoffState:
@@ -285,7 +321,9 @@ class BackoffState:
         """Return the state after one more trigger of the same incident: no step, but the window starts over."""
         return attrs.evolve(self, quiet_from=now, has_good=False, good_at=-math.inf)
 
-    def escalated(self, strategy: Backoff, base: Base, now: float, *, in_flight: int, sent_at: float) -> BackoffState:
+    def escalated(
+        self, strategy: Backoff, base: Base, now: float, *, in_flight: int, sent_at: float, is_limit: bool = False
+    ) -> BackoffState:
         """Return the state after the trigger of a new incident: one step further.
 
         Args:
@@ -294,6 +332,7 @@ class BackoffState:
             now: The instant of the trigger.
             in_flight: Requests in flight, this one included: what slots are counted from where they have no limit.
             sent_at: When the request that was refused had been sent: only then does it answer a step back.
+            is_limit: True if the trigger speaks of a limit: a 429, or a header that says when to come back.
         """
         is_answer = self.recovered_at <= sent_at and now <= self.recovered_at + strategy.window
         after = attrs.evolve(
@@ -302,7 +341,12 @@ class BackoffState:
             steps=self.steps + 1,
             recovered_at=-math.inf,
             refused=self.delay if is_answer else self.refused,
+            unanswered=self.unanswered + 1,
+            is_limit=is_limit or self.is_limit or self.outage is not None,
+            outage=None,
         )
+        if self.outage is not None:  # it was not over: go on from where it seemed to be
+            return attrs.evolve(after, delay=max(after.delay, self.outage))
         if after.delay > self.delay:
             return after
         has, full = (self.concurrency, self.full) if self.is_cut else (base.concurrency, base.concurrency)
@@ -310,9 +354,42 @@ class BackoffState:
         cut_from = self.cut_from if self.is_cut else used
         return attrs.evolve(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)
 
-    def answered(self, now: float) -> BackoffState:
-        """Return the state after a good answer."""
-        return self if self.has_good else attrs.evolve(self, has_good=True, good_at=now)
+    def answered(self, strategy: Backoff, base: Base, now: float, *, is_probe: bool) -> BackoffState | None:
+        """Return the state after a good answer; None: backing off is over.
+
+        The first one after an outage leads to a quarter of the rate that was known before it, the fourth to half of it,
+        the eighth to all of it, as long as nothing is refused meanwhile. A strategy of the user's own has its own way
+        back.
+
+        Args:
+            strategy: The scope's.
+            base: The scope's.
+            now: The instant.
+            is_probe: True if its request was granted since the last incident: an earlier one says nothing of its end.
+        """
+        first = self if self.has_good else attrs.evolve(self, has_good=True, good_at=now)
+        if not is_probe:
+            return first
+        if self.unanswered:
+            is_over = self.unanswered >= OUTAGE and not self.is_limit and strategy.returns_at_once
+            first = attrs.evolve(first, unanswered=0, outage=self.delay if is_over else None, returned=0)
+        if first.outage is None:
+            return first
+        known = base.delay if base.delay > 0.0 else min(strategy.min_delay or first.outage, first.outage) / 8.0
+        returned = first.returned + 1
+        multiple = _RETURN.get(returned)
+        if multiple is None:
+            return attrs.evolve(first, returned=returned)
+        if multiple == 1.0:
+            return None
+        return attrs.evolve(
+            first,
+            delay=min(first.delay, known * multiple),
+            steps=max(1, first.steps - 1),
+            quiet_from=now,
+            recovered_at=now,
+            returned=returned,
+        )
 
     def due_at(self, strategy: Backoff, base: Base) -> float:
         """Return the instant at which the current window takes effect; ``inf`` without a good answer yet (B07)."""

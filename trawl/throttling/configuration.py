@@ -144,7 +144,12 @@ class RampupConfig(TypedDict, total=False):
     ]
     window: Annotated[
         float,
-        Meta(gt=0, title="s", description="Length of a window.", extra={"absent": "the window of the scope's backoff"}),
+        Meta(
+            gt=0,
+            title="s",
+            description="Length of a window; with one of your own the rate does not double at the start.",
+            extra={"absent": "40 answers at the rate in force"},
+        ),
     ]
 
 

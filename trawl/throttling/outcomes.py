@@ -312,19 +312,23 @@ def trigger(
     what = describe(outcome)
     if is_new:
         state.trigger_source = what
+    is_limit = signal.delay is not None or (outcome.response is not None and outcome.response.status == 429)
     rampup = state.rampup
     if rampup is not None and not rampup.has_fallen_back:
         if is_new:
             before = rampup.limits
-            if rampup.triggered(now):
+            if rampup.triggered(now, is_limit=is_limit):
                 state.steer(rampup.triggers, before)
-            _count_incident(scope, state, now)
+            if state.is_outage:
+                state.fall_back(scope, now)
+            else:
+                _count_incident(scope, state, now)
         state.apply(scope)
         if outcome.sent_at is None:  # no send, from which the delay could count
             until = now + scope.interval()
             scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
     else:
-        _back_off(scope, state, outcome, now, is_new=is_new, advice=advice)
+        _back_off(scope, state, outcome, now, is_new=is_new, is_limit=is_limit, advice=advice)
     if signal.delay:
         _obey(scope, state, failure_timer, signal, now, what, factor)
     _put_off(scope, state, failure_timer, now)
@@ -360,6 +364,7 @@ def _back_off(
     now: float,
     *,
     is_new: bool,
+    is_limit: bool,
     advice: Callable[[Outcome], str],
 ) -> None:
     base = state.base(scope)
@@ -367,7 +372,7 @@ def _back_off(
     if is_new:
         sent_at = outcome.sent_at if outcome.sent_at is not None else outcome.started_at
         strategy = state.policy.backoff
-        backoff = backoff.escalated(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at)
+        backoff = backoff.escalated(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at, is_limit=is_limit)
         _count_incident(scope, state, now)
         # The first step of a trouble is news; but the failure of one page, which is told with the page, is no trouble.
         news = 1 if outcome.error is None else 2
@@ -439,12 +444,14 @@ def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: f
         state.apply(scope)
 
 
-def good(state: ScopeState, now: float, *, was_refused: bool = False) -> bool:
-    """Note a good answer. Returns True if it may start a recovery.
+def good(scope: Scope, state: ScopeState, now: float, *, is_probe: bool, was_refused: bool = False) -> bool:
+    """Note a good answer. Returns True if that moved a limit.
 
     Args:
-        state: The scope's.
+        scope: The scope.
+        state: Its state.
         now: The instant.
+        is_probe: True if its request was granted since the last incident.
         was_refused: True if the request had been refused before.
     """
     state.good_at = now
@@ -454,8 +461,10 @@ def good(state: ScopeState, now: float, *, was_refused: bool = False) -> bool:
     state.refused = ""
     backoff = state.backoff
     if backoff is not None:
-        state.backoff = backoff.answered(now)
-        return state.backoff is not backoff
+        state.backoff = backoff.answered(state.policy.backoff, state.base(scope), now, is_probe=is_probe)
+        if state.backoff is None and state.rampup is not None:
+            state.rampup.has_fallen_back = False
+        return state.apply(scope)
     if state.rampup is not None and state.rampup.has_fallen_back:
         state.rampup.has_fallen_back = False
     return False

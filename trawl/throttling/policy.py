@@ -31,7 +31,7 @@ from typing import Any
 import attrs
 
 from trawl.http import TimesTotal
-from trawl.throttling.backoff import Backoff, BackoffState, Base
+from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState, Base
 from trawl.throttling.explain import LimitName
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.limits import Limits, lengthening
@@ -257,6 +257,8 @@ class ScopeState:
         jitter, floor = scope.limits.jitter, self.wish
         scope.floor_source = f"Crawl-delay {floor:g} of robots.txt" if 0.0 < floor < delay else ""
         backoff = self.backoff
+        if self.rampup is not None:  # the delay is a limit that was found, so no interval is drawn shorter
+            jitter = (1.0, min(lengthening(jitter)[1], lengthening(self.policy.backoff.jitter)[1]))
         if backoff is not None and backoff.is_backing_off(Base(delay, slots)):
             jitter = lengthening(self.policy.backoff.jitter)  # a rest of the user's own is not drawn shorter either
             words = f"backoff step {backoff.steps}: {self.trigger_source}"
@@ -331,7 +333,7 @@ class ScopeState:
             self.rampup.window_over(is_held=self.backoff is not None or scope.held_until > at)
             self.steer(triggers, before)
             if self.rampup.has_fallen_back and self.backoff is None:
-                self._fall_back(scope, at)
+                self.fall_back(scope, at)
             is_touched = True
         return is_touched and self.apply(scope)
 
@@ -364,17 +366,23 @@ class ScopeState:
             self.backoff = None if self.backoff is None else self.backoff.waiting_from(now)
         return self.backoff is not was
 
-    def _fall_back(self, scope: Scope, now: float) -> None:
-        """Take the first step of backing off instead of rampup (C05): its window had triggers and no good answer."""
+    @property
+    def is_outage(self) -> bool:
+        """True if rampup met an outage, and leaves the scope to backing off."""
+        return self.rampup is not None and self.rampup.has_fallen_back
+
+    def fall_back(self, scope: Scope, now: float) -> None:
+        """Take the first step of backing off instead of rampup (C05): there were triggers without a good answer."""
         base = self.base(scope)
-        self.backoff = BackoffState.at(base).escalated(
+        backoff = BackoffState.at(base).escalated(
             self.policy.backoff, base, now, in_flight=scope.in_flight, sent_at=now
         )
+        self.backoff = attrs.evolve(backoff, unanswered=OUTAGE)
         scope.step += 1
         self.steps += 1
         self.escalated_at = now
         logger.warning(
-            "%s: no good answer in a window of rampup: backing off, step 1: delay %.3g s, concurrency %g, after %s",
+            "%s: an outage, so backing off instead of rampup, step 1: delay %.3g s, concurrency %g, after %s",
             scope.id, self.backoff.delay, self.backoff.concurrency, self.trigger_source,
         )  # fmt: skip
 

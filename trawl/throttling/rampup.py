@@ -2,10 +2,13 @@
 
 Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope instead of a round trip, the rate
 instead of the congestion window, and incidents instead of losses. It works in rate: a step multiplies every interval
-by one number. docs/explanation/rampup.md tells it at length.
+by one number. docs/explanation/rampup.md tells it at length. A window is 40 answers at the rate in force, or as many
+seconds as the user says.
 
-- *Searching* (slow start; RFC 9438, 4.10): no rate was refused yet. A window with fewer triggers than wanted speeds up
-  what limited it by the factor 0.8: the delays, or the slots, or both where both were full.
+- *Starting* (slow start; RFC 9438, 4.10): until the first trigger, ten good answers double the rate, in two rounds of
+  five answers and half of the 2.5 latencies at least that a doubling takes. Not where the user chose the window.
+- *Searching*: no rate was refused yet. A window with fewer triggers than wanted speeds up what limited it by the factor
+  0.8: the delays, or the slots, or both where both were full.
 - *Refused* (multiplicative decrease; 4.6): more triggers in a window than wanted. The rate falls at once, below the
   refused one: to 0.95 of it, and further with each further incident of the same window, so that a limit that dropped
   tenfold is met within one window. It never falls below 0.95 of what the server gave good answers to between the
@@ -15,8 +18,9 @@ by one number. docs/explanation/rampup.md tells it at length.
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
   near, and slowly past it, because limits move.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
-- *Fallen back*: a window had triggers and no good answer. That is an outage, not a limit: what fell in it comes back,
-  and backing off moves the scope from there until it is over.
+- *Fallen back*: three incidents in a row without a good answer, none of which speaks of a limit, or a whole window
+  with triggers and no good answer. That is an outage, not a limit: what fell in it comes back, and backing off moves
+  the scope from there until it is over. Soon after an outage the same is a limit that fell: no swinging between both.
 
 Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
 rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
@@ -36,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from trawl.throttling.backoff import OUTAGE
 from trawl.throttling.configuration import check_target
 from trawl.throttling.snapshot import RampupSnapshot
 
@@ -57,6 +62,10 @@ _LATENCIES = 2.5  # near the limit a window is this many answers long at least: 
 _OBSOLETE = 1.1
 _DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
 _FULL = 0.75  # slots that were busy for this part of the window are
+_ANSWERS = 40  # in a window whose length is not configured: one incident in it is a few refusals in a hundred pages
+_LEAST_WINDOW = 1.0  # seconds; a shorter one would count what a burst lets through
+_ROUND = 5  # good answers in a round of slow start, and its factor: twice the rate after ten of them
+_GROWTH = math.sqrt(2.0)
 _LEAST_DELAY = 1e-4  # seconds; below it a delay is none: no clock we sleep by is finer
 
 
@@ -68,7 +77,7 @@ class RampupPolicy:
         target: The least and the most triggers wanted in a window.
         delay_factor: A window below the target multiplies the intervals by this; below 1.
         min_delay: The least delay, in seconds.
-        window: Seconds.
+        window: Seconds; None: 40 answers at the rate in force.
         max_concurrency: The maximum concurrency.
         max_delay: No fall goes to a delay above this, in seconds: so few requests would find nothing out.
     """
@@ -76,34 +85,33 @@ class RampupPolicy:
     target: tuple[float, float] = (1.0, 1.0)
     delay_factor: float = 0.8
     min_delay: float = 0.0
-    window: float = 60.0
+    window: float | None = None
     max_concurrency: float = MAX_SLOTS
     max_delay: float = math.inf
 
 
 def rampup_of(
-    config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, window: float, max_delay: float = math.inf
+    config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, max_delay: float = math.inf
 ) -> RampupPolicy | None:
     """The policy that a scope's ``rampup`` makes; None where it is off (C01).
 
     Args:
         config: True, False, or the mapping.
         settings: For the target's default and the cap.
-        window: The window of the scope's backoff: the default.
         max_delay: The longest delay of the scope's backoff; a window may be longer.
     """
     if config is False:
         return None
     given: Mapping[str, Any] = {} if config is True else config
     target = given.get("backoff_target", settings.rampup_backoff_target)
-    length = given.get("window", window)
+    window = given.get("window")
     return RampupPolicy(
         target=check_target(target, "backoff_target"),
         delay_factor=given.get("delay_factor", 0.8),
         min_delay=given.get("min_delay", 0.0),
-        window=length,
+        window=window,
         max_concurrency=float(settings.concurrent_requests) or MAX_SLOTS,
-        max_delay=max(length, max_delay),
+        max_delay=max(window or 0.0, max_delay),
     )
 
 
@@ -135,13 +143,16 @@ class RampupState:
         "_falls",
         "_good",
         "_idle",
+        "_is_starting",
         "_is_well",
         "_kept",
         "_marks",
         "_quiet",
         "_rate_before",
+        "_since_return",
         "_started_at",
         "_triggers",
+        "_unanswered",
         "concurrency",
         "delay",
         "delay_per_slot",
@@ -170,6 +181,9 @@ class RampupState:
         self._cost = 0
         self._idle = 0
         self._is_well = True
+        self._is_starting = policy.window is None
+        self._unanswered = 0
+        self._since_return = _ANSWERS
         self._rate_before = 0.0
         self._marks: tuple[tuple[float, int], ...] = ()
         self._kept: tuple[float, float, float | None, float] = (delay, delay_per_slot, None, 0.0)
@@ -252,28 +266,62 @@ class RampupState:
         self._quiet = learned.quiet
         self._cost = learned.cost
         self.has_fallen_back = learned.has_fallen_back
+        self._is_starting = self.policy.window is None and learned.refused is None and not learned.cost
         self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
 
-    def answered(self, now: float, *, busy: float, is_trigger: bool) -> None:
+    def answered(self, now: float, *, busy: float, is_trigger: bool, is_held: bool = False) -> bool:
         """Count an answer.
 
         Args:
             now: The instant of it.
             busy: Seconds that its slot was taken.
             is_trigger: True if it said "slow down".
+            is_held: True if a header holds the scope: then there is no step.
+
+        Returns:
+            True if it ended a round of slow start, which moved the limits.
         """
         if self._ends_at == math.inf:
             self._started_at = now - busy
-            self._ends_at = self._started_at + self.policy.window
+            self._ends_at = self._started_at + self._window(busy)
         self.sends += 1
         self._busy += busy
         self._is_well = not is_trigger
         if self._is_well:
             self._good += 1
+            self._unanswered = 0
+            self._since_return += 1
+        if not self._is_starting or is_trigger or is_held or self._triggers:
+            return False
+        if self._good < _ROUND or now - self._started_at < _LATENCIES / 2.0 * self._busy / self.sends:
+            return False
+        self._ends_at = now
+        self._step()
+        self._begin()
+        return True
 
-    def triggered(self, now: float) -> bool:
-        """Count an incident. Returns True if the rate falls because of it."""
+    def _window(self, latency: float) -> float:
+        """Return the seconds of the next window."""
+        if self.policy.window is not None:
+            return self.policy.window
+        rate = self.rate if self.rate < math.inf else self._rate_before
+        return max(_ANSWERS / rate if rate > 0.0 else 0.0, latency * _LATENCIES, _LEAST_WINDOW)
+
+    def triggered(self, now: float, *, is_limit: bool = True) -> bool:
+        """Count an incident. Returns True if the limits moved because of it.
+
+        Args:
+            now: The instant.
+            is_limit: True if the trigger speaks of a limit: a 429, or a header that says when to come back. Three
+                others in a row, without a good answer between them, are an outage, unless one has just ended: then
+                it is a limit that fell.
+        """
         self._triggers += 1
+        self._unanswered = 0 if is_limit else self._unanswered + 1
+        if self._unanswered >= OUTAGE and self._since_return >= _ANSWERS:
+            self._fall_back()
+            return True
+        self._is_starting = False
         self._marks = (*self._marks[-_MARKS:], (now, self._good))
         if self._triggers <= self.policy.target[1]:
             return False
@@ -292,20 +340,25 @@ class RampupState:
                 self._cost = self.sends - self._good
             if self._triggers and not self._good:
                 self._fall_back()
-            elif self._triggers < self.policy.target[0] and not is_held:
+            elif self._triggers < self.policy.target[0] and not is_held and not self._is_starting:
                 self._step()
-            self._rate_before = self.sends / self._length
         else:
             self._idle += 1
-            if self._idle == 1 and not is_held:
+            if self._idle == 1 and not is_held and not self._is_starting:
                 self._speed_up(self._factor())  # C08: several idle windows are one step
         if self._idle > 1:  # the next answer starts a window
             self._ends_at = math.inf
             return
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a window where the last one ended."""
+        if self.sends:
+            self._rate_before = self.sends / self._length
         self._started_at = self._ends_at
         latency = self._busy / self.sends if self.sends else 0.0
         is_near = self.refused is not None or self._triggers > 0
-        self._ends_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
+        self._ends_at += max(self._window(latency), latency * _LATENCIES if is_near else 0.0)
         if self._is_well:  # else a trouble goes on, that may turn out to be an outage
             self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
         self.sends = self._good = self._triggers = self._falls = 0
@@ -323,14 +376,19 @@ class RampupState:
         if is_delayed and (self.delay > self._least() or self.delay_per_slot > 0.0):
             self._speed_up(self._factor())
         if by_slots >= _FULL:
-            wanted = min(self.concurrency / self.policy.delay_factor, self.policy.max_concurrency)
+            wanted = min(self.concurrency / self._search_factor, self.policy.max_concurrency)
             grown = max(self.concurrency + 1.0, math.floor(wanted))
             self.concurrency = max(self.concurrency, min(grown, self.policy.max_concurrency))
+
+    @property
+    def _search_factor(self) -> float:
+        """The factor that multiplies the intervals while no rate was refused."""
+        return 1.0 / _GROWTH if self._is_starting else self.policy.delay_factor
 
     def _factor(self) -> float:
         """Return the factor that multiplies the intervals in this step."""
         if self.refused is None:
-            return self.policy.delay_factor
+            return self._search_factor
         self._quiet += 1
         cycle = min(max(_WINDOWS, math.ceil(self._cost * _SPARE / max(self.policy.target[1], 1.0))), _MAX_WINDOWS)
         away = (cycle - self._quiet) / cycle
@@ -354,6 +412,7 @@ class RampupState:
     def _fall_back(self) -> None:
         """Leave the scope to backing off; an outage says nothing of rates, so what fell in it comes back (C05)."""
         self.has_fallen_back = True
+        self._since_return = 0
         self.delay, self.delay_per_slot, self.refused, self._fallen_to = self._kept
         self._quiet = 0
 

@@ -94,6 +94,10 @@ class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         good_at: When the first of them came.
         recovered_at: When it last took a step back.
         refused: The delay that was refused after a step back, in seconds.
+        unanswered: Incidents since the last good answer.
+        is_limit: True if one of them spoke of a limit.
+        outage: The delay at the end of an outage, in seconds, while the scope returns from it.
+        returned: Good answers since that end.
     """
 
     delay: float
@@ -106,6 +110,10 @@ class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     good_at: float = -inf
     recovered_at: float = msgspec.field(default=-inf, name="eased_at")  # as jobs have it stored
     refused: float | None = None
+    unanswered: int = 0
+    is_limit: bool = False
+    outage: float | None = None
+    returned: int = 0
 
 
 class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

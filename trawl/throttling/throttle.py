@@ -297,7 +297,15 @@ class Throttle:
         if signal is not None:
             has_moved |= correct(scope, signal, now, expected=charged, sent_at=grant.sent_at)
         if is_own and state.rampup is not None and (grant.sent_at is not None or is_trigger):
-            state.rampup.answered(now, busy=now - grant.granted_at, is_trigger=is_trigger or outcome.response is None)
+            before = state.rampup.limits
+            if state.rampup.answered(
+                now,
+                busy=now - grant.granted_at,
+                is_trigger=is_trigger or outcome.response is None,
+                is_held=state.backoff is not None or scope.held_until > now,
+            ):
+                state.steer(0, before)
+                has_moved |= state.apply(scope)
         if signal is not None and is_trigger:
             factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
             advice, granted_at = self.diagnostics.backoff_advice, grant.granted_at
@@ -306,7 +314,8 @@ class Throttle:
             if state.is_beyond_hope(scope, now):  # it was the last try
                 self._give_up(scope, now)
         elif is_own and outcome.response is not None:
-            good(state, now, was_refused=notes_of(grant.request).refused_at is not None)
+            was_refused = notes_of(grant.request).refused_at is not None
+            has_moved |= good(scope, state, now, is_probe=step == scope.step, was_refused=was_refused)
         if is_own:
             state.has_answered |= outcome.response is not None
             if state.auto is not None and adjust(
