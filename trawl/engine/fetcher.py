@@ -185,14 +185,15 @@ class Fetcher:
             grant.read_at, grant.times = outcome.ended_at, _NONE
             self._count(grant, outcome)
             return outcome
-        outcome = await self._transport.send(request, _Write(self._sent, grant))
+        write = _Write(self._sent, grant)
+        outcome = await self._transport.send(request, write)
         if outcome.is_held:
             if grant.sent_at is not None:
                 note(grant.request, needs_new_connection=True)
             outcome.then = Replace(grant.request, reason="held")
             self.give_back(grant, outcome)
             return outcome
-        if notes_of(grant.request).needs_new_connection:  # it had one
+        if write.needs_new_connection:  # it had one
             for each in (grant.request, request):
                 note(each, needs_new_connection=False)
         if outcome.response is not None:

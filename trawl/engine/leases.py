@@ -44,12 +44,11 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
     """
     if last is None or not last.has_meta:
         return
-    before, notes = last.meta, notes_of(last)
     for request in requests:
         has_notes = notes_of(request) is not NO_NOTES
         if not request.has_meta and not has_notes:
             continue
-        meta = request.meta
+        meta, before, notes = request.meta, last.meta, notes_of(last)
         if meta.get("retry_times") != before.get("retry_times"):
             if not has_notes:
                 set_notes(request, notes)
