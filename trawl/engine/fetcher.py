@@ -29,7 +29,7 @@ import trio
 from trawl.engine.admission import Admission
 from trawl.engine.context import CrawlContext
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.state import current_grant
+from trawl.engine.state import Attempt, current_grant
 from trawl.errors import AddressRefused
 from trawl.events import RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
@@ -171,18 +171,19 @@ class Fetcher:
             RuntimeError: The turn was used already: a middleware that wants another try returns ``Replace``.
         """
         grant = current_grant.get()
-        if grant is None or grant.is_used:
+        if grant is None or grant.attempt.is_used:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
-        grant.is_used = True
+        attempt: Attempt = grant.attempt
+        attempt.is_used = True
         if self._admission.is_in_doubt(grant, request):
             stopped = await self._admission.objection(grant, request)
             if stopped is not None:
                 await trio.lowlevel.checkpoint()
                 self.give_back(grant, stopped)
                 return stopped
-        if grant.responder is not None:
-            outcome: Outcome = await grant.responder(request)
-            grant.read_at, grant.times = outcome.ended_at, _NONE
+        if attempt.responder is not None:
+            outcome: Outcome = await attempt.responder(request)
+            attempt.read_at, attempt.times = outcome.ended_at, _NONE
             self._count(grant, outcome)
             return outcome
         write = _Write(self._sent, grant)
@@ -268,16 +269,17 @@ class Fetcher:
 
     def parsed(self, grant: Grant, response: Response | None, now: float) -> None:
         """Note that the callback, or the errback, of a turn has ended at ``now``."""
-        if grant.times is None or grant.read_at is None:
+        attempt: Attempt = grant.attempt
+        if attempt.times is None or attempt.read_at is None:
             return
-        seconds = now - grant.read_at
-        grant.times = grant.times.parsed(seconds)
+        seconds = now - attempt.read_at
+        attempt.times = attempt.times.parsed(seconds)
         self._stats.times.parsing += seconds
         lane = grant.lane
         if lane is not None:
             add_parsing(lane.scopes, seconds)
         if response is not None:
-            response.times = grant.times
+            response.times = attempt.times
             if ResponseParsed in self._events.wanted:
                 self._events.tell(ResponseParsed(response))
 
@@ -286,7 +288,7 @@ class Fetcher:
         ended_at = outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
         times = Times(grant.queued, grant.throttled, sent_at - grant.granted_at, ended_at - sent_at)
-        grant.read_at, grant.times = ended_at, times
+        grant.attempt.read_at, grant.attempt.times = ended_at, times
         self._stats.times.add(times)
         lane = grant.lane
         assert lane is not None
@@ -295,7 +297,7 @@ class Fetcher:
     def _count(self, grant: Grant, outcome: Outcome) -> None:
         response = outcome.response
         if response is not None:
-            response.times = grant.times
+            response.times = grant.attempt.times
             self._stats.inc("response_count")
             self._stats.inc_status(response.status)
             is_plain = outcome.request.sink is None

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from trawl.http import Outcome, Request
+from trawl.http import Outcome, Request, Times
 from trawl.scheduler import Grant
 
-__all__ = ["OriginalRequest", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
+if TYPE_CHECKING:
+    from trawl.engine.admission import Requirements
+
+__all__ = ["Attempt", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
 
 
 class Wakeup:
@@ -74,12 +77,53 @@ class Waiter(Protocol):
         ...
 
 
-class OriginalRequest:
-    """A request as it was when its turn came: a middleware may change it, or hand on another."""
+class Attempt:
+    """One attempt to send a request: what its task notes, and the request as it was when its turn came.
 
-    __slots__ = ("_body", "_meta", "_method", "url")
+    A middleware may change the request, or hand on another.
+
+    Attributes:
+        cancel_scope: Its task's own: cancelling it ends this request and no other.
+        url: The URL of the request as it was.
+        responder: Answers it instead of the wire; None: it is sent.
+        diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
+        times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
+        read_at: When the body had been read, or the error came; None before.
+        is_used: The transport was asked.
+        is_stopped: It was not sent, because it was granted for another request.
+        is_counted: Its response was counted as a page.
+        is_decided: It is known if it was one.
+        is_done: It ended by itself, its outputs are stored.
+    """
+
+    __slots__ = (
+        "_body",
+        "_meta",
+        "_method",
+        "cancel_scope",
+        "diverted",
+        "is_counted",
+        "is_decided",
+        "is_done",
+        "is_stopped",
+        "is_used",
+        "read_at",
+        "responder",
+        "times",
+        "url",
+    )
 
     def __init__(self, request: Request) -> None:
+        self.cancel_scope: trio.CancelScope = trio.CancelScope()
+        self.responder: Responder | None = None
+        self.diverted: Requirements | None = None
+        self.times: Times | None = None
+        self.read_at: float | None = None
+        self.is_used: bool = False
+        self.is_stopped: bool = False
+        self.is_counted: bool = False
+        self.is_decided: bool = False
+        self.is_done: bool = False
         self.url: str = request.url
         self._method = request.method
         self._body = request.body
@@ -105,12 +149,6 @@ class OriginalRequest:
 _NO_META: dict[str, Any] = {}
 
 _ABSENT = object()
-
-
-def begin(grant: Grant) -> None:
-    """Make a grant ready for its task: it gets a cancel scope of its own, and its request is noted as it is now."""
-    grant.cancel_scope = trio.CancelScope()
-    grant.original = OriginalRequest(grant.request)
 
 
 current_grant: ContextVar[Grant | None] = ContextVar("trawl_grant", default=None)

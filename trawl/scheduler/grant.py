@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from trawl.frontier import Amounts, LaneKey, Record, Scopes, lane_key
 
 if TYPE_CHECKING:
-    from trawl.http import Times
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.explain import Reason
 
@@ -35,8 +34,8 @@ def amounts_of(scopes: Scopes) -> Amounts:
 class Grant:
     """One request from the moment it may wait for its turn to its end: what waits, what is granted, what is on its way.
 
-    The scheduler makes the choice by the first group of attributes and fills in the second; the rest is the engine's,
-    set while the request's task runs. One grant is good for one send.
+    The scheduler makes the choice by the arguments and fills in the attributes, but for ``attempt``, which is the
+    engine's. One grant is good for one send.
 
     Args:
         request: What is to be sent; the scheduler does not look into it.
@@ -69,35 +68,18 @@ class Grant:
         is_pending: Pushed, and neither granted, refused nor withdrawn.
         is_in_flight: Granted, and its places not given back.
         is_vetted: It was asked already if it may go at all.
-
-        cancel_scope: Its task's own: cancelling it ends this request and no other. None until the task is started.
-        original: Its request as it was then, before the middleware.
-        responder: Answers it instead of the wire; None: it is sent.
-        diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
-        times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
-        read_at: When the body had been read, or the error came; None before.
-        is_used: The transport was asked.
-        is_stopped: It was not sent, because it was granted for another request.
-        is_counted: Its response was counted as a page.
-        is_decided: It is known if it was one.
-        is_done: It ended by itself, its outputs are stored.
+        attempt: What its task notes of the one attempt to send it; None until that is started.
     """
 
     __slots__ = (
-        "cancel_scope",
-        "diverted",
+        "attempt",
         "found_at",
         "granted_at",
-        "is_counted",
-        "is_decided",
         "is_direct",
         "is_diverted",
-        "is_done",
         "is_exempt",
         "is_in_flight",
         "is_pending",
-        "is_stopped",
-        "is_used",
         "is_vetted",
         "lane",
         "lane_id",
@@ -106,20 +88,16 @@ class Grant:
         "not_before",
         "order",
         "origin",
-        "original",
         "passes_gate",
         "priority",
         "pushed_at",
-        "read_at",
         "request",
-        "responder",
         "scopes",
         "sent_at",
         "share",
         "slots",
         "steps",
         "throttled",
-        "times",
         "waiter",
     )
 
@@ -170,18 +148,7 @@ class Grant:
         self.is_pending: bool = False
         self.is_vetted: bool = False
         self.is_in_flight: bool = False
-        # The engine's own. Typed as Any, because the scheduler knows neither Trio nor what is above it.
-        self.cancel_scope: Any = None
-        self.original: Any = None
-        self.responder: Any = None
-        self.diverted: Any = None
-        self.times: Times | None = None
-        self.read_at: float | None = None
-        self.is_used: bool = False
-        self.is_stopped: bool = False
-        self.is_counted: bool = False
-        self.is_decided: bool = False
-        self.is_done: bool = False
+        self.attempt: Any = None  # the engine's own: the scheduler knows neither Trio nor what is above it
 
     @classmethod
     def of_record(cls, record: Record) -> Grant:
