@@ -15,7 +15,8 @@ import trio
 
 from trawl.blocking import InlineBlocking
 from trawl.feeds import FeedMapping, FeedOptions, Feeds, FeedsSettings, open_feeds
-from trawl.feeds.feed import TextFeed
+from trawl.feeds.feed import Feed
+from trawl.feeds.files import TextFile
 from trawl.feeds.targets import FileTarget
 
 STARTED_UTC = datetime(2025, 1, 1, 12, 30, tzinfo=UTC)
@@ -118,9 +119,9 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def started(options: FeedOptions, target: FileTarget | Slow) -> TextFeed:
+def started(options: FeedOptions, target: FileTarget | Slow) -> Feed:
     """A feed on a target, opened as a crawl would."""
-    feed = TextFeed(options, target)
+    feed = Feed(options, started_utc=STARTED_UTC, file=TextFile(options, target))
     feed.locate()
     feed.start()
     return feed

@@ -17,7 +17,7 @@ from tests.feeds.test_outbox import Mortal, run_until_killed
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError
 from trawl.feeds.compression import PIECE_BYTES
-from trawl.feeds.feed import TextFeed
+from trawl.feeds.files import TextFile
 
 
 def unzst(content: bytes) -> bytes:
@@ -136,7 +136,7 @@ async def test_c7_killed_at_any_write_each_item_is_in_a_compressed_file_once(
 
 async def test_a_compressed_feed_is_a_feed(tmp_path: Path) -> None:
     async with await opened(tmp_path / "out.csv.zst") as feeds:
-        assert isinstance(feeds.all[0], TextFeed)
+        assert isinstance(feeds.all[0].file, TextFile)
 
 
 @PACKED

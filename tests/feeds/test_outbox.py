@@ -18,7 +18,7 @@ from tests.feeds.fakes import READERS, ROWS, STARTED_UTC, FullDisk
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, ItemLost, JobError
 from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_outbox
-from trawl.feeds.feed import TextFeed
+from trawl.feeds.files import TextFile
 from trawl.feeds.outbox import MAX_BEHIND, OutboxWriter
 from trawl.feeds.stored_items import to_stored
 from trawl.observe import Stats
@@ -59,9 +59,9 @@ class Mortal(InlineBlocking):
         await trio.lowlevel.checkpoint()
         self.steps -= 1
         if self.steps <= 0:
-            if self.is_half and self.steps == 0 and getattr(function, "__name__", "") == "write":
-                position, content = args
-                function(position, content[: len(content) // 2])
+            file = getattr(function, "__self__", None)
+            if self.is_half and self.steps == 0 and isinstance(file, TextFile) and function == file.write:
+                file._target.write(file._outgoing_at, file._outgoing[: len(file._outgoing) // 2])
             raise Killed
         return function(*args)
 
@@ -197,10 +197,10 @@ async def test_a_feed_that_fails_is_told_to_who_acknowledges_and_the_next_run_go
     path, job = tmp_path / "out.jsonl", FakeJob()
     values = FeedsSettings(feeds={str(path): {}})
     feeds, outbox = await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
-    feed = feeds.all[0]
-    assert isinstance(feed, TextFeed)
-    feed._target.close()
-    feed._target = FullDisk(path, 20)
+    file = feeds.all[0].file
+    assert isinstance(file, TextFile)
+    file._target.close()
+    file._target = FullDisk(path, 20)
     async with trio.open_nursery() as nursery:
 
         async def write(*, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - outbox.write does

@@ -16,13 +16,13 @@ import pytest
 from trio.testing import MockClock
 
 from tests.feeds.fake_job import FakeJob
-from tests.feeds.fakes import ROWS, left_in, opened
+from tests.feeds.fakes import ROWS, STARTED_UTC, left_in, opened
 from tests.feeds.test_outbox import Mortal, give, outbox_of, run_until_killed
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, table_sqlite
+from trawl.feeds.feed import Feed
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.table import TableFeed
 from trawl.feeds.table_sqlite import SqliteTable
 
 
@@ -308,7 +308,7 @@ async def test_no_compression_is_put_around_a_table(tmp_path: Path) -> None:
         await opened(tmp_path / "out.parquet.gz")
 
 
-def test_a_table_feed_says_what_it_wrote(tmp_path: Path) -> None:
-    feed = TableFeed(FeedOptions(uri=str(tmp_path / "x.sqlite"), format="sqlite"))
+async def test_a_table_feed_says_what_it_wrote(tmp_path: Path) -> None:
+    feed = Feed(FeedOptions(uri=str(tmp_path / "x.sqlite"), format="sqlite"), started_utc=STARTED_UTC)
     assert (feed.report.records, feed.report.format, feed.batch, feed.columns) == (0, "sqlite", None, None)
     assert json.loads(json.dumps(feed.place)) == str(tmp_path / "x.sqlite")

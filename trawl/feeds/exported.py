@@ -7,7 +7,7 @@ file is continued, what comes before the first record (a header) must not come a
 
 A class with a beginning or an end of its own may write all at its end (a workbook): such a file is whole only then.
 
-:func:`make_format` makes the format of any feed of text. Only ``trawl.feeds.feed`` imports this module.
+:func:`make_format` makes the format of any feed of text. Only ``trawl.feeds.files`` imports this module.
 """
 
 from __future__ import annotations

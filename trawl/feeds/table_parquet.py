@@ -19,8 +19,10 @@ from typing import Any
 from trawl.durable import replace_file, sync_content
 from trawl.errors import SettingsError
 from trawl.feeds.base import NotThisFormat
+from trawl.feeds.files import RefusedItem
 from trawl.feeds.item_errors import listed
-from trawl.feeds.table import AddedRow, RefusedRow, Row
+from trawl.feeds.options import FeedOptions
+from trawl.feeds.table import AddedRow, Row, TableFile
 from trawl.feeds.to_json import legal_text, to_builtins, to_json
 
 __all__ = ["ParquetTable"]
@@ -33,42 +35,28 @@ _KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})
 """Types that Arrow has a type for."""
 
 
-class ParquetTable:
+class ParquetTable(TableFile):
     """A Parquet file."""
 
     is_typed: bool = True
 
-    def __init__(
-        self,
-        *,
-        columns: tuple[str, ...] | None = None,
-        group: int = 10_000,
-        schema: Mapping[str, str] | None = None,
-    ) -> None:
-        """A file that is not open yet.
-
-        Args:
-            columns: Its columns; None: the fields of the items of its first row group.
-            group: Rows that are written at once.
-            schema: The types of columns, by the names that Arrow has for them; others follow from the first group.
-
-        Raises:
-            SettingsError: pyarrow is not installed, or a type is none of its.
-        """
+    def __init__(self, options: FeedOptions) -> None:
+        """A file that is not open yet, with the feed's fields, or those of the items of its first row group."""
+        super().__init__(options)
         try:
             import pyarrow  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra, and slow to import
             import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: PLC0415
         except ImportError as error:
             raise SettingsError("a parquet feed needs the extra parquet: trawl-crawler[parquet]", "FEEDS") from error
         self._arrow: Any = pyarrow
-        self.errors: tuple[type[Exception], ...] = (pyarrow.ArrowException,)
+        self.errors = (OSError, NotThisFormat, pyarrow.ArrowException)
         self._unfit: tuple[type[Exception], ...] = (pyarrow.ArrowException, TypeError, ValueError, OverflowError)
-        self.position: int = 0
-        self._columns = columns
-        self._group = group
-        self._types = {name: self._type(name, kind) for name, kind in (schema or {}).items()}
-        self._rows: list[AddedRow] = []
-        self._refused: list[RefusedRow] = []
+        self._fields = tuple(written for _, written in options.fields or ())
+        self._group_rows = options.arguments.get("row_group_size", 10_000)
+        schema = options.arguments.get("schema", {})
+        self._types = {name: self._type(name, kind) for name, kind in schema.items()}
+        self._group: list[AddedRow] = []  # rows that make no whole group yet
+        self._unfit_rows: list[RefusedItem] = []
         self._told: set[str] = set()
         self._path: Path | None = None
         self._schema: Any = None
@@ -79,43 +67,43 @@ class ParquetTable:
         row = {legal_text(str(name)): _value(value) for name, value in fields.items()}
         return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
 
-    def open(self, path: Path, *, overwrite: bool) -> None:
+    def _open_at(self, path: Path) -> None:
         """See that the file can be written, beside its place."""
         self._path = path
-        if not overwrite and path.exists() and path.stat().st_size:
+        if not self._options.overwrite and path.exists() and path.stat().st_size:
             raise NotThisFormat("it is there already, and a parquet file can't be continued; overwrite it")
         self._beside.open("wb").close()
 
-    def locate(self, position: int | None) -> None:
+    def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
         """Nothing: a file begins where it begins."""
 
     def start(self) -> None:
         """Nothing: what is at its place stays there until the file is whole."""
 
-    def write(self, rows: Sequence[AddedRow]) -> Sequence[RefusedRow]:
+    def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
         """Keep rows, and write those that make whole groups; return those of them that have none of the columns."""
-        self._rows += rows
+        self._group += rows
         self.position += len(rows)
-        while len(self._rows) >= self._group:
-            group, self._rows = self._rows[: self._group], self._rows[self._group :]
+        while len(self._group) >= self._group_rows:
+            group, self._group = self._group[: self._group_rows], self._group[self._group_rows :]
             self._write_group(group)
         return self._taken_refused()
 
     def sync(self) -> None:
         """Nothing: what is not whole is not to be gone on with."""
 
-    def finish(self) -> Sequence[RefusedRow]:
+    def _finish(self) -> None:
         """Write the last group and the end, and move the file to its place."""
-        if self._rows or self._writer is None:
-            self._write_group(self._rows)
+        if self._group or self._writer is None:
+            self._write_group(self._group)
         self._writer.close()
         self._writer = None
         if self._path is not None:
             sync_content(self._beside)
             replace_file(self._beside, self._path)
-        return self._taken_refused()
+        self._refuse(self._taken_refused())
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Leave the file as it is, beside its place."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
@@ -124,13 +112,13 @@ class ParquetTable:
         if self._path is not None:
             self._beside.unlink(missing_ok=True)
 
-    def remove(self) -> None:
+    def abandon(self) -> None:
         """Remove what was written."""
         self.close()
 
-    def discard(self) -> None:
+    def _discard(self) -> None:
         """Remove what was written, and what was there before."""
-        self.close()
+        self._close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
@@ -140,8 +128,8 @@ class ParquetTable:
             raise ValueError("the file is not open")
         return self._path.with_name(f"{self._path.name}.part")
 
-    def _taken_refused(self) -> Sequence[RefusedRow]:
-        refused, self._refused = self._refused, []
+    def _taken_refused(self) -> Sequence[RefusedItem]:
+        refused, self._unfit_rows = self._unfit_rows, []
         self.position -= len(refused)
         return refused
 
@@ -154,7 +142,7 @@ class ParquetTable:
         for row, origin in added:
             if row.keys().isdisjoint(known):
                 why = f"it has none of the columns {listed(self._schema.names)}, which the first row group has told"
-                self._refused.append((origin, ValueError(f"{why}, but {listed(row)}")))
+                self._unfit_rows.append((origin, ValueError(f"{why}, but {listed(row)}")))
         rows = [row for row in rows if not row.keys().isdisjoint(known)]
         for name in {name for row in rows for name in row if name not in known}:
             self._tell(name, "has no column and is left out: it was in no item of the first row group")
@@ -163,7 +151,7 @@ class ParquetTable:
 
     def _found(self, rows: list[Row]) -> Any:
         """Return the schema that fits all rows of the first group."""
-        names = self._columns or tuple(dict.fromkeys([name for row in rows for name in row])) or tuple(self._types)
+        names = self._fields or tuple(dict.fromkeys([name for row in rows for name in row])) or tuple(self._types)
         fields = []
         for name in names:
             kind = self._types.get(name) or self._fitting([row.get(name) for row in rows])

@@ -21,8 +21,10 @@ from typing import Any
 
 from trawl.durable import sync_folder
 from trawl.feeds.base import NotThisFormat
+from trawl.feeds.files import RefusedItem
 from trawl.feeds.item_errors import listed
-from trawl.feeds.table import AddedRow, RefusedRow, Row
+from trawl.feeds.options import FeedOptions
+from trawl.feeds.table import AddedRow, Row, TableFile
 from trawl.feeds.to_json import legal_text, to_builtins, to_json
 
 __all__ = ["SqliteTable"]
@@ -36,27 +38,23 @@ _AGAIN = 0.05  # seconds until what SQLite does not wait for by itself is tried 
 _ROW_BYTES = 50
 
 
-class SqliteTable:
+class SqliteTable(TableFile):
     """A table of a database, which may have others."""
 
-    errors: tuple[type[Exception], ...] = (sqlite3.Error,)
-    is_typed: bool = False
+    errors: tuple[type[Exception], ...] = (OSError, NotThisFormat, sqlite3.Error)
 
-    def __init__(self, name: str = "items", fields: Sequence[str] = (), *, is_of_job: bool = False) -> None:
-        """The table of this name; one that is made has columns for ``fields`` from the start.
-
-        With ``is_of_job`` nobody else may write to it meanwhile.
-        """
-        self._is_of_job = is_of_job
-        self.position: int = 0
-        self._name = _quoted(name)
-        self._bare = name
-        self._fields = fields
+    def __init__(self, options: FeedOptions) -> None:
+        """The table ``table`` of a file; one that is made has columns for the feed's fields from the start."""
+        super().__init__(options)
+        self._is_of_job = options.is_of_job
+        self._bare = options.arguments.get("table", "items")
+        self._name = _quoted(self._bare)
+        self._fields = [written for _, written in options.fields or ()]
         self._told: set[str] = set()
         self._path = Path()
         self._is_new = False
         self._is_named = False  # its name is on the disk
-        self._overwrites = False
+        self._overwrites = options.overwrite
         self._keep = 0
         self._is_cut = False
         self._columns: dict[str, str] = {}  # by the name in lower case, as SQLite compares them
@@ -67,16 +65,16 @@ class SqliteTable:
         row = {legal_text(str(name)).replace("\0", ""): _value(value) for name, value in fields.items()}
         return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
 
-    def open(self, path: Path, *, overwrite: bool) -> None:
+    def _open_at(self, path: Path) -> None:
         """Open the database, or make it."""
-        self._path, self._overwrites, self._is_new = path, overwrite, not path.exists()
+        self._path, self._overwrites, self._is_new = path, self._options.overwrite, not path.exists()
         self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         self._begin_wal()
         # A checkpoint, which a reader can hold up, is then not needed for what was committed to be on the disk.
         self._run(f"PRAGMA synchronous = {'FULL' if self._is_of_job else 'NORMAL'}")
         self._columns = self._columns_now()
 
-    def locate(self, position: int | None) -> None:
+    def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
         """Find the row to go on after."""
         last = self._last() if self._columns else 0
         if position is not None and position > last:
@@ -96,9 +94,9 @@ class SqliteTable:
             if not self._columns and self._fields:
                 self._add_columns({_lower(name): name for name in self._fields})
 
-    def write(self, rows: Sequence[AddedRow]) -> Sequence[RefusedRow]:
+    def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
         """Insert rows in one transaction; return those that the table can't take."""
-        refused: list[RefusedRow] = []
+        refused: list[RefusedItem] = []
         with self._transaction():
             last = self._last() if self._columns else 0
             if self._is_of_job and last > self.position:
@@ -122,32 +120,32 @@ class SqliteTable:
             sync_folder(self._path.parent)
             self._is_named = True
 
-    def finish(self) -> Sequence[RefusedRow]:
+    def _finish(self) -> None:
         """Leave one file behind, and close it."""
         self.sync()
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
-        self.close()
-        return ()
+        self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Close the database."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
-    def remove(self) -> None:
+    def _discard(self) -> None:
         """Close the database, and delete it if it was made for this feed, and nobody else uses it by now."""
         is_unused = self._is_new and self._is_unused()
-        self.close()
+        self._close()
         if is_unused:
             self._path.unlink(missing_ok=True)
 
-    def discard(self) -> None:
-        """As :meth:`remove`: it may have other tables."""
-        self.remove()
+    def abandon(self) -> None:
+        """Close the database, and delete it if it was made for this feed."""
+        self._discard()
+        self.close()
 
     @property
-    def _open(self) -> sqlite3.Connection:
+    def _connection(self) -> sqlite3.Connection:
         if self._database is None:
             raise sqlite3.ProgrammingError("the database is not open")
         return self._database
@@ -158,7 +156,7 @@ class SqliteTable:
         return next((name for name in sorted(_ROW_NUMBERS, reverse=True) if name not in self._columns), "_rowid_")
 
     def _run(self, statement: str, values: Iterable[Any] = ()) -> list[Any]:
-        return self._open.execute(statement, tuple(values)).fetchall()
+        return self._connection.execute(statement, tuple(values)).fetchall()
 
     def _begin_wal(self) -> None:
         """Switch to WAL: a kill then leaves the last whole transaction, and nobody waits for a disk."""
@@ -185,7 +183,7 @@ class SqliteTable:
             self._run("COMMIT")
         except BaseException:
             self._columns, self.position = known, position
-            if self._open.in_transaction:
+            if self._connection.in_transaction:
                 self._run("ROLLBACK")
             raise
 
@@ -221,7 +219,7 @@ class SqliteTable:
             self._insert_values(row)
         except BaseException:
             self._columns = known
-            if self._open.in_transaction:  # some errors end all of it
+            if self._connection.in_transaction:  # some errors end all of it
                 self._run("ROLLBACK TO one_row")
             raise
         self._run("RELEASE one_row")
@@ -238,7 +236,7 @@ class SqliteTable:
 
     def _check_room(self, new: Mapping[str, str]) -> None:
         """Refuse a row whose fields the table can't have columns for."""
-        most = self._open.getlimit(sqlite3.SQLITE_LIMIT_COLUMN)
+        most = self._connection.getlimit(sqlite3.SQLITE_LIMIT_COLUMN)
         if new and len(self._columns) + len(new) > most:
             has, more = len(self._columns), listed(new.values())
             raise ValueError(f"a SQLite table has at most {most} columns; this one has {has}, and the item adds {more}")

@@ -21,8 +21,7 @@ import trio
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import FeedReport
-from trawl.feeds.batches import make_feed, refuse_for_job
-from trawl.feeds.feed import Feed
+from trawl.feeds.feed import Feed, refuse_for_job
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
@@ -329,7 +328,7 @@ async def open_feeds(
         options = [attrs.evolve(one, is_of_job=True) for one in options]
         for one in options:
             refuse_for_job(one)
-    feeds = [make_feed(one, started_utc=started_utc) for one in options]
+    feeds = [Feed(one, started_utc=started_utc) for one in options]
     await blocking.run(_open_all, feeds, dict(positions or {}), dict(columns or {}), dict(batches or {}))
     return Feeds(feeds, blocking, stats, is_started=False)
 

@@ -1,0 +1,388 @@
+"""The files of a feed: items encoded as they come, and written later by calls that block.
+
+:class:`FeedFile` is what a feed asks of each: :class:`TextFile` writes records of bytes, those in
+:mod:`trawl.feeds.table` have a library write rows. Items are encoded where they are added, in Trio's thread. ``stage``
+hands what waits to ``write``, which may run in another thread, and comes back early where a reader is slow: so a crawl
+can be cancelled meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trawl.feeds.base import End, Format, NotThisFormat
+from trawl.feeds.compression import PIECE_BYTES, Content, make_compression
+from trawl.feeds.exported import make_format
+from trawl.feeds.item_errors import ItemOrigin, listed
+from trawl.feeds.options import FeedOptions
+from trawl.feeds.targets import FileTarget, RemoteFile, Target, Unopened, open_standard_output, open_store, open_target
+from trawl.feeds.to_json import wrong_field
+
+__all__ = ["FeedFile", "RefusedItem", "TextFile", "reason_of_failure"]
+
+logger: logging.Logger = logging.getLogger("trawl.feeds")
+
+RefusedItem = tuple[ItemOrigin, Exception]
+"""Where an item came from that can't be written, and why it can't."""
+
+
+class FeedFile(ABC):
+    """One file of a feed. All but :meth:`add` and :meth:`stage` block, and raise :attr:`errors`.
+
+    Attributes:
+        uri: Its path or URL.
+        errors: Exceptions that mean that it can't be written.
+        is_typed: It has column types for times, decimals and bytes.
+        position: End of the last whole record that was written, in bytes, or in rows of a table; 0 before the first.
+        records: Items written in this run.
+        refused: Items that were taken and could not be written after all.
+    """
+
+    errors: tuple[type[Exception], ...] = (OSError, ValueError)
+    is_typed: bool = False
+
+    def __init__(self, options: FeedOptions) -> None:
+        """A file that is not open yet."""
+        self.uri: str = options.uri
+        self.position: int = 0
+        self.records: int = 0
+        self.refused: list[RefusedItem] = []
+        self._options = options
+        self._remote: RemoteFile | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The only fields that it can write from now on; None if any."""
+        return None
+
+    @property
+    def waits(self) -> bool:
+        """True if more should be added before it is written, unless it is synced or ends."""
+        return False
+
+    @abstractmethod
+    def add(self, fields: Any, origin: ItemOrigin | None) -> int:
+        """Encode an item, given by its fields or as it is; return about how many bytes it takes, at least 1.
+
+        Raises:
+            Exception: It can't be written. The file is as it was before.
+        """
+
+    @abstractmethod
+    def stage(self, *, is_last: bool = False) -> bool:
+        """Hand what was added to :meth:`write`, and the end of a stream if nothing more comes; False if all is written.
+
+        A call that was cancelled between the two loses nothing: the next one hands on what is left.
+        """
+
+    @abstractmethod
+    def write(self) -> None:
+        """Write what is staged, or as much as takes no long wait."""
+
+    def open(self) -> None:
+        """Open it; nothing in it has changed. What goes to a store is a local file until it has ended.
+
+        Raises:
+            FeedError: It can't be opened.
+            SettingsError: That needs a library that is not installed.
+        """
+        if self._options.is_remote:
+            self._remote = open_store(self._options)
+            self._options = self._remote.options
+        self._open()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open the file of the options."""
+
+    @abstractmethod
+    def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
+        """Find where to continue, as :meth:`trawl.feeds.feed.Feed.locate`; nothing changes yet."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Cut away what follows the position, and make the file whole."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Have what was written on the disk itself."""
+
+    def end(self) -> None:
+        """Have all on the disk itself, close, and put it into its store; leave no file if an empty one is unwanted.
+
+        Raises:
+            FeedError: It can't be put there; the local file stays.
+        """
+        remote, self._remote = self._remote, None
+        if self.position or self.records or self._options.store_empty:
+            self._finish()
+            if remote is not None:
+                remote.upload()
+        else:
+            self._discard()
+            if remote is not None:
+                remote.remove_local()
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write the end, sync and close."""
+
+    @abstractmethod
+    def _discard(self) -> None:
+        """Close, and leave no file."""
+
+    def close(self) -> None:
+        """Close it as it is; what was added and not written is lost. A second call does nothing."""
+        self._close()
+        if self._remote is not None:
+            self._remote.remove_local()
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Close the file."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Close it before it was started; a file that was made for it is removed."""
+
+
+class TextFile(FeedFile):
+    """Records of bytes, in a file or a stream."""
+
+    def __init__(self, options: FeedOptions, target: Target | None = None) -> None:
+        """A file that begins at position 0 of ``target``, or that takes items until it is opened."""
+        super().__init__(options)
+        self._format: Format = make_format(options)
+        self._is_whole = getattr(self._format, "is_whole", True)  # between two writes, and not only at its end
+        self._compression = make_compression(options.compression)
+        self._target: Target = target or Unopened()
+        self._end = End()
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._is_settled = False
+        self._known: set[str] | None = None  # the columns, and the names that were warned about
+        self._is_ended = False
+        self._outgoing = memoryview(b"")  # staged, and not yet all written
+        self._outgoing_at = 0  # where the rest of it goes
+        self._outgoing_ends = 0  # the position once it is all written
+        self._outgoing_records = 0
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The only fields that it can write from now on; None if any."""
+        return self._format.columns
+
+    @property
+    def waits(self) -> bool:
+        """True for a compressed file with less than :data:`trawl.feeds.compression.PIECE_BYTES` to write."""
+        return self._compression is not None and self._pending_bytes < PIECE_BYTES
+
+    # Opening.
+
+    def _open(self) -> None:
+        path = self._options.path
+        self._target = open_standard_output() if path is None else open_target(path)
+
+    def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
+        """Find the end of the last whole record, in a file."""
+        target = self._target
+        if not isinstance(target, FileTarget):
+            return
+        if position is not None and position > target.size:
+            raise NotThisFormat(f"it has {target.size} bytes, not the {position} that were written to it")
+        if position is not None:
+            self._end = End(position)
+        elif not self._options.overwrite:
+            self._end = self._searched(target)
+        self.position = self._end.position
+        if self.position:
+            if columns:
+                self._format = self._format.settled(columns)
+            with self._content(target) as content:
+                self._format = self._format.continued(content.file)
+
+    def start(self) -> None:
+        """Cut a file to its whole records and close it off there, so that it parses from now on."""
+        target = self._target
+        if isinstance(target, FileTarget):
+            target.cut(self._end.position)
+            mend = self._packed(self._end.mend)
+            self._write_now(self._end.position, mend)
+            self.position = self._end.position + len(mend)
+            self._close_off()
+
+    def _searched(self, target: FileTarget) -> End:
+        with self._content(target) as content:
+            file = content.file
+            end = self._format.end_of(file)
+            file.seek(end.position)
+            opening = b"" if end.position else self._format.opening
+            usual = opening + (self._format.closing if self._is_whole else b"")
+            is_usual = _without_space(file.read(2 * len(usual) + 1)) in (b"", _without_space(usual))
+            position = content.position_of(end.position)
+            if (not end.mend and not is_usual) or target.size > content.size_bytes:
+                lost = target.size - position
+                logger.warning("feed %s: %d bytes after its last whole record are cut off", self.uri, lost)
+            return End(position, end.mend)
+
+    def _content(self, target: FileTarget) -> Content:
+        return Content(target.reader(), self._compression)
+
+    def _packed(self, content: bytes) -> bytes:
+        return content if self._compression is None else self._compression.pack(content)
+
+    # Adding. This does not block.
+
+    def add(self, fields: Any, origin: ItemOrigin | None) -> int:
+        """Encode an item. The file changes only when that is done: one that fails must not decide the columns."""
+        record = self._row(fields) if self._options.exporter is None else self._format.record(fields)
+        self._pending.append(record)
+        self._pending_bytes += len(record)
+        return len(record) or 1
+
+    def _row(self, fields: Mapping[str, object]) -> bytes:
+        row = self._options.select_fields(fields)
+        style = self._format if self._is_settled else self._format.settled(row)
+        columns = style.columns
+        if columns is not None and row.keys().isdisjoint(columns):
+            raise ValueError(
+                f"it has none of the feed's columns {listed(columns)}, but {listed(row)}; "
+                "with item_classes or item_filter each kind of item has a feed of its own"
+            )
+        try:
+            record = style.record(row)
+        except Exception as error:
+            raise wrong_field(row, error) from error
+        if not self._is_settled:
+            self._settle(style, row)
+        elif self._known is not None and not row.keys() <= self._known:
+            self._warn_of_extra(row)
+        return record
+
+    def _settle(self, style: Format, row: Mapping[str, object]) -> None:
+        self._format = style
+        self._is_settled = bool(row)
+        if style.columns is not None and self._options.fields is None:
+            self._known = set(style.columns)
+            if not row.keys() <= self._known:
+                self._warn_of_extra(row)
+
+    def _warn_of_extra(self, row: Mapping[str, object]) -> None:
+        known = self._known or set()
+        for name in row:
+            if name not in known:
+                known.add(name)  # once a name
+                logger.warning(
+                    "feed %s: field %r has no column and is left out; the columns are the first item's fields, "
+                    "or those in FEED_EXPORT_FIELDS",
+                    self.uri,
+                    name,
+                )
+
+    def stage(self, *, is_last: bool = False) -> bool:
+        """Hand what was added to :meth:`write`: whole records, and the closing, which the next ones overwrite."""
+        if self._outgoing or self._outgoing_records:
+            return True
+        closes_early = self._is_whole and self._target.is_seekable
+        if self._pending:
+            style = self._format
+            lead = style.separator if self.position else style.opening + style.first
+            body = self._packed(lead + style.separator.join(self._pending))
+            self._outgoing = memoryview(body + self._packed(style.closing) if closes_early else body)
+            self._outgoing_at, self._outgoing_ends = self.position, self.position + len(body)
+            self._outgoing_records = len(self._pending)
+            self._pending, self._pending_bytes = [], 0
+            return True
+        is_wanted = self.position or self.records or self._options.store_empty
+        if is_last and is_wanted and not closes_early and not self._is_ended:
+            self._is_ended = True
+            self._outgoing, self._outgoing_at = memoryview(self._ending()), self.position
+        return bool(self._outgoing)
+
+    # Writing.
+
+    def write(self) -> None:
+        """Write what is staged, or as much of it as the target takes at once."""
+        try:
+            if self._outgoing:
+                taken = self._target.write(self._outgoing_at, self._outgoing)
+                self._outgoing_at += taken
+                self._outgoing = self._outgoing[taken:]
+        except self.errors:  # ValueError: a stream that someone closed
+            self._restore()
+            raise
+        if self._outgoing_records and not self._outgoing:
+            self.position = self._outgoing_ends
+            self.records += self._outgoing_records
+            self._outgoing_records = 0
+
+    def sync(self) -> None:
+        """Have what was written on the disk itself, if it is a file."""
+        if isinstance(self._target, FileTarget):
+            self._target.sync()
+
+    def _finish(self) -> None:
+        self.sync()  # a batch is forgotten by its job once it is whole, and must not be lost then
+        self._target.close()
+
+    def _discard(self) -> None:
+        if isinstance(self._target, FileTarget) and (self._target.is_new or self._options.overwrite):
+            self._target.remove()
+        self._target.close()
+
+    def _close(self) -> None:
+        self._target.close()
+
+    def abandon(self) -> None:
+        """Close the target; a file that was made for it is removed."""
+        if isinstance(self._target, FileTarget) and self._target.is_new:
+            self._target.remove()
+        self.close()
+
+    def _restore(self) -> None:
+        """After a write that failed: cut the half record away and close the file off again, as far as that goes."""
+        self._outgoing = memoryview(b"")
+        self._outgoing_records = 0
+        if not isinstance(self._target, FileTarget):
+            return
+        try:
+            self._target.cut(self.position)
+            self._close_off()
+        except OSError as error:
+            words = "feed %s: the half record at its end can't be cut off: %s"
+            logger.error(words, self.uri, reason_of_failure(error))
+
+    def _close_off(self) -> None:
+        if self._is_whole:
+            self._write_now(self.position, self._ending())
+
+    def _ending(self) -> bytes:
+        """Return the bytes that make the file whole after its last record, or without one."""
+        content = (b"" if self.position else self._format.opening) + self._format.closing
+        if self._compression is not None and not content and not self.position:
+            return self._compression.nothing
+        return self._packed(content)
+
+    def _write_now(self, position: int, content: bytes) -> None:
+        rest = memoryview(content)
+        while rest:
+            taken = self._target.write(position, rest)
+            position += taken
+            rest = rest[taken:]
+
+
+def _without_space(content: bytes) -> bytes:
+    return b"".join(content.split())
+
+
+def reason_of_failure(error: Exception) -> str:
+    """Return why a file can't be written, for a message."""
+    if isinstance(error, BrokenPipeError):
+        return "its reader has closed it"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)
