@@ -8,7 +8,7 @@ library: itemadapter, which does the same, imports pydantic and Scrapy where the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any, ClassVar, NoReturn, Self
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import attrs
 import msgspec
 
-__all__ = ["Field", "InvalidItem", "Item", "field_metadata", "is_item", "is_item_type", "item_fields"]
+__all__ = ["Field", "InvalidItem", "Item", "field_metadata", "field_names", "is_item", "is_item_type", "item_fields"]
 
 _Reader = Callable[[Any], dict[str, object]]
 
@@ -45,6 +45,18 @@ def item_fields(item: object) -> dict[str, object]:
     if reader is None:
         raise TypeError(f"{kind.__name__} is not a type of item: {item!r}")
     return reader(item)
+
+
+def field_names(kind: type[Any]) -> Collection[str]:
+    """Return the names of the fields that a class of items declares; empty for mappings, which take any."""
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind)]
+    if attrs.has(kind):
+        return [field.name for field in attrs.fields(kind)]
+    for names in ("__struct_fields__", "model_fields", "__fields__"):
+        if (found := getattr(kind, names, None)) is not None:
+            return tuple(found)
+    return ()
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import attrs
+import msgspec
 import pytest
 
 import trawl
@@ -270,16 +272,58 @@ def test_without_a_store_the_pipeline_is_left_out(tmp_path: Path, caplog: pytest
     assert "FilesPipeline is left out: FILES_STORE names no store" in caplog.text
 
 
-def test_an_item_that_takes_no_files_is_an_error_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class Quotes(trawl.Item):
-        file_urls = trawl.Field()
+class Quotes(trawl.Item):
+    file_urls = trawl.Field()
 
-    class Strict(Reports):
-        def parse(self, response: Any) -> Any:
-            yield Quotes(file_urls=["http://files.example/a.pdf"])
 
-    assert crawled(tmp_path, Server(), Strict).stats["item_error_count"] == 1
-    assert "an item of type Quotes takes no files" in caplog.text
+@dataclasses.dataclass
+class Plain:
+    file_urls: list[str]
+
+
+@attrs.define
+class Defined:
+    file_urls: list[str]
+
+
+@attrs.frozen
+class Frozen:
+    file_urls: list[str]
+    files: list[dict[str, str]] = attrs.field(factory=list)
+
+
+class Packed(msgspec.Struct):
+    file_urls: list[str]
+
+
+class TwoOfAKind(trawl.Spider):
+    """Two items of one class, with a file each."""
+
+    name = "two"
+    start_urls = ["http://a.example/"]
+    kind: type[Any] = Quotes
+
+    def parse(self, response: Any) -> Any:
+        for _ in range(2):
+            yield self.kind(file_urls=["http://files.example/a.pdf"])
+
+
+@pytest.mark.parametrize("kind", [Quotes, Plain, Defined, Packed])
+def test_an_item_without_the_field_goes_on_without_its_files_and_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: type[Any]
+) -> None:
+    sim = crawled(tmp_path, Server(), type("Own", (TwoOfAKind,), {"kind": kind}))
+    assert [type(item) for item in sim.items] == [kind, kind]
+    assert not any(hasattr(item, "files") for item in sim.items)
+    assert len(list((tmp_path / "full").iterdir())) == 1
+    assert caplog.text.count(f"items of type {kind.__name__} have no field files") == 1
+
+
+def test_an_item_that_can_not_be_changed_is_an_error_that_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert crawled(tmp_path, Server(), type("Own", (TwoOfAKind,), {"kind": Frozen})).stats["item_error_count"] == 2
+    assert "an item of type Frozen takes no files" in caplog.text
 
 
 def test_what_is_no_url_is_left_out_and_the_item_has_its_other_files(

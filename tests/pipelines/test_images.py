@@ -177,7 +177,7 @@ async def test_few_images_are_decoded_at_once(tmp_path: Path, autojump_clock: Mo
         return Response(request.url, 200, body=picture("PNG", colour=(len(request.url), 0, 0)), request=request)
 
     crawl: Any = SimpleNamespace(
-        settings={"MEDIA_ALLOW_REDIRECTS": False, "MEDIA_STORE_OPTIONS": {}}
+        settings={"MEDIA_ALLOW_REDIRECTS": False, "MEDIA_LIKE_SCRAPY": False, "MEDIA_STORE_OPTIONS": {}}
         | {f"IMAGES_{name}": value for name, value in settings.items()},
         spider=SimpleNamespace(name="x"),
         stats=Stats(),

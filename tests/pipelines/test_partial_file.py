@@ -173,6 +173,7 @@ class Crawl:
             "FILES_RESULT_FIELD": "files",
             "FILES_EXPIRES": 0,
             "MEDIA_ALLOW_REDIRECTS": False,
+            "MEDIA_LIKE_SCRAPY": False,
             "MEDIA_STORE_OPTIONS": {},
         }
         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY)

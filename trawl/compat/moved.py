@@ -34,6 +34,7 @@ MOVED_DEFAULTS: Mapping[str, object] = {
     "FEED_EXPORTERS_BASE": _EXPORTERS,
     "FEED_EXPORT_ENCODING": None,
     "FILTER_START_URLS": False,
+    "MEDIA_LIKE_SCRAPY": True,
     "SCRAPY_COMPAT": True,
 }
 """Name of a setting to its default for a moved crawl."""

@@ -16,8 +16,10 @@ import os
 import shutil
 import stat
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
@@ -83,6 +85,16 @@ class FileStore(Protocol):
         """
         ...
 
+    def stat_file(self, path: str, info: object = None) -> dict[str, Any]:
+        """Return ``last_modified``, in seconds since 1970, and ``checksum`` (MD5) of a file; empty: there is none."""
+        ...
+
+    def persist_file(
+        self, path: str, buf: BytesIO, info: object = None, meta: object = None, headers: object = None
+    ) -> None:
+        """Store a file, under Scrapy's name for it."""
+        ...
+
     def open_temporary(self) -> tuple[BinaryIO, Path]:
         """Create a temporary file on this machine, for :meth:`put_file`, or to be removed.
 
@@ -101,7 +113,34 @@ class FileStore(Protocol):
         ...
 
 
-class LocalFileStore:
+class _Store(ABC):
+    """What both stores have."""
+
+    @abstractmethod
+    def put(self, path: str, content: bytes) -> None:
+        """Store a file."""
+
+    @abstractmethod
+    def read(self, path: str) -> tuple[float, bytes]:
+        """Return when a file was last changed, in seconds since 1970, and its content; raises OSError."""
+
+    def persist_file(
+        self, path: str, buf: BytesIO, info: object = None, meta: object = None, headers: object = None
+    ) -> None:
+        """Store a file, as pipelines written for Scrapy do; ``info``, ``meta`` and ``headers`` are ignored. Blocks."""
+        self.put(path, buf.getvalue())
+
+    def stat_file(self, path: str, info: object = None) -> dict[str, Any]:
+        """Return ``last_modified`` and ``checksum`` (MD5) of a file, as Scrapy's stores do; empty: none. Blocks."""
+        try:
+            changed_at, content = self.read(path)
+        except OSError:
+            return {}
+        checksum = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        return {"last_modified": changed_at, "checksum": checksum} if content else {}
+
+
+class LocalFileStore(_Store):
     """Files in a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -121,6 +160,11 @@ class LocalFileStore:
         except OSError:
             return None
         return known if stat.S_ISREG(status.st_mode) and status.st_size else None
+
+    def read(self, path: str) -> tuple[float, bytes]:
+        """Return when a file was last changed, and its content."""
+        place = self._folder / check_path(path)
+        return place.stat().st_mtime, place.read_bytes()
 
     def remember(self, known: FileRecord) -> None:
         """Save the record of a URL; a power cut may lose it, and the file is then fetched again."""
@@ -184,7 +228,7 @@ class LocalFileStore:
         temporary.unlink()
 
 
-class RemoteFileStore:
+class RemoteFileStore(_Store):
     """Files in a store of fsspec."""
 
     def __init__(self, files: Any, root: str) -> None:
@@ -204,6 +248,15 @@ class RemoteFileStore:
             return None if self._files.size(f"{self._root}/{check_path(known.path)}") == 0 else known
         except OSError:
             return None
+
+    def read(self, path: str) -> tuple[float, bytes]:
+        """Return when an object was last changed, and its content."""
+        place = f"{self._root}/{check_path(path)}"
+        try:
+            changed_at: float = self._files.modified(place).timestamp()
+        except NotImplementedError:
+            raise FileNotFoundError(path) from None  # so it counts as absent, and is fetched
+        return changed_at, self._files.cat_file(place)
 
     def remember(self, known: FileRecord) -> None:
         """Save the record of a URL."""

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trawl.http import Request, Response
-from trawl.pipelines.media import MediaInfo, MediaPipeline, name_of
+from trawl.pipelines.media import MediaInfo, MediaPipeline, aliased, name_of
 
 __all__ = ["FilesPipeline"]
 
@@ -23,15 +23,27 @@ class FilesPipeline(MediaPipeline):
     """Downloads the files that items name in ``FILES_URLS_FIELD``, to ``FILES_STORE``."""
 
     kind = "FILES"
+    files_urls_field: str = aliased("urls_field")
+    files_result_field: str = aliased("result_field")
 
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
         """Return ``full/``, the SHA-1 of the content, and the extension of the URL or of the content type.
 
-        Without a response it is the SHA-1 of the URL, as Scrapy has it.
+        Without a response it is the SHA-1 of the URL; so it is with one where ``MEDIA_LIKE_SCRAPY`` is true, and the
+        extension is then one that is known to the system, or none.
         """
+        if self.is_like_scrapy:
+            return f"full/{name_of(request, None)}{_known_ending(request.url)}"
         return f"full/{name_of(request, response)}{_ending(request, response)}"
+
+
+def _known_ending(url: str) -> str:
+    for ending in (PurePosixPath(urlsplit(url).path).suffix, PurePosixPath(url).suffix):
+        if ending in mimetypes.types_map:
+            return ending
+    return mimetypes.guess_extension(mimetypes.guess_type(url)[0] or "") or ""
 
 
 def _ending(request: Request, response: Response | None) -> str:

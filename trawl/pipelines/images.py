@@ -11,18 +11,18 @@ Only the package imports this module, lazily: users know its path from Scrapy.
 
 from __future__ import annotations
 
+import hashlib
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import trio
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.pipelines.file_store import check_path
-from trawl.pipelines.media import FileError, MediaInfo, MediaPipeline, name_of
-
-if TYPE_CHECKING:
-    from trawl.engine.crawl import Crawl
+from trawl.pipelines.media import FileError, MediaInfo, MediaPipeline, aliased, name_of
+from trawl.throttling.managers import awaited
 
 __all__ = ["ImagesPipeline"]
 
@@ -37,30 +37,36 @@ class ImagesPipeline(MediaPipeline):
     """Downloads the images that items name in ``IMAGES_URLS_FIELD``, to ``IMAGES_STORE``."""
 
     kind = "IMAGES"
+    images_urls_field: str = aliased("urls_field")
+    images_result_field: str = aliased("result_field")
 
-    def __init__(self, crawl: Crawl) -> None:
-        """A pipeline of a crawl.
+    def __init__(
+        self, store_uri: Any = None, download_func: object = None, settings: object = None, *, crawler: Any = None
+    ) -> None:
+        """A pipeline of a crawl; the arguments are those of :class:`~trawl.pipelines.media.MediaPipeline`.
 
         Raises:
             NotConfigured: ``IMAGES_STORE`` names no store.
             SettingsError: The store can't be, a thumbnail's name can't be a folder's, Pillow does not know a format, or
                 is not installed.
         """
-        super().__init__(crawl)
+        super().__init__(store_uri, crawler=crawler)
+        crawl = self.info.crawl
         try:
-            from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - an extra, and slow to import
+            from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
             raise SettingsError("IMAGES_STORE needs the extra images: trawl-crawler[images]", "IMAGES_STORE") from error
         self._image: Any = Image
+        self._turned: Any = ImageOps.exif_transpose
         self._unknown: type[Exception] = UnidentifiedImageError  # its text names an object in memory
-        self.thumbs: dict[str, tuple[int, int]] = dict(crawl.settings["IMAGES_THUMBS"])
+        self.thumbs: dict[str, tuple[int, int]] = dict(self._setting("IMAGES_THUMBS", "THUMBS"))
         for name in self.thumbs:
             try:
                 check_path(f"thumbs/{name}")
             except ValueError:
                 raise SettingsError(f"IMAGES_THUMBS: {name!r} is not a name for a folder", "IMAGES_THUMBS") from None
-        self.min_width: int = crawl.settings["IMAGES_MIN_WIDTH"]
-        self.min_height: int = crawl.settings["IMAGES_MIN_HEIGHT"]
+        self.min_width: int = self._setting("IMAGES_MIN_WIDTH", "MIN_WIDTH")
+        self.min_height: int = self._setting("IMAGES_MIN_HEIGHT", "MIN_HEIGHT")
         self.max_pixels: int = crawl.settings["IMAGES_MAX_PIXELS"]
         self.formats: list[str] = [name.upper() for name in crawl.settings["IMAGES_FORMATS"]]
         Image.init()
@@ -74,7 +80,7 @@ class ImagesPipeline(MediaPipeline):
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
         """Return ``full/`` and the SHA-1 of the content; without a response, of the URL, as in Scrapy."""
-        return f"full/{name_of(request, response)}.jpg"
+        return f"full/{name_of(request, None if self.is_like_scrapy else response)}.jpg"
 
     def thumb_path(
         self,
@@ -86,7 +92,7 @@ class ImagesPipeline(MediaPipeline):
         item: Any = None,
     ) -> str:
         """Return the path of a thumbnail, below the store."""
-        return f"thumbs/{thumb_id}/{name_of(request, response)}.jpg"
+        return f"thumbs/{thumb_id}/{name_of(request, None if self.is_like_scrapy else response)}.jpg"
 
     async def keep(self, request: Request, response: Response, item: Any) -> str:
         """Write the image and its thumbnails to the store. Returns the image's path. A checkpoint.
@@ -101,6 +107,67 @@ class ImagesPipeline(MediaPipeline):
             await self.info.crawl.blocking.run(self._put, response, path, thumbs)
         return path
 
+    # Scrapy's steps, for classes that override one, and where MEDIA_LIKE_SCRAPY is true.
+
+    async def _put_in_store(self, request: Request, response: Response, item: Any) -> tuple[str, str]:
+        names = ("file_downloaded", "image_downloaded", "get_images", "convert_image")
+        if not self.is_like_scrapy and not self._overrides(*names):
+            return await super()._put_in_store(request, response, item)
+        path = self.file_path(request, response=response, info=self.info, item=item)
+        return path, await awaited(self.file_downloaded(response, request, self.info, item=item))
+
+    async def file_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
+        """Store the images of a response. Returns the checksum of the first. A checkpoint."""
+        checksum: str = await awaited(self.image_downloaded(response, request, info, item=item))
+        return checksum
+
+    async def image_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
+        """Store what :meth:`get_images` yields, in a thread. Returns the MD5 of the first as stored. A checkpoint."""
+
+        def put() -> str:
+            checksum = ""
+            for path, _, content in self.get_images(response, request, info, item=item):
+                checksum = checksum or hashlib.md5(content.getvalue(), usedforsecurity=False).hexdigest()
+                self.store.put(path, content.getvalue())
+            return checksum
+
+        async with self._decoders:
+            return await self.info.crawl.blocking.run(put)
+
+    def get_images(
+        self, response: Response, request: Request, info: MediaInfo, *, item: Any = None
+    ) -> Iterator[tuple[str, Any, io.BytesIO]]:
+        """Yield path, image and JPEG of a response's image and of its thumbnails. Runs in a thread.
+
+        Raises:
+            FileError: It is not an image, too small, or too large.
+        """
+        told: dict[str, Any] = {"response": response, "info": info, "item": item}
+        path = self.file_path(request, **told)
+        image = self._read(lambda: self._turned(self._opened(response.body)))
+        self._check_size(image)
+        image, content = self._read(lambda: self.convert_image(image, response_body=io.BytesIO(response.body)))
+        yield path, image, content
+        for name, size in self.thumbs.items():
+            place = self.thumb_path(request, name, **told)
+            small, small_content = self.convert_image(image, size, response_body=content)
+            yield place, small, small_content
+
+    def convert_image(
+        self, image: Any, size: tuple[int, int] | None = None, *, response_body: io.BytesIO
+    ) -> tuple[Any, io.BytesIO]:
+        """Return an image in RGB, made smaller to fit into ``size`` if that is given, and its JPEG."""
+        if image.mode == "P":
+            image = self._on_white(image)
+        elif image.mode != "RGB":
+            image = image.convert("RGB")
+        if size is not None:
+            image = image.copy()
+            image.thumbnail(size, self._image.Resampling.LANCZOS)
+        return image, io.BytesIO(_written(image))
+
+    # trawl's own steps.
+
     def _put(self, response: Response, path: str, thumbs: dict[str, str]) -> None:
         image, content = self._made(response.body)  # a large one is read back, here in the thread
         for name, place in thumbs.items():
@@ -111,26 +178,43 @@ class ImagesPipeline(MediaPipeline):
 
     def _made(self, body: bytes) -> tuple[Any, bytes]:
         """Return the image, and the bytes to store."""
+        opened = self._opened(body)
+        self._check_size(opened)
+        if opened.format == "JPEG" and opened.mode == "RGB":
+            self._read(opened.load)
+            return opened, body
+        image = self._read(lambda: self._on_white(opened))
+        return image, _written(image)
+
+    def _opened(self, body: bytes) -> Any:
+        """Return the image, not yet decoded.
+
+        Raises:
+            FileError: It is not an image, or too large.
+        """
+        opened = self._read(lambda: self._image.open(io.BytesIO(body), formats=self.formats))
+        width, height = opened.size
+        if 0 < self.max_pixels < width * height:
+            most = f"{self.max_pixels} (IMAGES_MAX_PIXELS)"
+            raise FileError(f"the image is too large: {width}x{height} are more pixels than {most}")
+        return opened
+
+    def _check_size(self, image: Any) -> None:
+        width, height = image.size
+        if width < self.min_width or height < self.min_height:
+            least = f"{self.min_width}x{self.min_height}"
+            raise FileError(f"the image is too small: {width}x{height}, not {least}")
+
+    def _read(self, step: Callable[[], Any]) -> Any:
+        """Return what a step of reading an image gives; raises FileError."""
         try:
-            opened = self._image.open(io.BytesIO(body), formats=self.formats)
-            width, height = opened.size
-            if 0 < self.max_pixels < width * height:
-                most = f"{self.max_pixels} (IMAGES_MAX_PIXELS)"
-                raise FileError(f"the image is too large: {width}x{height} are more pixels than {most}")
-            if width < self.min_width or height < self.min_height:
-                least = f"{self.min_width}x{self.min_height}"
-                raise FileError(f"the image is too small: {width}x{height}, not {least}")
-            if opened.format == "JPEG" and opened.mode == "RGB":
-                opened.load()
-                return opened, body
-            image = self._on_white(opened)
+            return step()
         except FileError:
             raise
         except Exception as error:  # pillow raises whatever its many decoders raise
             unknown = "it is not an image of a known format (IMAGES_FORMATS)"
             why = unknown if isinstance(error, self._unknown) else f"it can't be read: {error}"
             raise FileError(why) from error
-        return image, _written(image)
 
     def _on_white(self, image: Any) -> Any:
         if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:

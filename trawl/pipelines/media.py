@@ -13,8 +13,9 @@ import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Iterable, MutableMapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import attrs
 import msgspec
@@ -22,7 +23,7 @@ import trio
 
 from trawl.errors import NotConfigured, TrawlError
 from trawl.http import FileResponse, Request, Response, body_bytes, fingerprint
-from trawl.items import item_fields
+from trawl.items import field_names, item_fields
 from trawl.pipelines.file_store import (
     FileRecord,
     FileStore,
@@ -32,11 +33,12 @@ from trawl.pipelines.file_store import (
     open_partial_file,
     sha1_of,
 )
+from trawl.throttling.managers import awaited
 
 if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl
 
-__all__ = ["FileError", "MediaInfo", "MediaPipeline", "Result", "name_of"]
+__all__ = ["FileError", "MediaInfo", "MediaPipeline", "Result", "aliased", "name_of"]
 
 MAX_KNOWN = 10_000
 """URLs of one crawl whose results are remembered; others are looked up on the store again."""
@@ -78,30 +80,64 @@ class MediaPipeline(ABC):
     kind: ClassVar[str] = "FILES"
     """Prefix of the names of its settings."""
 
-    def __init__(self, crawl: Crawl) -> None:
-        """A pipeline of a crawl.
+    SpiderInfo: TypeAlias = MediaInfo
+    """The class of ``info``, under Scrapy's name."""
+
+    def __init__(
+        self, store_uri: Any = None, download_func: object = None, settings: object = None, *, crawler: Any = None
+    ) -> None:
+        """A pipeline of a crawl, which is the first argument, or ``crawler``.
+
+        Args:
+            store_uri: The crawl; or, with ``crawler``, the store instead of the setting's.
+            download_func: Ignored: Scrapy's older classes give it.
+            settings: Ignored, too.
+            crawler: The crawl, where it is not the first argument, as Scrapy's classes give it.
 
         Raises:
             NotConfigured: Its setting names no store.
             SettingsError: The store can't be.
         """
-        settings = crawl.settings
-        store: str = settings[f"{self.kind}_STORE"]
+        crawl, given = (store_uri, None) if crawler is None else (crawler, store_uri)
+        store = str(given or crawl.settings[f"{self.kind}_STORE"])
         if not store:
             raise NotConfigured(f"{self.kind}_STORE names no store")
+        self.crawler: Crawl = crawl
         self.info: MediaInfo = MediaInfo(crawl, crawl.spider)
-        self.store: FileStore = open_file_store(store, settings["MEDIA_STORE_OPTIONS"], f"{self.kind}_STORE")
-        self.urls_field: str = settings[f"{self.kind}_URLS_FIELD"]
-        self.result_field: str = settings[f"{self.kind}_RESULT_FIELD"]
-        self.expires: float = settings[f"{self.kind}_EXPIRES"] * DAY
-        self.allows_redirects: bool = settings["MEDIA_ALLOW_REDIRECTS"]
+        self.spiderinfo: MediaInfo = self.info
+        self.store: FileStore = open_file_store(store, crawl.settings["MEDIA_STORE_OPTIONS"], f"{self.kind}_STORE")
+        self.urls_field: str = self._setting(f"{self.kind}_URLS_FIELD", f"DEFAULT_{self.kind}_URLS_FIELD")
+        self.result_field: str = self._setting(f"{self.kind}_RESULT_FIELD", f"DEFAULT_{self.kind}_RESULT_FIELD")
+        self.expires: float = self._setting(f"{self.kind}_EXPIRES", "EXPIRES") * DAY
+        self.allows_redirects: bool = self._setting("MEDIA_ALLOW_REDIRECTS")
+        self.is_like_scrapy: bool = crawl.settings["MEDIA_LIKE_SCRAPY"]
+        self._fieldless: set[type] = set()
         self._results: OrderedDict[bytes, Result] = OrderedDict()
         self._under_way: dict[bytes, trio.Event] = {}
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """The pipeline of a crawl."""
+        """The pipeline of a crawl. A constructor that takes ``crawler`` by name is given the store before it."""
+        parameters = inspect.signature(cls.__init__).parameters
+        kinds = {each.kind for name, each in parameters.items() if name == "crawler" or each.kind is each.VAR_KEYWORD}
+        if kinds & {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}:
+            return cls(crawler.settings[f"{cls.kind}_STORE"], crawler=crawler)
         return cls(crawler)
+
+    def _setting(self, name: str, default: str = "") -> Any:
+        """Return a setting: ``CLASSNAME_NAME`` if there is one; a class's attribute instead of a default."""
+        settings = self.info.crawl.settings
+        own = settings.get(f"{type(self).__name__.upper()}_{name}", None)
+        if own:
+            return own
+        source = getattr(settings, "source", None)  # a plain mapping has none
+        is_set = source is None or source(name) != "default"
+        attributes = () if is_set else (name, default)
+        return next((getattr(self, each) for each in attributes if hasattr(self, each)), settings[name])
+
+    def _overrides(self, *names: str) -> bool:
+        """Return whether a class of the user's has one of these methods."""
+        return any(not getattr(type(self), name).__module__.startswith("trawl.pipelines.") for name in names)
 
     # To be overridden.
 
@@ -143,16 +179,68 @@ class MediaPipeline(ABC):
         return path
 
     def item_completed(self, results: Sequence[Result], item: Any, info: MediaInfo) -> Any:
-        """Return the item with its files: by default those that were downloaded, in its field of results."""
+        """Return the item with its files: by default those that were downloaded, in its field of results.
+
+        An item that has no such field goes on without them, with one warning for its class.
+        """
         files = [found for is_there, found in results if is_there]
         try:
-            if isinstance(item, dict):
+            if isinstance(item, MutableMapping):
                 item[self.result_field] = files
-            else:
+            elif self.result_field in field_names(type(item)):
                 setattr(item, self.result_field, files)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            else:
+                raise KeyError(self.result_field)
+        except KeyError:
+            self._warn_of_no_field(type(item))
+        except (AttributeError, TypeError, ValueError) as error:
             raise FileError(f"an item of type {type(item).__name__} takes no {self.result_field}: {error}") from error
         return item
+
+    def _warn_of_no_field(self, kind: type) -> None:
+        if kind not in self._fieldless:
+            self._fieldless.add(kind)
+            words = "%s: items of type %s have no field %s: they do not tell of their files"
+            logger.warning(words, type(self).__name__, kind.__name__, self.result_field)
+
+    # Scrapy's steps, which a class may override; each may be async.
+
+    def open_spider(self, spider: Any = None) -> None:  # noqa: B027 - may be overridden, and called by super()
+        """Called when the crawl begins; does nothing."""
+
+    async def media_to_download(self, request: Request, info: MediaInfo, *, item: Any = None) -> dict[str, str] | None:
+        """Return ``url``, ``path``, ``checksum`` and ``status`` of a file that need not be fetched; else None."""
+        return (await self._stored(request, item))[1]
+
+    async def media_downloaded(
+        self, response: Response, request: Request, info: MediaInfo, *, item: Any = None
+    ) -> dict[str, str]:
+        """Store a response. Returns ``url``, ``path``, ``checksum`` and ``status`` of its file.
+
+        Raises:
+            FileError: Its status is not 200, or it is empty, or not wanted.
+        """
+        if response.status != 200:
+            raise FileError(f"status {response.status}")
+        if not body_bytes(response):
+            raise FileError("it is empty")
+        path, checksum = await self._put_in_store(request, response, item)
+        status = "cached" if "cached" in response.flags else "downloaded"
+        return {"url": request.url, "path": path, "checksum": checksum, "status": status}
+
+    def media_failed(self, failure: Exception, request: Request, info: MediaInfo) -> Any:  # noqa: B027 - may be overridden
+        """Called with the error of a file that is missing; may raise another one for the item's results."""
+
+    async def file_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
+        """Write the response to the store, at :meth:`file_path`. Returns its checksum. A checkpoint."""
+        await self.keep(request, response, item)
+        return md5_of(response)
+
+    def inc_stats(self, status: str) -> None:
+        """Count a file under ``file_count``, and by its status."""
+        stats = self.info.crawl.stats
+        stats.inc("file_count")
+        stats.inc(f"file_status_count/{status}")
 
     # The pipeline.
 
@@ -192,14 +280,17 @@ class MediaPipeline(ABC):
         return result
 
     async def _had(self, request: Request, item: Any) -> Result:
-        stats = self.info.crawl.stats
         try:
             found = await self._kept(request, item)
-        except Exception as error:  # of the wire, the disk, or the user's methods: the item goes on without the file
+        except Exception as failure:  # of the wire, the disk, or the user's methods: the item goes on without the file
+            error = failure
+            try:
+                await awaited(self.media_failed(failure, request, self.info))
+            except Exception as other:
+                error = other
             self._missed(request.url, error)
             return False, error
-        stats.inc("file_count")
-        stats.inc(f"file_status_count/{found['status']}")
+        self.inc_stats(found["status"])
         return True, found
 
     def _missed(self, what: str, error: Exception) -> None:
@@ -208,32 +299,55 @@ class MediaPipeline(ABC):
 
     async def _kept(self, request: Request, item: Any) -> dict[str, str]:
         """Return the file of a URL, fetched if necessary."""
-        crawl = self.info.crawl
-        url = request.url
-        known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
+        crawl, url = self.info.crawl, request.url
+        if self._overrides("media_to_download"):
+            found: Any = await awaited(self.media_to_download(request, self.info, item=item))
+            if found:
+                return dict(found)
+        known, told = await self._stored(request, item)
+        if told is not None:
+            return told
         now = crawl.now_utc().timestamp()
-        if known is not None and now - known.fetched_at < self.expires:
-            return _told(known, "uptodate")
         async with open_partial_file(self.store, crawl.blocking) as part:
             response = await crawl.fetch(self._asked(request, known, part))
             if known is not None and response.status == 304:
                 await crawl.blocking.run(self.store.remember, msgspec.structs.replace(known, fetched_at=now))
                 return _told(known, "uptodate")
-            if response.status != 200:
-                raise FileError(f"status {response.status}")
-            if not body_bytes(response):
-                raise FileError("it is empty")
-            path = await self.keep(request, response, item)
-            known = FileRecord(
-                url=url,
-                path=path,
-                checksum=md5_of(response),
-                fetched_at=now,
-                etag=response.headers.get("ETag", ""),
-                last_modified=response.headers.get("Last-Modified", ""),
-            )
+            own: Any = await awaited(self.media_downloaded(response, request, self.info, item=item))
+            told = dict(own)
+        known = FileRecord(
+            url=url,
+            path=told["path"],
+            checksum=told["checksum"],
+            fetched_at=now,
+            etag=response.headers.get("ETag", ""),
+            last_modified=response.headers.get("Last-Modified", ""),
+        )
         await crawl.blocking.run(self.store.remember, known)
-        return _told(known, "cached" if "cached" in response.flags else "downloaded")
+        return told
+
+    async def _stored(self, request: Request, item: Any) -> tuple[FileRecord | None, dict[str, str] | None]:
+        """Return the record of a URL, and its file if that is not to be fetched.
+
+        As in Scrapy it is not where its path has a file that is new enough, whatever URL that came from.
+        """
+        crawl, url = self.info.crawl, request.url
+        now = crawl.now_utc().timestamp()
+        if self.is_like_scrapy:
+            path = self.file_path(request, info=self.info, item=item)
+            there = await crawl.blocking.run(self.store.stat_file, path)
+            if there and now - there["last_modified"] <= self.expires:
+                return None, {"url": url, "path": path, "checksum": there["checksum"], "status": "uptodate"}
+        known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
+        is_new = known is not None and now - known.fetched_at < self.expires
+        return known, _told(known, "uptodate") if known is not None and is_new else None
+
+    async def _put_in_store(self, request: Request, response: Response, item: Any) -> tuple[str, str]:
+        """Return the path and the checksum of a response, written to the store."""
+        if not self._overrides("file_downloaded"):
+            return await self.keep(request, response, item), md5_of(response)
+        path = self.file_path(request, response=response, info=self.info, item=item)
+        return path, await awaited(self.file_downloaded(response, request, self.info, item=item))
 
     def _asked(self, request: Request, known: FileRecord | None, part: PartialFile) -> Request:
         asked = request.replace(dont_filter=True)
@@ -245,6 +359,15 @@ class MediaPipeline(ABC):
         if known is not None and known.last_modified:
             asked.headers["If-Modified-Since"] = known.last_modified
         return asked
+
+
+def aliased(name: str) -> Any:
+    """Return a property that is another name of an attribute."""
+
+    def write(pipeline: object, value: object) -> None:
+        setattr(pipeline, name, value)
+
+    return property(attrgetter(name), write)
 
 
 def name_of(request: Request, response: Response | None) -> str:

@@ -91,6 +91,15 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
     media_allow_redirects: Annotated[
         bool, Meta(title="", description="Follow redirects of files and images; without it, a redirect is a failure.")
     ] = False
+    media_like_scrapy: Annotated[
+        bool,
+        Meta(
+            title="",
+            description="Name files and images by their URL instead of their content, encode each image as JPEG anew,"
+            " give the checksum of the image that is stored, and take a file that is at its path and new enough as it"
+            " is. This is Scrapy's way, and true for moved spiders.",
+        ),
+    ] = False
     media_store_options: Annotated[
         dict[str, Any],
         Meta(title="", description="Arguments of the file system (fsspec) of FILES_STORE and IMAGES_STORE."),
