@@ -168,6 +168,41 @@ def test_an_error_of_process_spider_output_is_not_offered_to_its_own_class() -> 
     assert crawled(Outer(), Fails()).items == [{"page": f"{HOST}/"}, {"outer": "mine"}]
 
 
+def test_where_one_answers_the_outputs_have_ended_for_those_nearer_to_the_spider() -> None:
+    class Counting:
+        async def process_spider_output(self, response: Response, result: Any) -> Any:
+            count = 0
+            async for output in result:
+                count += 1
+                yield output
+            yield {"count": count}
+
+    class Catching:
+        def process_spider_exception(self, response: Response, exception: Exception) -> Any:
+            return [{"caught": str(exception)}]
+
+    def parse(self: Any, response: Response) -> Any:
+        yield {"n": 1}
+        raise ValueError("then this")
+
+    assert crawled(Catching(), Counting(), parse=parse).items == [{"n": 1}, {"count": 1}, {"caught": "then this"}]
+    assert crawled(Counting(), parse=parse).items == [{"n": 1}]
+
+
+def test_an_error_that_all_decline_is_offered_to_each_once() -> None:
+    asked: list[str] = []
+
+    class Declining(Marking):
+        def process_spider_exception(self, response: Response, exception: Exception) -> None:
+            asked.append(str(exception))
+
+    def parse(self: Any, response: Response) -> Any:
+        raise ValueError("this")
+
+    sim = crawled(Declining(), Declining(), parse=parse)
+    assert (asked, sim.stats["spider_exceptions/ValueError"]) == (["this", "this"], 1)
+
+
 # close(), which Scrapy has beside closed().
 
 

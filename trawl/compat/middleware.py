@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
+from itertools import groupby
 from typing import Any
 
 import attrs
@@ -185,8 +186,8 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
     Raises:
         SettingsError: An entry leads to nothing, can't be made, or is not a hook.
     """
-    outputs: list[Hook] = []
     made: list[Any] = []
+    named: list[tuple[Any, object]] = []
     wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
     for _, entry in reversed(wanted):
         if isinstance(entry, str) and entry.startswith(_SCRAPYS):
@@ -197,7 +198,13 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
         if found is None:
             continue
         made.append(found)
-        outputs.append(_hook(found, entry, crawl.spider))
+        named.append((found, entry))
+    outputs: list[Hook] = []
+    for is_scrapys, group in groupby(named, lambda pair: _is_scrapys(pair[0])):
+        if is_scrapys:
+            outputs.append(_spider_hook([found for found, _ in group], crawl.spider))
+        else:
+            outputs += [_function(found, entry) for found, entry in group]
     inputs = [_with_spider(getattr(each, "process_spider_input", None), 1, crawl.spider) for each in reversed(made)]
     return SpiderMiddleware(
         inputs=[method for method in inputs if method is not None],
@@ -207,9 +214,11 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
     )
 
 
-def _hook(found: Any, entry: object, spider: object) -> Hook:
-    if any(callable(getattr(found, name, None)) for name in _SPIDER_METHODS):
-        return _spider_hook(found, spider)
+def _is_scrapys(found: Any) -> bool:
+    return any(callable(getattr(found, name, None)) for name in _SPIDER_METHODS)
+
+
+def _function(found: Any, entry: object) -> Hook:
     if not callable(found) or not accepts_arguments(found, 2) or _is_of_another_kind(found):
         raise SettingsError(
             f"{SETTING}: {entry_name(entry)} is not a hook: an async generator function of a response and its outputs,"
@@ -230,55 +239,78 @@ def _order(pair: tuple[float, object]) -> float:
     return pair[0]
 
 
-def _spider_hook(found: object, spider: object) -> Hook:
-    """Return an object with Scrapy's methods as a hook.
+def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
+    """Return objects with Scrapy's methods, the first next to the spider, as one hook.
 
     ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
-    callback has ended; if that raised, the error comes after what it gave before. ``process_spider_exception`` sees
-    what the callback, or a hook next to it, raised; what it returns goes on to the next hook, not through
-    ``process_spider_output`` of its own. What an errback gives that has no response passes unseen.
+    callback has ended. What the callback raised, or ``process_spider_output`` of one, is offered to
+    ``process_spider_exception`` of those further out, and of the callback's to all, in turn. Where one answers, the
+    outputs have simply ended for those nearer to the spider, and its answer goes on to the next one further out.
+    Otherwise the error is raised in all that are further out. What an errback gives without a response passes unseen.
 
     Args:
-        found: The object.
+        middleware: The objects.
         spider: The argument ``spider`` of methods that take it.
     """
-    method = getattr(found, "process_spider_output_async", None) or getattr(found, "process_spider_output", None)
-    passed = _with_spider(method, 2, spider)
-    is_async = inspect.isasyncgenfunction(method)
-    failed = _with_spider(getattr(found, "process_spider_exception", None), 2, spider)
+    passing = [_output_method(each, spider) for each in middleware]
+    asked = [_with_spider(getattr(each, "process_spider_exception", None), 2, spider) for each in middleware]
 
     async def hook(response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
         if response is None:
             async for output in outputs:
                 yield output
             return
-        instead: list[Any] = []
+        answers: list[list[Any]] = [[] for _ in middleware]
+        declined: list[Exception] = []
 
-        async def guarded() -> AsyncGenerator[Any, None]:
+        async def until_error(given: AsyncIterator[Any], level: int) -> AsyncGenerator[Any, None]:
             try:
-                async for output in outputs:
+                async for output in given:
                     yield output  # noqa: ASYNC119 - the hook closes it
             except Exception as error:
-                answer = None if failed is None else await awaited(failed(response, error))  # noqa: ASYNC120
-                if answer is None:
+                if error in declined:
                     raise
-                instead.append(answer)
+                for number in range(level, len(asked)):
+                    method = asked[number]
+                    answer = None if method is None else await awaited(method(response, error))  # noqa: ASYNC120
+                    if answer is not None:
+                        answers[number].append(answer)
+                        return
+                declined.append(error)
+                raise
 
-        async with aclosing(guarded()) as given:
-            if passed is None:
-                async for output in given:
-                    yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
-            else:
-                result = passed(response, given if is_async else await _taken(given)) or ()
-                async with aclosing(iterate_async(result)) as own:
+        async def layer(given: AsyncIterator[Any], level: int) -> AsyncGenerator[Any, None]:
+            async with aclosing(until_error(given, level)) as safe:
+                method = passing[level]
+                async with aclosing(iterate_async(safe if method is None else await method(response, safe))) as own:
                     async for output in own:
                         yield output  # noqa: ASYNC119
-        for answer in instead:
-            async with aclosing(iterate_async(answer)) as own:
-                async for output in own:
-                    yield output  # noqa: ASYNC119
+            for answer in answers[level]:
+                async with aclosing(iterate_async(answer)) as own:
+                    async for output in own:
+                        yield output  # noqa: ASYNC119
+
+        async with AsyncExitStack() as stack:
+            for level in range(len(middleware)):
+                outputs = await stack.enter_async_context(aclosing(layer(outputs, level)))
+            async for output in outputs:
+                yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
 
     return hook
+
+
+def _output_method(found: Any, spider: object) -> Callable[[Response, AsyncIterator[Any]], Awaitable[Any]] | None:
+    """Return ``process_spider_output`` as a function that gives its result; None if there is none."""
+    written = getattr(found, "process_spider_output_async", None) or getattr(found, "process_spider_output", None)
+    method = _with_spider(written, 2, spider)
+    if method is None:
+        return None
+    is_async = inspect.isasyncgenfunction(written)
+
+    async def passed(response: Response, outputs: AsyncIterator[Any]) -> Any:
+        return method(response, outputs if is_async else await _taken(outputs)) or ()
+
+    return passed
 
 
 async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:

@@ -320,8 +320,8 @@ class MediaPipeline(ABC):
             path=told["path"],
             checksum=told["checksum"],
             fetched_at=now,
-            etag=response.headers.get("ETag", ""),
-            last_modified=response.headers.get("Last-Modified", ""),
+            etag=str(response.headers.get("ETag", "")),  # of a class that msgspec does not know
+            last_modified=str(response.headers.get("Last-Modified", "")),
         )
         await crawl.blocking.run(self.store.remember, known)
         return told
