@@ -33,7 +33,7 @@ import trio
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.context import CrawlContext
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.state import Attempt, Waiter
+from trawl.engine.state import RequestTask, Waiter
 from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled
 from trawl.frontier import MemoryFrontier, Record, Scopes
@@ -216,7 +216,7 @@ class Admission:
         its own chain: a page that sets a cookie and redirects to itself is no loop yet.
         """
         lease, request = grant.lease, then.request
-        diverted = grant.attempt.diverted if request is grant.request else None
+        diverted = grant.task.diverted if request is grant.request else None
         mark, is_claimed = lease.fingerprint, False
         if then.is_new_target:
             refusal = self._rules.refusal(request, depth=lease.request.depth)
@@ -265,7 +265,7 @@ class Admission:
         if self._prepare is not None:
             self._prepare(request, None)
         is_same = replaces is not None and request is replaces.request
-        diverted = replaces.attempt.diverted if replaces is not None and is_same else None
+        diverted = replaces.task.diverted if replaces is not None and is_same else None
         needs = diverted or await self._requirements_of(request, None if replaces is None else replaces.scopes)
         return Grant(
             request,
@@ -308,7 +308,7 @@ class Admission:
         It is another one than before the middleware; or it was diverted before, so that robots.txt has not judged it
         yet; or an earlier run has taken it in, under other settings maybe.
         """
-        if grant.is_diverted or grant.attempt.differs_from(request):
+        if grant.is_diverted or grant.task.differs_from(request):
             return True
         if grant.lease is None or self._restored_at == -math.inf:
             return False
@@ -319,10 +319,10 @@ class Admission:
 
         A checkpoint only where a user's manager has to be asked and waits. Its places are held meanwhile.
         """
-        attempt: Attempt = grant.attempt
-        is_changed = attempt.differs_from(request)
-        if attempt.responder is not None:
-            return None if attempt.looks_like(request) else self._unanswered(grant, request)
+        task: RequestTask = grant.task
+        is_changed = task.differs_from(request)
+        if task.responder is not None:
+            return None if task.looks_like(request) else self._unanswered(grant, request)
         try:
             needs = self._requirements_nowait(request)
             if needs is None and (is_changed or grant.is_diverted or not self._throttle.resolver.asks_manager):
@@ -334,15 +334,15 @@ class Admission:
         if needs is None:  # it is as an earlier run has stored it, and the user's manager was asked then
             needs = Requirements(grant.scopes, self._gates.origin_of(request), grant.is_exempt)
         if not self._is_covered(needs, grant):
-            attempt.is_stopped = True
+            task.is_stopped = True
             if is_changed or grant.is_diverted:
                 scopes = _united(grant.scopes, needs.scopes) if grant.is_diverted else needs.scopes
                 if len(scopes) > max(MAX_SCOPES, len(needs.scopes)):
                     return Outcome(request, error=_never_the_same(grant.request))
-                attempt.diverted = Requirements(scopes, needs.origin, is_exempt=False)
+                task.diverted = Requirements(scopes, needs.origin, is_exempt=False)
                 self._throttle.admitted(grant.request, needs.scopes)
             return Outcome(request, then=Replace(grant.request, reason="diverted"))
-        is_judged = request.url == attempt.url and needs.origin == grant.origin and not grant.is_diverted
+        is_judged = request.url == task.url and needs.origin == grant.origin and not grant.is_diverted
         if not is_judged and not grant.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
             return Outcome(request, then=Drop("robots_forbidden"))
         return None
@@ -366,7 +366,7 @@ class Admission:
     def _unanswered(self, grant: Grant, request: Request) -> Outcome:
         """End a grant that was to be answered from the cache, by what is stored for another request."""
         pending = grant.request
-        if grant.attempt.looks_like(pending):  # it will be looked up again, and found again
+        if grant.task.looks_like(pending):  # it will be looked up again, and found again
             pending.meta["dont_cache"] = True
         return Outcome(request, then=Replace(pending, reason="diverted"))
 

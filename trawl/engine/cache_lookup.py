@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.state import Attempt, Responder, State
+from trawl.engine.state import RequestTask, Responder, State
 from trawl.frontier import Record
 from trawl.http import Request
 from trawl.scheduler import Grant, Lane
@@ -106,8 +106,8 @@ class CacheLookup:
     def _start(
         self, grant: Grant, answer: Responder, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]
     ) -> None:
-        grant.attempt = attempt = Attempt(grant.request)
-        attempt.responder = answer
+        grant.task = task = RequestTask(grant.request)
+        task.responder = answer
         if grant.is_page:
             self._running += 1
             self._limits.answered(grant)

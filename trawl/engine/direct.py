@@ -48,7 +48,7 @@ class FetchWaiter:
     @property
     def is_waiting(self) -> bool:
         """True until it is granted or has come to an end."""
-        return self.outcome is None and (self.grant is None or self.grant.attempt is None)
+        return self.outcome is None and (self.grant is None or self.grant.task is None)
 
     def deliver(self, outcome: Outcome) -> None:
         """Take the outcome, and wake who waits for it."""
@@ -136,7 +136,7 @@ class DirectFetches:
         assert waiter.grant is not None
         self._withdraw(waiter)
         if waiter.parent is not None:
-            waiter.parent.attempt.cancel_scope.cancel()
+            waiter.parent.task.cancel_scope.cancel()
         # Outside callbacks, and in a pipeline, which is shielded from its callback's scope, it is an error.
         request = waiter.grant.request
         waiter.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
@@ -145,8 +145,8 @@ class DirectFetches:
         grant = waiter.grant
         if grant is None:
             return
-        if grant.attempt is not None:
-            grant.attempt.cancel_scope.cancel()
+        if grant.task is not None:
+            grant.task.cancel_scope.cancel()
         else:
             self._scheduler.withdraw(grant, trio.current_time())
             self._state.wakeup.set()

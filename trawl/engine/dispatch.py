@@ -27,7 +27,7 @@ from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.fetcher import ScopeLimiters
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.start_requests import StartRequests
-from trawl.engine.state import Attempt, State
+from trawl.engine.state import RequestTask, State
 from trawl.engine.worker import Worker
 from trawl.scheduler import Grant, Prefetcher, Refused, Scheduler
 from trawl.throttling import Throttle
@@ -136,7 +136,7 @@ class Dispatcher:
                     return
                 continue
             grant = verdict
-            grant.attempt = Attempt(grant.request)
+            grant.task = RequestTask(grant.request)
             state.task_began(is_page=grant.is_page)
             self._limiters.take(grant)
             start_soon(self._worker.run, grant)

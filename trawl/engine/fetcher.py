@@ -29,7 +29,7 @@ import trio
 from trawl.engine.admission import Admission
 from trawl.engine.context import CrawlContext
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.state import Attempt, current_grant
+from trawl.engine.state import RequestTask, current_grant
 from trawl.errors import AddressRefused
 from trawl.events import RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
@@ -171,19 +171,19 @@ class Fetcher:
             RuntimeError: The turn was used already: a middleware that wants another try returns ``Replace``.
         """
         grant = current_grant.get()
-        if grant is None or grant.attempt.is_used:
+        if grant is None or grant.task.is_used:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
-        attempt: Attempt = grant.attempt
-        attempt.is_used = True
+        task: RequestTask = grant.task
+        task.is_used = True
         if self._admission.is_in_doubt(grant, request):
             stopped = await self._admission.objection(grant, request)
             if stopped is not None:
                 await trio.lowlevel.checkpoint()
                 self.give_back(grant, stopped)
                 return stopped
-        if attempt.responder is not None:
-            outcome: Outcome = await attempt.responder(request)
-            attempt.read_at, attempt.times = outcome.ended_at, _NONE
+        if task.responder is not None:
+            outcome: Outcome = await task.responder(request)
+            task.read_at, task.times = outcome.ended_at, _NONE
             self._count(grant, outcome)
             return outcome
         write = _Write(self._sent, grant)
@@ -269,17 +269,17 @@ class Fetcher:
 
     def parsed(self, grant: Grant, response: Response | None, now: float) -> None:
         """Note that the callback, or the errback, of a turn has ended at ``now``."""
-        attempt: Attempt = grant.attempt
-        if attempt.times is None or attempt.read_at is None:
+        task: RequestTask = grant.task
+        if task.times is None or task.read_at is None:
             return
-        seconds = now - attempt.read_at
-        attempt.times = attempt.times.parsed(seconds)
+        seconds = now - task.read_at
+        task.times = task.times.parsed(seconds)
         self._stats.times.parsing += seconds
         lane = grant.lane
         if lane is not None:
             add_parsing(lane.scopes, seconds)
         if response is not None:
-            response.times = attempt.times
+            response.times = task.times
             if ResponseParsed in self._events.wanted:
                 self._events.tell(ResponseParsed(response))
 
@@ -288,7 +288,7 @@ class Fetcher:
         ended_at = outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
         times = Times(grant.queued, grant.throttled, sent_at - grant.granted_at, ended_at - sent_at)
-        grant.attempt.read_at, grant.attempt.times = ended_at, times
+        grant.task.read_at, grant.task.times = ended_at, times
         self._stats.times.add(times)
         lane = grant.lane
         assert lane is not None
@@ -297,7 +297,7 @@ class Fetcher:
     def _count(self, grant: Grant, outcome: Outcome) -> None:
         response = outcome.response
         if response is not None:
-            response.times = grant.attempt.times
+            response.times = grant.task.times
             self._stats.inc("response_count")
             self._stats.inc_status(response.status)
             is_plain = outcome.request.sink is None

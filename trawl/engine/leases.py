@@ -142,7 +142,7 @@ class Leases:
             return successor
         await self._frontier.replace(grant.lease, successor)
         self._count(then)
-        if grant.attempt.is_stopped or successor.not_before > trio.current_time():
+        if grant.task.is_stopped or successor.not_before > trio.current_time():
             # It cost no send, or waits, so nothing slows down how many there are: back to where memory is bounded.
             await self._frontier.release([successor])
             self._stored([successor])

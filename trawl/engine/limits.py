@@ -23,7 +23,7 @@ from collections.abc import Callable
 import trio
 
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import Attempt, State
+from trawl.engine.state import RequestTask, State
 from trawl.errors import CloseSpider
 from trawl.http import Outcome, Replace
 from trawl.scheduler import Grant, Scheduler
@@ -155,8 +155,8 @@ class CrawlLimits:
 
     def answered(self, grant: Grant) -> None:
         """Count a whole response as a page until it is known for something else; before its place is given back."""
-        if not grant.attempt.is_counted and not grant.passes_gate:
-            grant.attempt.is_counted = True
+        if not grant.task.is_counted and not grant.passes_gate:
+            grant.task.is_counted = True
             self._take_pages(1)
 
     def decided(self, grant: Grant, outcome: Outcome | None) -> None:
@@ -169,10 +169,10 @@ class CrawlLimits:
             grant: What was granted.
             outcome: What its middleware made of it; None: it was cut off.
         """
-        attempt: Attempt = grant.attempt
-        if attempt.is_decided:
+        task: RequestTask = grant.task
+        if task.is_decided:
             return
-        attempt.is_decided = True
+        task.is_decided = True
         lane = grant.lane
         assert lane is not None
         is_page = outcome is not None and _is_page(grant, outcome)
@@ -183,7 +183,7 @@ class CrawlLimits:
             self.answered(grant)
             if self._pages <= 0:
                 self._state.end("closespider_pagecount")
-        elif attempt.is_counted:
+        elif task.is_counted:
             self._take_pages(-1)
             self._state.wakeup.set()
 

@@ -15,7 +15,7 @@ from trawl.scheduler import Grant
 if TYPE_CHECKING:
     from trawl.engine.admission import Requirements
 
-__all__ = ["Attempt", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
+__all__ = ["RequestTask", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
 
 
 class Wakeup:
@@ -77,13 +77,13 @@ class Waiter(Protocol):
         ...
 
 
-class Attempt:
-    """One attempt to send a request: what its task notes, and the request as it was when its turn came.
+class RequestTask:
+    """The task that carries a granted request to its end: what it notes, and the request as it was when its turn came.
 
-    A middleware may change the request, or hand on another.
+    A middleware may change the request, or hand on another. One task is good for one send.
 
     Attributes:
-        cancel_scope: Its task's own: cancelling it ends this request and no other.
+        cancel_scope: Around it; cancelling it ends this request and no other.
         url: The URL of the request as it was.
         responder: Answers it instead of the wire; None: it is sent.
         diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.

@@ -28,7 +28,7 @@ from trawl.engine.job_items import CallbackOutputs, JobItemWriter
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import Attempt, current_grant
+from trawl.engine.state import RequestTask, current_grant
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
 from trawl.events import RequestDropped, RequestFailed, SpiderError
 from trawl.http import Drop, Fetch, Outcome, Replace, Request
@@ -119,12 +119,12 @@ class Worker:
         """Carry one grant to its end. If it is cancelled, its lease is given back at the end of the crawl."""
         current_grant.set(grant)
         try:
-            with grant.attempt.cancel_scope:
+            with grant.task.cancel_scope:
                 outcome = await self._outcome(grant)
                 self._limits.decided(grant, outcome)
                 self._fetcher.give_back(grant, outcome)
                 await self._act(grant, outcome)
-                grant.attempt.is_done = True
+                grant.task.is_done = True
         finally:
             self._limits.decided(grant, None)
             self._fetcher.give_back(grant)
@@ -146,17 +146,17 @@ class Worker:
         elif reason == "private_addresses_refused":
             self._stats.inc(reason)
             outcome = Outcome(request, error=AddressRefused("refused: its address is not public", url=request.url))
-        grant.attempt = Attempt(grant.request)
+        grant.task = RequestTask(grant.request)
         current_grant.set(grant)
         try:
-            with grant.attempt.cancel_scope:
+            with grant.task.cancel_scope:
                 await self._act(grant, outcome)
-                grant.attempt.is_done = True
+                grant.task.is_done = True
         finally:
             self._end(grant)
 
     def _end(self, grant: Grant) -> None:
-        if not grant.attempt.is_done and grant.is_page:
+        if not grant.task.is_done and grant.is_page:
             self._leases.abandon(grant.lease)
         self._state.task_ended(is_page=grant.is_page)
 
@@ -233,7 +233,7 @@ class Worker:
                 self._unheard(error)
                 outputs.failure = _failure_of(error)
         if outputs.is_cut:  # too many items: a later run gives the whole page
-            grant.attempt.cancel_scope.cancel()
+            grant.task.cancel_scope.cancel()
             await trio.lowlevel.checkpoint()
         await self._leases.finish(
             grant.lease,

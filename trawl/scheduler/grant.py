@@ -34,7 +34,7 @@ def amounts_of(scopes: Scopes) -> Amounts:
 class Grant:
     """One request from the moment it may wait for its turn to its end: what waits, what is granted, what is on its way.
 
-    The scheduler makes the choice by the arguments and fills in the attributes, but for ``attempt``, which is the
+    The scheduler makes the choice by the arguments and fills in the attributes, but for ``task``, which is the
     engine's. One grant is good for one send.
 
     Args:
@@ -68,11 +68,10 @@ class Grant:
         is_pending: Pushed, and neither granted, refused nor withdrawn.
         is_in_flight: Granted, and its places not given back.
         is_vetted: It was asked already if it may go at all.
-        attempt: What its task notes of the one attempt to send it; None until that is started.
+        task: What its task notes of it; None until that is started.
     """
 
     __slots__ = (
-        "attempt",
         "found_at",
         "granted_at",
         "is_direct",
@@ -97,6 +96,7 @@ class Grant:
         "share",
         "slots",
         "steps",
+        "task",
         "throttled",
         "waiter",
     )
@@ -148,7 +148,7 @@ class Grant:
         self.is_pending: bool = False
         self.is_vetted: bool = False
         self.is_in_flight: bool = False
-        self.attempt: Any = None  # the engine's own: the scheduler knows neither Trio nor what is above it
+        self.task: Any = None  # the engine's own: the scheduler knows neither Trio nor what is above it
 
     @classmethod
     def of_record(cls, record: Record) -> Grant:
