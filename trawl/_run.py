@@ -25,7 +25,7 @@ from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
-from trawl.compat.middleware import adapted
+from trawl.compat.middleware import adapted, tell_download, tell_timeout
 from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import culprits
 from trawl.engine.job import OpenJob, open_job
@@ -351,7 +351,9 @@ def _dressing(
         from trawl.compat.headers import scrapys_headers, show_headers  # noqa: PLC0415 - for moved crawls alone
 
         adapt = partial(adapted, show=show_headers)
-        around = {scrapys_headers: -math.inf, **values.downloader_middlewares}
+        timeout = partial(tell_timeout, getattr(spider, "download_timeout", None) or settings["DOWNLOAD_TIMEOUT"])
+        told: dict[Any, float] = {timeout: 350, tell_download: math.inf}
+        around = {scrapys_headers: -math.inf, **values.downloader_middlewares, **told}
         values = msgspec.structs.replace(values, downloader_middlewares=around)
     return open_middleware_stack(
         values,

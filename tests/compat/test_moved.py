@@ -69,6 +69,33 @@ def test_its_start_urls_are_not_filtered(tmp_path: Path) -> None:
     assert simulate(spider, web, {"FILTER_START_URLS": True}).items == [{"url": "http://a.example/"}]
 
 
+def test_its_meta_tells_what_scrapys_middleware_and_downloader_write_there(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import trawl as scrapy\n\nclass Look:\n    def process_request(self, request, spider):\n"
+        "        spider.asked.append(request.meta['download_timeout'])\n"
+        "    def process_response(self, request, response, spider):\n"
+        "        spider.asked.append((request.meta['download_slot'], request.meta['download_latency']))\n"
+        "        return response\n\n"
+        "class Shop(scrapy.Spider):\n    name = 'shop'\n    download_timeout = 7\n    asked = []\n"
+        "    start_urls = ['http://a.example/']\n    custom_settings = {'DOWNLOADER_MIDDLEWARES': {Look: 543}}\n"
+        "    def parse(self, response):\n        yield dict(response.meta)\n"
+        "        for path in ('http://b.example/', '/none'):\n"
+        "            yield response.follow(path, self.done, meta=response.meta, errback=self.failed)\n"
+        "    def done(self, response):\n        yield {'slot': response.meta['download_slot']}\n"
+        "    def failed(self, failure):\n        yield {'failed': failure.request.meta['download_slot']}\n"
+    )
+    web = SimulatedWeb()
+    web.add_host("b.example")
+    web.add_page("http://a.example/", latency=0.5)
+    web.add_page("http://a.example/none", status=404)
+    spider = load_spider(str(tmp_path / "shop.py"))
+    first, *rest = simulate(spider, web).items
+    told = {"download_timeout": 7, "download_slot": "a.example", "download_latency": 0.5, "depth": 0}
+    assert told.items() <= first.items()
+    assert sorted(rest, key=str) == [{"failed": "a.example"}, {"slot": "b.example"}]
+    assert {7, ("a.example", 0.5)} <= set(spider.asked)  # type: ignore[attr-defined]
+
+
 def test_a_base_class_elsewhere_counts(tmp_path: Path) -> None:
     (tmp_path / "moved_base.py").write_text("import trawl as scrapy\nclass Base(scrapy.Spider):\n    pass\n")
     (tmp_path / "derived.py").write_text("from moved_base import Base\nclass Shop(Base):\n    name = 'shop'\n")

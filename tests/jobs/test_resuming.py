@@ -219,6 +219,29 @@ async def test_a_start_that_was_cut_is_read_again_and_what_was_seen_is_dropped(
     assert set(runs.sent.values()) == {1}
 
 
+@pytest.mark.parametrize("meta", [{"download_slot": "mine"}, {}])
+async def test_a_scope_that_is_a_host_only_by_its_requests_is_one_in_the_next_run(
+    meta: dict[str, str], tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    class Intranet(trawl.Spider):
+        name = "intranet"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            for number in range(6):
+                yield Request(f"http://intranet/{number}", meta=meta)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host("intranet", latency=0.1)
+    runs = Runs(tmp_path, web, Intranet, {"DOWNLOAD_DELAY": 1.0, "ROBOTSTXT_OBEY": False, **EXACT})
+    await runs.run(stop_after=0.5)
+    runs.down(60.0)
+    await runs.run()
+    assert [time - runs.times[0][0] for time, _ in runs.times] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
 class Listed(trawl.Spider):
     """Its start URLs come twice each, and its pages link to one of them; ``cut_at``: start() gets no further."""
 

@@ -265,6 +265,18 @@ def test_e20_any_other_id_is_unlimited_but_for_the_keys_it_sets(scope: str) -> N
         assert times(sim) == expected
 
 
+@pytest.mark.parametrize("slot", ["mine", 7, "b.example", "A.Example."])
+def test_a_download_slot_has_the_delay_and_the_places_of_a_host(slot: object) -> None:
+    def requests() -> list[trawl.Request]:
+        return [trawl.Request(f"http://{host}.example/", meta={"download_slot": slot}) for host in ("a", "b", "c")]
+
+    web = a_web("a.example", "b.example", "c.example", latency=0.1)
+    settings = {**EXACT, "ROBOTSTXT_OBEY": False}
+    assert times(crawled(requests, web, settings)) == [0.0, 1.0, 2.0]
+    own = {str(slot): {"delay": 0.5}}
+    assert times(crawled(requests, web, settings, THROTTLING_SCOPES=own)) == [0.0, 0.5, 1.0]
+
+
 def test_e20_the_requests_own_host_is_host_like_even_without_a_dot() -> None:
     web = a_web("intranet", latency=0.1)
     sim = crawled(one_after_another(lambda: "intranet", host="http://intranet"), web, EXACT)

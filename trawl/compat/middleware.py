@@ -33,13 +33,13 @@ from trawl.compat.names import class_advice
 from trawl.compat.signals import Failure
 from trawl.engine.hooks import Hook, StartHook
 from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
-from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
+from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response, host_scope
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.spiders import Spider
 from trawl.spiders.results import iterate_async
 from trawl.throttling.managers import awaited
 
-__all__ = ["START_METHODS", "SpiderMiddleware", "adapted", "spider_middleware"]
+__all__ = ["START_METHODS", "SpiderMiddleware", "adapted", "spider_middleware", "tell_download", "tell_timeout"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -148,6 +148,30 @@ def _take(answer: object, outcome: Outcome, where: str) -> None:
         outcome.then = Replace(answer, reason="reschedule", is_new_target=True)
     else:
         raise TrawlError(f"{where} returned {type(answer).__name__}: it may return a Response, a Request or None")
+
+
+def tell_timeout(seconds: float, fetch: Fetch) -> Fetch:
+    """Tell each request its timeout in meta ``download_timeout``, as Scrapy's ``DownloadTimeoutMiddleware`` does."""
+
+    def send(request: Request) -> Awaitable[Outcome]:
+        request.meta.setdefault("download_timeout", seconds)
+        return fetch(request)
+
+    return send
+
+
+def tell_download(fetch: Fetch) -> Fetch:
+    """Tell each request that was sent its latency and its slot in its meta, as Scrapy's downloader does."""
+
+    async def send(request: Request) -> Outcome:
+        outcome = await fetch(request)
+        if outcome.then is None:
+            request.meta.setdefault("download_slot", host_scope(request.url))
+            if outcome.response is not None:
+                request.meta["download_latency"] = outcome.response.latency
+        return outcome
+
+    return send
 
 
 @attrs.frozen

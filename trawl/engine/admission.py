@@ -204,6 +204,8 @@ class Admission:
     def leased(self, record: Record) -> Grant:
         """The core's grant for a leased record, with the gate of its origin seen to."""
         grant = Grant.of_record(record)
+        if self._is_restored(record):  # its scopes were not named in this run, of which some are hosts only by that
+            self._throttle.scopes_of_nowait(record.request)
         self._gates.ensure(grant)
         return grant
 
@@ -310,9 +312,12 @@ class Admission:
         """
         if grant.is_diverted or grant.task.differs_from(request):
             return True
-        if grant.lease is None or self._restored_at == -math.inf:
+        return grant.lease is not None and self._is_restored(grant.lease)
+
+    def _is_restored(self, record: Record) -> bool:
+        if self._restored_at == -math.inf:
             return False
-        return grant.lease.found_at is None or grant.lease.found_at <= self._restored_at
+        return record.found_at is None or record.found_at <= self._restored_at
 
     async def objection(self, grant: Grant, request: Request) -> Outcome | None:
         """Say what becomes of a grant that is not for ``request``, which is about to be sent; None: it is.

@@ -1,7 +1,8 @@
 """The scopes that a request counts in, and its amount in each (E01, E08, I05).
 
-The first of these that names any: meta ``throttling_scopes``, the manager's ``get_scopes()``, the request's host, or
-its address with ``CONCURRENT_REQUESTS_PER_IP``.
+The first of these that names any: meta ``throttling_scopes``, meta ``download_slot``, the manager's ``get_scopes()``,
+the request's host, or its address with ``CONCURRENT_REQUESTS_PER_IP``. A download slot is Scrapy's: one name, whose
+scope has the delay and the places that a host has.
 """
 
 from __future__ import annotations
@@ -65,9 +66,13 @@ class ScopeResolver:
             if isinstance(named, Iterator):  # read once, and asked for again by a redirect (E03)
                 request.meta["throttling_scopes"] = named = tuple(named)
             return self._noted(scope_amounts_of(named), request)
+        host = host_scope(request.url)
+        slot = request.meta_get("download_slot")
+        if slot is not None and slot != host and (id := normal_id(str(slot))):  # its host is what a moved crawl tells
+            self._policies.own_host(id)
+            return ((id, None),)
         if self.asks_manager:
             return None
-        host = host_scope(request.url)
         if not host:
             return ()
         if self._address_of is not None:
