@@ -20,8 +20,15 @@ def row(name: str, *, xfail: str = "", **what: Any) -> Any:
     return pytest.param(Project(name=name, **what), id=name, marks=marks)
 
 
+EXPORTED = [
+    *("all.csv", "some.csv", "renamed.csv", "all.xml", "one.xml", "all.json", "plain.json", "all.jl", "all.pickle"),
+    *("all.semicolon", "all.report", "all.pprint", "made.csv", "empty.json", "unmade.json"),
+    *("category-a.csv", "category-b.csv", "category-none.csv", "pipeline.xml"),
+]
+
 TABLE = [
     row("crawl_books"),
+    row("exports", spider="products", files=EXPORTED),
     row("next_page"),
     row("shop", spider="shop", files=["items.jl"], xfail="a folder's name wins over the spider's"),
 ]
