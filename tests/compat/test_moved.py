@@ -143,6 +143,19 @@ def test_importing_a_native_spider_imports_nothing_of_scrapys_habits() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("is_moved", "feeds"),
+    [
+        (True, {"a.json": {"indent": 1}, "b.csv": {"overwrite": True}}),
+        (False, {"a.json": {}, "b.csv": {"overwrite": True}}),
+    ],
+)
+def test_a_feed_of_the_command_line_stands_beside_its_feeds(is_moved: bool, feeds: object) -> None:
+    own = Layer("custom_settings", {"FEEDS": {"a.json": {"indent": 1}}}, is_moved=is_moved)
+    given = Layer("-o/-O", {"FEEDS": {"a.json": {}, "b.csv": {"overwrite": True}}}, is_beside=True)
+    assert load(own, given)["FEEDS"] == feeds
+
+
 def test_its_feeds_have_scrapys_bytes(tmp_path: Path) -> None:
     spider = """
     def parse(self, response):

@@ -55,7 +55,7 @@ def feeds_layer(appended: Iterable[str], overwritten: Iterable[str]) -> Layer:
             if path in feeds:
                 raise UsageError(f"the feed {path!r} is given twice")
             feeds[path] = {"overwrite": overwrite} | ({"format": form} if form else {})
-    return Layer("-o/-O", {"FEEDS": feeds} if feeds else {})
+    return Layer("-o/-O", {"FEEDS": feeds} if feeds else {}, is_beside=True)
 
 
 def _path_and_format(text: str) -> tuple[str, str]:

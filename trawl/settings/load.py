@@ -45,6 +45,7 @@ class Layer:
         prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).
         own: The user's own settings that it declares, with their defaults.
         is_moved: They are those of a spider whose imports are Scrapy's.
+        is_beside: In a moved crawl its mappings stand beside those of weaker sources, which keep their own entries.
     """
 
     source: str
@@ -53,6 +54,7 @@ class Layer:
     prefix: str = ""
     own: object = attrs.field(factory=dict)
     is_moved: bool = False
+    is_beside: bool = False
 
     def place(self, name: str) -> str:
         """Return the place of ``name`` in this source, for messages."""
@@ -78,13 +80,18 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     own = declared((f"own_settings ({layer.source})", layer.own) for layer in layers)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    weaker: dict[str, Any] = {}
     for layer in layers:
         for name, value in migration.renamed(layer.values).items():
             definition = _definition(name, layer, own, tell)
             if definition is not None:
+                if layer.is_beside:
+                    weaker[name] = values.get(name, {})
                 values[name] = _value(value, definition, layer)
                 sources[name] = layer.place(name)
     _set_moved_defaults(values, sources, any(layer.is_moved for layer in layers))
+    if values.get("SCRAPY_COMPAT"):
+        values |= {name: {**values[name], **given} for name, given in weaker.items()}
     extra = {name: values.get(name, definition.default) for name, definition in own.items()}
     return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources, extra)
 

@@ -26,7 +26,7 @@ FEEDS = {
     "all.xml": {"format": "xml", "overwrite": True, "indent": 2},
     "one.xml": {"format": "xml", "item_export_kwargs": {"root_element": "shop", "item_element": "product"}},
     "all.json": {"format": "json", "overwrite": True, "indent": 4},
-    "plain.json": {"format": "json", "encoding": "utf-8", "indent": None},
+    "plain.json": {"format": "json", "encoding": "utf-8"},
     "all.jl": {"format": "jsonlines"},
     "all.pickle": {"format": "pickle", "overwrite": True},
     "all.semicolon": {"format": "semicolon"},
