@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import trawl
+from trawl.errors import SettingsError
 from trawl.http import Request
 from trawl.pipelines import FileError, FilesPipeline, ImagesPipeline, MediaPipeline
 from trawl.testing import SimulatedWeb, Simulation, simulate
@@ -248,3 +249,12 @@ def test_a_class_may_answer_in_place_of_the_wire_and_hear_of_failures(tmp_path: 
     sim = crawled(tmp_path / "other", Downloaded, f"{HOST}/a.pdf")
     assert sim.items[0]["files"][0]["status"] == "mine"
     assert sim.stats["file_status_count/mine"] == 1
+
+
+def test_a_class_that_makes_its_own_store_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    class Mine(FilesPipeline):
+        def _get_store(self, uri: str) -> None:
+            raise AssertionError
+
+    with pytest.raises(SettingsError, match=r"Mine: _get_store\(\) is not called: FILES_STORE takes a folder"):
+        crawled(tmp_path, Mine)

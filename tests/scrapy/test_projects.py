@@ -31,6 +31,15 @@ TABLE = [
     row("exports", spider="products", files=EXPORTED),
     row("next_page"),
     row("shop", spider="shop", files=["items.jl"], xfail="a folder's name wins over the spider's"),
+    row("cookie_steps"),
+    row("media_kept", files=["store/full", "store/own", "pictures/full", "pictures/thumbs"]),
+    row("middleware_errors", files=["closed.txt"]),
+    row("more_sites"),
+    row("odd_outputs"),
+    row("record_csv"),
+    row("record_rules"),
+    row("record_sitemap"),
+    row("record_xml"),
 ]
 
 

@@ -224,3 +224,27 @@ def test_the_names_are_where_a_user_looks_for_them() -> None:
     assert trawl.CrawlSpider is CrawlSpider
     assert (trawl.Rule, trawl.LinkExtractor, trawl.Link) == (Rule, LinkExtractor, Link)
     assert ByScrapysName is LinkExtractor
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_parse_with_rules_may_be_overridden_and_is_read_in_a_loop_of_either_kind(is_async: bool) -> None:
+    class Plain(Shop):
+        def parse_with_rules(self, response: Response, *arguments: Any, **named: Any) -> Any:
+            yield {"seen": response.url}
+            yield from super().parse_with_rules(response, *arguments, **named)
+
+    class Async(Shop):
+        async def parse_with_rules(self, response: Response, *arguments: Any, **named: Any) -> Any:
+            yield {"seen": response.url}
+            async for output in super().parse_with_rules(response, *arguments, **named):
+                yield output
+
+    class Handing(Shop):
+        def parse_with_rules(self, response: Response, *arguments: Any, **named: Any) -> Any:
+            return super().parse_with_rules(response, *arguments, **named)
+
+    expected = simulate(Shop, shop(), FAST).items
+    items = simulate(Async if is_async else Plain, shop(), FAST).items
+    assert [item for item in items if "seen" not in item] == expected
+    assert {"seen": "http://a.example/category/2"} in items
+    assert simulate(Handing, shop(), FAST).items == expected

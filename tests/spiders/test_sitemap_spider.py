@@ -202,3 +202,43 @@ def test_what_is_wrong_is_said_before_anything_is_sent(
 
 def test_it_is_where_a_user_looks_for_it() -> None:
     assert trawl.SitemapSpider is SitemapSpider
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_parses_a_file_may_be_overridden_and_calls_the_base_in_a_loop_of_either_kind(is_async: bool) -> None:
+    class Marking(SitemapSpider):
+        name = "marking"
+        sitemap_urls = (f"{HOST}/sitemap.xml",)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"url": response.url, "map": response.meta["map"]}
+
+    class Plain(Marking):
+        def _parse_sitemap(self, response: Response) -> Any:
+            for request in super()._parse_sitemap(response):
+                request.meta["map"] = response.url
+                yield request
+
+    class Async(Marking):
+        async def _parse_sitemap(self, response: Response) -> Any:
+            async for request in super()._parse_sitemap(response):
+                request.meta["map"] = response.url
+                yield request
+
+    sim = simulate(Async if is_async else Plain, site({"/sitemap.xml": urlset(loc("/1"), loc("/2"))}), FAST)
+    assert sim.items == [{"url": f"{HOST}/{n}", "map": f"{HOST}/sitemap.xml"} for n in (1, 2)]
+
+
+def test_the_bytes_of_a_file_may_be_had_otherwise() -> None:
+    class Packed(SitemapSpider):
+        name = "packed"
+        sitemap_urls = (f"{HOST}/sitemap.bin",)
+
+        def _get_sitemap_body(self, response: Response) -> bytes:
+            return bytes(byte ^ 1 for byte in response.body)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"url": response.url}
+
+    packed = bytes(byte ^ 1 for byte in urlset(loc("/1")).encode())
+    assert simulate(Packed, site({"/sitemap.bin": packed}), FAST).items == [{"url": f"{HOST}/1"}]

@@ -21,7 +21,7 @@ import attrs
 import msgspec
 import trio
 
-from trawl.errors import NotConfigured, TrawlError
+from trawl.errors import NotConfigured, SettingsError, TrawlError
 from trawl.http import FileResponse, Request, Response, body_bytes, fingerprint
 from trawl.items import field_names, item_fields
 from trawl.pipelines.file_store import (
@@ -98,6 +98,11 @@ class MediaPipeline(ABC):
             NotConfigured: Its setting names no store.
             SettingsError: The store can't be.
         """
+        if hasattr(self, "_get_store"):
+            name, setting = type(self).__name__, f"{self.kind}_STORE"
+            raise SettingsError(
+                f"{name}: _get_store() is not called: {setting} takes a folder or a URL of fsspec", setting
+            )
         crawl, given = (store_uri, None) if crawler is None else (crawler, store_uri)
         store = str(given or crawl.settings[f"{self.kind}_STORE"])
         if not store:

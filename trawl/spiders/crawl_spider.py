@@ -11,7 +11,7 @@ import attrs
 from trawl.errors import UsageError
 from trawl.http import Request, Response, kind_of
 from trawl.links import Link, LinkExtractor
-from trawl.spiders.results import ItemT, is_async, iterate, iterate_async
+from trawl.spiders.results import EitherWay, ItemT, is_async, iterate, iterate_async
 from trawl.spiders.spider import Spider
 
 if TYPE_CHECKING:
@@ -133,12 +133,17 @@ class CrawlSpider(Spider[ItemT]):
         callback: Any,
         cb_kwargs: Mapping[str, Any] | None = None,
         follow: bool = True,
-    ) -> Iterator[Any] | AsyncGenerator[Any, None]:
-        """Yield the outputs of ``callback`` for a page and then, with ``follow``, the requests for its links."""
+    ) -> Any:
+        """Yield the outputs of ``callback`` for a page and then, with ``follow``, the requests for its links.
+
+        What it returns is read with ``for`` or with ``async for``; if ``callback`` is async, with ``async for`` alone.
+        """
         result = callback(response, **(cb_kwargs or {})) if callback else None
         if is_async(result):
             return self._later(response, result, follow)
-        return self._at_once(response, result, follow)
+        outputs = self._at_once(response, result, follow)
+        is_own = type(self).parse_with_rules is CrawlSpider.parse_with_rules
+        return outputs if is_own else EitherWay(outputs, iterate_async)
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
         return self.parse_with_rules(response, self.parse_start_url, kwargs)

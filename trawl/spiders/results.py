@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trawl.http import Request
 from trawl.items import is_item
 
-__all__ = ["ItemT", "Output", "Outputs", "is_async", "iterate", "iterate_async"]
+__all__ = ["EitherWay", "ItemT", "Output", "Outputs", "is_async", "iterate", "iterate_async"]
 
 
 if TYPE_CHECKING:
@@ -50,6 +50,28 @@ def iterate(result: Any) -> Iterable[Any]:
         return result
     is_one = isinstance(result, str | bytes) or not isinstance(result, Iterable) or is_item(result)
     return (result,) if is_one else result
+
+
+class EitherWay:
+    """Outputs that an override may read with ``for`` or with ``async for``, as Scrapy's spiders do."""
+
+    def __init__(self, plain: Iterator[Any], later: Callable[[Iterator[Any]], AsyncGenerator[Any, None]]) -> None:
+        """Read ``plain``, or what ``later`` makes of it."""
+        self._plain = plain
+        self._later = later
+        self._made: AsyncGenerator[Any, None] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return (output for output in self._plain if output is not None)
+
+    def __aiter__(self) -> AsyncGenerator[Any, None]:
+        self._made = self._later(self._plain)
+        return self._made
+
+    async def aclose(self) -> None:
+        """Close what ``async for`` reads. A checkpoint where that is one."""
+        if self._made is not None:
+            await self._made.aclose()
 
 
 async def iterate_async(result: Any) -> AsyncGenerator[Any, None]:

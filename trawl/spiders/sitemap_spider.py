@@ -14,7 +14,7 @@ import trio
 
 from trawl.errors import UsageError
 from trawl.http import Request, Response
-from trawl.spiders.results import ItemT
+from trawl.spiders.results import EitherWay, ItemT
 from trawl.spiders.spider import Spider, check_urls
 from trawl.spiders.xml_stream import GunzippedBody, XmlStream, local_name
 
@@ -234,11 +234,25 @@ class SitemapSpider(Spider[ItemT]):
         """Return the file to parse; Scrapy's name of it, which spiders override to unpack other formats."""
         return response.body
 
-    async def _parse_sitemap(self, response: Response) -> AsyncGenerator[Request | None, None]:
+    def _parse_sitemap(self, response: Response) -> Any:
+        outputs = self._outputs(response)
+        is_own = type(self)._parse_sitemap is SitemapSpider._parse_sitemap
+        return self._in_turns(outputs) if is_own else EitherWay(outputs, self._in_turns)
+
+    async def _in_turns(self, outputs: Iterator[Request | None]) -> AsyncGenerator[Request, None]:
+        """Yield the requests; other tasks run between the pieces of a file, which may have no request at all."""
+        for output in outputs:
+            if output is None:
+                await trio.lowlevel.checkpoint()
+            else:
+                yield output
+
+    def _outputs(self, response: Response) -> Iterator[Request | None]:
+        """Yield the requests for the entries of a file, and None after each piece of it without one."""
         depth = response.meta.get(_DEPTH, 0) if response.request is not None else 0
         if response.url.partition("?")[0].endswith("/robots.txt"):
-            for named in self._sitemaps(response, sitemaps_in_robots(response.text), depth):
-                yield named
+            named = self._sitemaps(response, sitemaps_in_robots(response.text), depth)
+            yield from (request for request in named if request is not None)
             return
         sitemap = self._opened(response)
         if not sitemap.type:
@@ -248,7 +262,7 @@ class SitemapSpider(Spider[ItemT]):
         for each in self._requests(response, sitemap, depth):
             if sitemap.pieces > pieces:  # a file may have any number of entries without a request
                 pieces = sitemap.pieces
-                await trio.lowlevel.checkpoint()
+                yield None
             if each is not None:
                 yield each
         if sitemap.is_cut:
