@@ -42,7 +42,19 @@ __all__ = [
     "key_advice",
     "renamed",
     "setting_advice",
+    "submodule",
 ]
+
+
+def submodule(module: str, name: str) -> Any:
+    """Return :func:`trawl.compat.submodule`, for a module's ``__getattr__``; private names load no hints.
+
+    Raises:
+        AttributeError: There is no such name.
+    """
+    if name.startswith("_"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return import_module("trawl.compat").submodule(module, name)
 
 
 class Unsupported:

@@ -1,5 +1,15 @@
 """Where Scrapy's users look for selectors; they are in :mod:`trawl.selectors`."""
 
+from typing import TYPE_CHECKING, Any
+
+from trawl import migration
 from trawl.selectors import Selector, SelectorList
 
 __all__ = ["Selector", "SelectorList"]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Scrapy's modules below this one, which annotations name."""
+        return migration.submodule(__name__, name)

@@ -34,7 +34,7 @@ import trio
 
 from trawl.engine import Crawl
 
-__all__ = ["DEAF", "Signals", "heed_signals"]
+__all__ = ["DEAF", "Signals", "heed_signals", "is_interrupted"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -51,12 +51,16 @@ class Signals:
 
     Args:
         deaf: Seconds after which a loop that has not heard a signal is taken for deaf.
+
+    Attributes:
+        has_heard: A signal has ended a crawl, or will.
     """
 
     def __init__(self, deaf: float = DEAF) -> None:
         self._deaf = deaf
         self._previous: dict[int, Any] = {}
         self._crawl: Crawl | None = None
+        self.has_heard: bool = False
         self._is_early = False
         self._unheard = 0
         self._unheard_since = 0.0
@@ -97,6 +101,7 @@ class Signals:
 
     def _heard(self, number: int) -> None:
         self._unheard = max(0, self._unheard - 1)
+        self.has_heard = True
         crawl = self._crawl
         if crawl is None:
             self._is_early = True
@@ -109,6 +114,12 @@ class Signals:
             crawl.shutdown()
         elif number != _HANGUP:
             crawl.cancel()
+
+
+def is_interrupted() -> bool:
+    """Return whether the :class:`Signals` around the program has heard a signal."""
+    around = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+    return isinstance(around, Signals) and around.has_heard
 
 
 async def heed_signals(crawl: Crawl) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import trawl
+from tests.cli.fake_crawl import FakeEngine
 from trawl import Spider, migration
+from trawl.cli import main
 from trawl.cli.load import load_spider
 from trawl.compat import MOVED_DEFAULTS, is_moved
 from trawl.settings import Layer, load, of_spider
@@ -181,3 +188,102 @@ def test_its_feeds_have_scrapys_bytes(tmp_path: Path) -> None:
             '{"tags":["a","b"],"size":[1,null],"text":"\u00e9"}\n'.encode(),
         ],
     ]
+
+
+class Counted(Spider):
+    name = "counted"
+    start_urls = ["http://a.example/"]
+    handle_httpstatus_list = [404]
+    seen: dict[str, Any] = {}
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        self.logger.error("an error of the user's")
+        yield {"status": response.status}
+        if response.status == 200:
+            yield response.follow("/missing")
+
+    def closed(self, reason: str) -> None:
+        type(self).seen = {**self.crawler.stats.get_stats(), "end": self.crawler.stats.get_value("finish_time")}
+
+
+@pytest.fixture
+def site() -> SimulatedWeb:
+    web = SimulatedWeb()
+    web.add_page("http://a.example/", links=["/missing"])
+    web.add_page("http://a.example/missing", status=404)
+    return web
+
+
+def test_a_moved_crawl_keeps_scrapys_statistics(site: SimulatedWeb) -> None:
+    result = simulate(Counted, site, {"SCRAPY_COMPAT": True, "ROBOTSTXT_OBEY": False})
+    assert result.stats["log_count/ERROR"] == 2
+    assert result.stats["request_depth_max"] == 1
+    began, ended = result.stats["start_time"], Counted.seen["end"]
+    assert isinstance(began, datetime)
+    assert timedelta(0) <= ended - began < timedelta(minutes=5)
+    assert not [handler for handler in logging.getLogger().handlers if type(handler).__name__ == "_LogCounter"]
+
+
+def test_a_native_crawl_does_not(site: SimulatedWeb) -> None:
+    stats = simulate(Counted, site, {"ROBOTSTXT_OBEY": False}).stats
+    assert not {"start_time", "finish_time", "request_depth_max"} & stats.keys()
+    assert not [key for key in stats if key.startswith("log_count")]
+
+
+def test_a_job_keeps_them_too(tmp_path: Path, site: SimulatedWeb) -> None:
+    settings = {"SCRAPY_COMPAT": True, "ROBOTSTXT_OBEY": False, "JOB_DIR": str(tmp_path / "job")}
+    first, again = (simulate(Counted, site, settings).stats for _ in range(2))
+    assert first["log_count/ERROR"] == 2
+    assert again["finish_time"] >= first["start_time"]
+    assert again["response_count"] == first["response_count"] == 2  # what the first run kept could be read
+
+
+def test_the_spiders_statuses_override_the_settings(site: SimulatedWeb) -> None:
+    class Other(Counted):
+        handle_httpstatus_list = [500]
+
+    class Unsaid(Spider):
+        name = "unsaid"
+        start_urls = ["http://a.example/missing"]
+
+        def parse(self, response: Any) -> Any:
+            return {"status": response.status}
+
+    settings = {"ROBOTSTXT_OBEY": False, "HTTPERROR_ALLOWED_CODES": [404]}
+    assert [simulate(spider, site, settings).items for spider in (Other, Unsaid)] == [
+        [{"status": 200}],
+        [{"status": 404}],
+    ]
+
+
+@pytest.mark.parametrize(("moved", "status"), [("true", 0), ("false", 130)])
+def test_an_end_that_a_moved_spider_asked_for_is_no_interruption(tmp_path: Path, moved: str, status: int) -> None:
+    (tmp_path / "mine.py").write_text("from trawl import Spider" + SPIDER)
+    words = ["crawl", str(tmp_path / "mine.py"), "--quiet", "-s", f"SCRAPY_COMPAT={moved}"]
+    assert main(words, crawl_with=FakeEngine(reason="cancelled")) == status
+
+
+def test_ctrl_c_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("from trawl import Spider" + SPIDER)
+    monkeypatch.setattr("trawl.cli.run.is_interrupted", lambda: True)
+    words = ["crawl", str(tmp_path / "mine.py"), "--quiet", "-s", "SCRAPY_COMPAT=true"]
+    assert main(words, crawl_with=FakeEngine(reason="shutdown")) == 130
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("http.response.html.HtmlResponse", "HtmlResponse"),
+        ("http.response.text.TextResponse", "TextResponse"),
+        ("http.request.form.FormRequest", "FormRequest"),
+        ("selector.unified.SelectorList", "SelectorList"),
+        ("spiders.crawl.CrawlSpider", "CrawlSpider"),
+    ],
+)
+def test_scrapys_paths_are_there_for_annotations(path: str, name: str) -> None:
+    found: Any = trawl
+    for part in path.split("."):
+        found = getattr(found, part)
+    assert found.__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = trawl.http.response.__getattribute__("nothing")

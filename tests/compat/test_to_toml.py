@@ -99,6 +99,28 @@ def test_what_may_be_a_secret_says_where_else_it_may_be() -> None:
     assert "TRAWL_SHOP_NAME" not in said
 
 
+def test_what_has_no_import_path_is_a_comment_with_its_line_and_what_to_write(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "import re, functools, json\nRETRY_PREDICATE = lambda request, error: True\nMINE = {'a': lambda x: x}\n"
+        "PATTERN = re.compile('a')\nPART = functools.partial(int, 2)\n\nDUMPS = json.dumps\n"
+    )
+    (tmp_path / "settings.py").write_text(text, "utf-8")
+    assert main(["settings", "--move", str(tmp_path / "settings.py")]) == 0
+    said = capfd.readouterr().out
+    table = tomllib.loads(said)["tool"]["trawl"]
+    assert table == {"SCRAPY_COMPAT": True, "own": {"DUMPS": "json.dumps"}}
+    comments = [line for line in said.splitlines() if line.startswith("# is left out")]
+    write = "it has no import path; write it as a function or class of a module, and its path here"
+    assert comments == [
+        f"# is left out (line 2): {write}",
+        f"# is left out (line 3): {write}",
+        "# is left out (line 4): TOML has nothing for Pattern; set it in custom_settings or update_settings()",
+        "# is left out (line 5): TOML has nothing for partial; set it in custom_settings or update_settings()",
+    ]
+
+
 def test_a_class_is_written_as_its_path() -> None:
     table = read({"ITEM_PIPELINES": {Pipeline: 1}})
     assert table == {"ITEM_PIPELINES": {f"{__name__}.Pipeline": 1}}

@@ -21,7 +21,7 @@ import attrs
 import trio
 from rich.console import Console
 
-from trawl.cli import FAILED, INTERRUPTED, USAGE, exit_status
+from trawl.cli import FAILED, INTERRUPTED, OK, USAGE, exit_status
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.summary import scopes_table, summary_table
@@ -29,7 +29,7 @@ from trawl.cli.view import CrawlWith, Watcher, can_show, panel_watcher, progress
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.observe import ObserveSettings, nothing_sent, printable, progress_line, speed_between
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
-from trawl.shutdown import Signals
+from trawl.shutdown import Signals, is_interrupted
 from trawl.spiders import Spider, SpidersSettings
 from trawl.throttling import ScopeReport
 from trawl.tracebacks import user_frames, user_traceback
@@ -265,7 +265,12 @@ def _run(
     has_no_start = _explain(spider, arguments, result)
     if not is_quiet:
         _print_summary(result, reports, console)
-    return FAILED if has_no_start else exit_status(result.reason)
+    if has_no_start:
+        return FAILED
+    status = exit_status(result.reason)
+    # engine.close_spider(spider) has Ctrl-C's reason, as in Scrapy, but is an end like any other.
+    is_closed = status == INTERRUPTED and settings.of(SpidersSettings).scrapy_compat and not is_interrupted()
+    return OK if is_closed else status
 
 
 def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlResult) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +16,7 @@ from trawl.cli import OK
 from trawl.cli.load import load_module, load_spider
 from trawl.cli.run import print_error, stderr_console
 from trawl.compat.settings import RENAMED, setting_advice
-from trawl.compat.to_toml import to_toml
+from trawl.compat.to_toml import lines_of, to_toml
 from trawl.errors import SettingsError, TrawlError
 from trawl.observe import clipped, printable
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
@@ -57,7 +58,8 @@ def move_command(path: str) -> int:
         module = load_module(path)
     except TrawlError as error:
         return print_error(error, stderr_console())
-    print(to_toml({name: value for name, value in vars(module).items() if name.isupper()}), end="")
+    values = {name: value for name, value in vars(module).items() if name.isupper()}
+    print(to_toml(values, lines_of(inspect.getsource(module))), end="")
     return OK
 
 

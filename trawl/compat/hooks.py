@@ -32,11 +32,25 @@ from trawl.errors import CloseSpider, DontCloseSpider, TrawlError
 from trawl.events import Events
 from trawl.http import Response
 from trawl.middleware.factory import entry_name, make_instance
+from trawl.observe import Stats
 from trawl.spiders import ItemCheck, Spider
 
 __all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
+
+
+class _LogCounter(logging.Handler):
+    """Counts the lines of the log by level, as Scrapy's ``log_count/ERROR``."""
+
+    def __init__(self, stats: Stats) -> None:
+        super().__init__()
+        self._stats = stats
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count a line."""
+        self._stats.inc(f"log_count/{record.levelname}")
+
 
 PAUSE = 5.0
 """Seconds until receivers that keep an idle crawl open are called again."""
@@ -89,9 +103,12 @@ class CompatHooks(Hooks):
         self._crawl = crawl
         self._spider = crawl.spider
         self._extensions = extensions
+        self._log_counter = _LogCounter(crawl.stats) if crawl.settings["SCRAPY_COMPAT"] else None
 
     def received(self, response: Response) -> TrawlError | None:
         """Show a response to ``process_spider_input``; return what that raised."""
+        if self._log_counter is not None and response.request is not None:
+            self._crawl.stats.max("request_depth_max", response.request.depth)
         return self._middleware.received(response)
 
     def close(self, spider: Spider, reason: str) -> object:
@@ -108,7 +125,10 @@ class CompatHooks(Hooks):
             SettingsError: An entry of ``EXTENSIONS`` leads to nothing, or can't be made so.
             PartLoadError: Its own code failed.
         """
+        self._set_time("start_time")
         _make_extensions(self._extensions, self._crawl)
+        if self._log_counter is not None:
+            logging.getLogger().addHandler(self._log_counter)
         if (crawler := _crawler_of(self._spider)) is not None:
             crawler.signals.bind(events, self._spider)
 
@@ -141,11 +161,21 @@ class CompatHooks(Hooks):
 
     async def closing(self, reason: str) -> None:
         """Send ``spider_closed``. A checkpoint only where a receiver is."""
-        await self._send("spider_closed", reason=reason)
+        self._set_time("finish_time")
+        try:
+            await self._send("spider_closed", reason=reason)
+        finally:
+            if self._log_counter is not None:
+                logging.getLogger().removeHandler(self._log_counter)
 
     async def closed(self) -> None:
         """Send ``engine_stopped``. A checkpoint only where a receiver is."""
         await self._send("engine_stopped")
+
+    def _set_time(self, key: str) -> None:
+        if self._log_counter is not None:
+            now: Any = self._crawl.now_utc()  # a datetime, which no statistic of other crawls is
+            self._crawl.stats.set(key, now)
 
     async def _send(self, signal: str, **given: object) -> None:
         if (crawler := _crawler_of(self._spider)) is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 
 __all__ = [
     "GUIDE",
@@ -21,6 +22,7 @@ __all__ = [
     "name_advice",
     "place",
     "place_of_twisteds",
+    "submodule",
     "twisted_way",
 ]
 
@@ -270,6 +272,25 @@ def place(module: str, name: str) -> Place | None:
     except ImportError:
         return None
     return ours, name
+
+
+def submodule(module: str, name: str) -> ModuleType:
+    """Return Scrapy's module ``name`` below one that trawl has, for annotations: ``http.response.html.HtmlResponse``.
+
+    Args:
+        module: The name of trawl's module: ``trawl.http.response``.
+        name: The attribute that it lacks.
+
+    Raises:
+        AttributeError: Scrapy has no such module either, or none of its names is here.
+    """
+    path = f"{module.removeprefix('trawl.')}.{name}."
+    found = {each.removeprefix(path): place for each, place in MOVED.items() if each.startswith(path)}
+    if not found:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    made = ModuleType(f"{module}.{name}")
+    vars(made).update({each: getattr(import_module(home), ours) for each, (home, ours) in found.items()})
+    return made
 
 
 def name_advice(name: str) -> str:

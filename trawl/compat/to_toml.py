@@ -10,17 +10,19 @@ settings of every package, which the tables do not need.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
+from types import BuiltinFunctionType, FunctionType
 
 from trawl.compat.settings import RENAMED, key_advice, renamed, setting_advice
 from trawl.errors import TrawlError
 from trawl.settings.load import Layer, load
 from trawl.settings.sections import known
 
-__all__ = ["to_toml"]
+__all__ = ["lines_of", "to_toml"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _NONE = "TOML has no None (custom_settings can say it)"
@@ -35,11 +37,12 @@ _SCRAPYS: Mapping[str, str] = {
 """Defaults of Scrapy's that differ from trawl's."""
 
 
-def to_toml(values: Mapping[str, object]) -> str:
+def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None) -> str:
     """Return the text for ``pyproject.toml`` that sets what ``values`` set in ``settings.py``.
 
     Args:
         values: Upper-case names to values.
+        lines: The line of each in the file, for the comments.
     """
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
@@ -50,7 +53,8 @@ def to_toml(values: Mapping[str, object]) -> str:
             continue
         if not is_known and value and isinstance(value, str) and _SECRET.search(name):
             own.append(f"# a secret? TRAWL_{name} in the environment sets it too, and this file need not hold it")
-        (settings if is_known else own).extend(_lines(name, value, is_known=is_known))
+        place = f" (line {lines[name]})" if lines and name in lines else ""
+        (settings if is_known else own).extend(_lines(name, value, place, is_known=is_known))
     settings.extend(_other_defaults(values))
     return "\n".join(["[tool.trawl]", *settings, *(["", "[tool.trawl.own]", *own] if own else [])]) + "\n"
 
@@ -64,7 +68,13 @@ def _other_defaults(values: Mapping[str, object]) -> Iterator[str]:
             yield f"# {name} is {_value(known()[name].default)} by default; Scrapy's is {scrapys}"
 
 
-def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
+def lines_of(source: str) -> dict[str, int]:
+    """Return the line of each upper-case name that a file sets, the last one where there are several."""
+    names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
+    return {name.id: name.lineno for name in names if isinstance(name.ctx, ast.Store) and name.id.isupper()}
+
+
+def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[str]:
     """A line that sets ``name``, or a comment with the reason why not; a comment for each part that is left out."""
     kept, left = _toml_part(value, name)
     yield from (f"# {name}: {part}" for part in left)
@@ -77,7 +87,7 @@ def _lines(name: str, value: object, *, is_known: bool) -> Iterator[str]:
         yield f"{name} = {_value(kept)}"
     except (TrawlError, TypeError) as error:
         yield f"# {name} = {' '.join(repr(value).split())}"
-        yield f"# is left out: {error}"
+        yield f"# is left out{place}: {error}"
 
 
 def _toml_part(value: object, path: str) -> tuple[object, list[str]]:
@@ -110,6 +120,8 @@ def _value(value: object) -> str:
         return repr(value)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if _is_named(value) and "<" in _path(value):  # <lambda>, <locals>
+        raise TypeError("it has no import path; write it as a function or class of a module, and its path here")
     if isinstance(value, PurePath) or _is_named(value):
         return _value(_path(value))
     if isinstance(value, Mapping):
@@ -118,17 +130,17 @@ def _value(value: object) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         parts = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
         return f"[{', '.join(map(_value, parts))}]"
-    raise TypeError(f"TOML has nothing for {type(value).__name__}")
+    raise TypeError(f"TOML has nothing for {type(value).__name__}; set it in custom_settings or update_settings()")
 
 
 def _is_named(value: object) -> bool:
-    return isinstance(value, type) or callable(value)
+    return isinstance(value, type | FunctionType | BuiltinFunctionType)
 
 
 def _path(value: object) -> str:
     """A class or function by its import path; anything else as a text."""
-    if _is_named(value):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    if isinstance(value, type | FunctionType | BuiltinFunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
     return str(value)
 
 

@@ -212,7 +212,7 @@ class JobState:
     def save(self) -> None:
         """Called before each transaction: keep what belongs to it."""
         self._stats.set("elapsed_seconds", self.elapsed)
-        STATISTICS.keep(self._job, self._stats.as_dict())
+        STATISTICS.keep(self._job, self._stats.storable())
         pages = self._throttle.pages.counts()
         if pages:
             PAGES.keep(self._job, pages)
@@ -289,7 +289,7 @@ class JobState:
             return
         self._stats.set("finish_reason", reason)
         self._stats.set("elapsed_seconds", self.elapsed)
-        STATISTICS.keep(self._job, self._stats.as_dict())
+        STATISTICS.keep(self._job, self._stats.storable())
         self._learned(is_last=True)
         self._due_at = self._next_at = math.inf
         self.note.ended(self._job, reason)

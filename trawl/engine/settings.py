@@ -120,5 +120,9 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         bool, Meta(description="Give every response to the callback, whatever its status.")
     ] = False
     httperror_allowed_codes: Annotated[
-        tuple[int, ...], Meta(description="Statuses outside 2xx that go to the callback instead of the errback.")
+        tuple[int, ...],
+        Meta(
+            description="Statuses outside 2xx that go to the callback instead of the errback, for spiders without "
+            "`handle_httpstatus_list`."
+        ),
     ] = ()

@@ -50,8 +50,9 @@ class StatusRule:
     __slots__ = ("_codes",)
 
     def __init__(self, settings: EngineSettings, spider: Spider) -> None:
-        codes = frozenset(settings.httperror_allowed_codes)
-        self._codes: Container[int] = codes.union(spider.handle_httpstatus_list)
+        has_own = spider.handle_httpstatus_list is not Spider.handle_httpstatus_list  # it overrides the setting
+        codes = spider.handle_httpstatus_list if has_own else settings.httperror_allowed_codes
+        self._codes: Container[int] = frozenset(codes)
         if settings.httperror_allow_all or getattr(spider, "handle_httpstatus_all", False):
             self._codes = range(1000)
 

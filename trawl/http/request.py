@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import msgspec
 
+from trawl import migration
 from trawl.http.content import with_legacy_query
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.notes import RequestNotes, notes_of, set_notes
@@ -439,3 +440,10 @@ def _encoded(url: Any, body: Any, encoding: str, flags: object) -> tuple[Any, An
 
 def _copied(cookies: Cookies) -> _Cookies:
     return dict(cookies) if isinstance(cookies, Mapping) else list(cookies)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Scrapy's modules below this one, which annotations name."""
+        return migration.submodule(__name__, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
 import msgspec
 from lxml import etree
 
+from trawl import migration
 from trawl.http.content import decode_body, selector_type, with_legacy_query
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
@@ -412,3 +413,10 @@ class Response:
 
     def __repr__(self) -> str:
         return f"<{self.status} {self.url}>"
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Scrapy's modules below this one, which annotations name."""
+        return migration.submodule(__name__, name)

@@ -7,7 +7,7 @@ One dictionary, written from one thread only. Keys are flat; the part after ``/`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from trawl.http import Times, TimesTotal
 
@@ -33,6 +33,7 @@ SCRAPYS: Mapping[str, str] = {
     "offsite/filtered": "offsite_filtered",
     "retry/count": "retry_count",
     "retry/max_reached": "retry_max_reached",
+    "response_received_count": "response_count",
     "robotstxt/forbidden": "robots_forbidden",
     "urllength/request_ignored_count": "urllength_filtered",
 }
@@ -73,8 +74,8 @@ class Stats:
         self._values[key] = value
 
     def restore(self, values: Mapping[str, Stat]) -> None:
-        """Replace all values with those of an earlier run."""
-        self._values = dict(values)
+        """Set values to those of an earlier run; those that it did not have stay."""
+        self._values.update(values)
         for part in _PARTS:
             seconds = values.get(f"{part}_seconds")
             setattr(self.times, part, seconds if isinstance(seconds, int | float) else 0.0)
@@ -119,6 +120,11 @@ class Stats:
     def as_dict(self) -> dict[str, Stat]:
         """Return a copy of all values, sorted by key."""
         return dict(sorted(self._read().items()))
+
+    def storable(self) -> dict[str, Stat]:
+        """Return a copy of the values that a job can keep: without what a spider has set to something else, a date."""
+        values: dict[str, Any] = {**self._read()}
+        return {key: value for key, value in values.items() if isinstance(value, int | float | str | None)}
 
     # Scrapy's names, so that spiders with their own statistics need no change.
 

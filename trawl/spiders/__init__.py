@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from trawl import migration
 from trawl.spiders.crawl_spider import CrawlSpider, Rule
 from trawl.spiders.feed_spider import Enclosure, FeedEntry, FeedSpider
 from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
@@ -44,4 +45,4 @@ if not TYPE_CHECKING:
             from trawl.compat.crawler import Crawler  # noqa: PLC0415
 
             return Crawler
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return migration.submodule(__name__, name)
