@@ -26,6 +26,7 @@ from trawl.clock import WallClock
 from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
 from trawl.compat.middleware import adapted, tell_download, tell_timeout
+from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import culprits
 from trawl.engine.job import OpenJob, open_job
@@ -295,6 +296,8 @@ async def crawl_with(
     wall = WallClock.started(trio.current_time(), now_utc)
     stats = Stats()
     instance = make_spider(spider, spider_args, Crawler(settings, stats, spider))
+    if settings["SCRAPY_COMPAT"]:
+        ignore_urls(instance)
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     guard = _guard(settings, instance, is_real=transport is None)
     dressing = _dressing(settings, instance, blocking, wall, stats)

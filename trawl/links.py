@@ -118,6 +118,8 @@ class LinkExtractor:
         restrict_css: Texts = (),
         strip: bool = True,
         restrict_text: Patterns = None,
+        deny_tags: Texts = (),
+        deny_attrs: Texts = (),
     ) -> None:
         r"""Make an extractor of the wanted links.
 
@@ -127,8 +129,8 @@ class LinkExtractor:
             allow_domains: Only links to these.
             deny_domains: No link to these.
             restrict_xpaths: Search only inside the elements that these find.
-            tags: The elements that are links.
-            attrs: Their attributes that hold addresses; ``srcset`` holds several.
+            tags: The elements that are links; ``*``: all.
+            attrs: Their attributes that hold addresses; ``srcset`` holds several; ``*``: all.
             canonicalize: Give URLs in canonical form: query sorted, no fragment.
             unique: Give each URL once per page.
             process_value: Gets each address, made absolute, and returns it, another one (taken out of
@@ -137,6 +139,8 @@ class LinkExtractor:
             restrict_css: Search only inside the elements that these find.
             strip: Take white space off the addresses.
             restrict_text: Only links whose text one of these matches anywhere.
+            deny_tags: Elements that are not links; overrides ``tags``.
+            deny_attrs: Attributes that are left out; overrides ``attrs``.
 
         Raises:
             ValueError: A regular expression, an XPath or a CSS query is invalid; the text names it.
@@ -148,8 +152,10 @@ class LinkExtractor:
         self._allow_domains = frozenset(_domain(name) for name in _texts(allow_domains))
         self._deny_domains = frozenset(_domain(name) for name in _texts(deny_domains))
         self._parts = tuple(_path(query) for query in queries)
-        self._tags = _texts(tags)
-        self._attributes = _texts(attrs)
+        self._deny_tags = frozenset(_texts(deny_tags))
+        self._deny_attributes = frozenset(_texts(deny_attrs))
+        self._tags = tuple(tag for tag in _texts(tags) if tag not in self._deny_tags)
+        self._attributes = tuple(name for name in _texts(attrs) if name not in self._deny_attributes)
         self._canonicalize = canonicalize
         self._unique = unique
         self._process_value = process_value
@@ -209,13 +215,20 @@ class LinkExtractor:
     def _addresses(self, root: Element, response: Response) -> Iterator[tuple[Element, str]]:
         attributes, strip = self._attributes, self._strip
         tags = self._tags if response.selector.type == "html" else [f"{{*}}{tag}" for tag in self._tags]
-        for element in root.iter(*tags):
-            for attribute in attributes:
+        for element in self._everything(root) if "*" in self._tags else root.iter(*tags) if tags else ():
+            for attribute in self._all_of(element) if "*" in attributes else attributes:
                 value = element.get(attribute)
                 if value is None:
                     continue
                 for address in addresses_in(attribute, value):
                     yield element, address.strip(_SPACE) if strip else address
+
+    def _everything(self, root: Element) -> Iterator[Element]:
+        elements = root.iter(etree.Element)  # without comments
+        return (each for each in elements if str(each.tag).rpartition("}")[2] not in self._deny_tags)
+
+    def _all_of(self, element: Element) -> Iterator[str]:
+        return (str(name) for name in element.attrib if name not in self._deny_attributes)
 
     def _url_of(self, address: str, base: str, response: Response) -> str | None:
         """Return the URL that an address on the page makes; None if it makes none."""

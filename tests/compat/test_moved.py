@@ -103,6 +103,28 @@ def test_its_meta_tells_what_scrapys_middleware_and_downloader_write_there(tmp_p
     assert {7, ("a.example", 0.5)} <= set(spider.asked)  # type: ignore[attr-defined]
 
 
+def test_urls_and_ports_in_its_allowed_domains_match_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import trawl as scrapy\n\nclass Shop(scrapy.Spider):\n    name = 'shop'\n"
+        "    allowed_domains = ['http://a.example/', 'a.example:80']\n"
+        "    def __init__(self, *args, **kwargs):\n        super().__init__(*args, **kwargs)\n"
+        "        self.start_urls.append('http://a.example/')\n"
+        "    def parse(self, response):\n        yield {'url': response.url}\n"
+        "        yield response.follow('/1')\n        yield response.follow('http://b.example/', priority=-1)\n"
+    )
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    web.add_host("b.example")
+    spider = load_spider(str(tmp_path / "shop.py"))
+    sim = simulate(spider, web)
+    assert sim.items == [{"url": "http://a.example/"}]
+    assert sim.stats["offsite_filtered"] == 2
+    assert "allowed_domains: 'http://a.example/', 'a.example:80': URLs and ports match nothing" in caplog.text
+    spider.allowed_domains = ["https://a.example", "b.example"]
+    assert len(simulate(spider, web).items) == 3
+    assert spider().start_urls == spider().start_urls == ["http://a.example/"]
+
+
 def test_a_base_class_elsewhere_counts(tmp_path: Path) -> None:
     (tmp_path / "moved_base.py").write_text("import trawl as scrapy\nclass Base(scrapy.Spider):\n    pass\n")
     (tmp_path / "derived.py").write_text("from moved_base import Base\nclass Shop(Base):\n    name = 'shop'\n")

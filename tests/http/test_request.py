@@ -219,6 +219,20 @@ def test_a_query_and_a_body_of_text_may_be_in_another_encoding() -> None:
         Request("http://a.example/", encoding="klingon")
 
 
+def test_headers_and_cookies_may_be_set_before_a_request_is_given() -> None:
+    request = Request("http://a.example/", headers={"A": "1"}, cookies={"a": "1"})
+    request.headers = {"B": "2"}
+    request.cookies = [{"name": "b", "value": "2"}]
+    assert (dict(request.headers), request.cookies) == ({"B": "2"}, [{"name": "b", "value": "2"}])
+    copy = request.copy()
+    assert (copy.headers.get("B"), copy.cookies) == ("2", request.cookies)
+    request.headers = None
+    request.cookies = None
+    assert (len(request.headers), request.cookies) == (0, {})
+    request.headers["C"] = "3"
+    assert request.copy().headers.get("C") == "3"
+
+
 def test_flags_are_refused_with_what_to_write() -> None:
     with pytest.raises(TypeError, match="use meta instead"):
         Request("http://a.example/", flags=["x"])  # type: ignore[arg-type]

@@ -127,3 +127,10 @@ def test_json_is_queried_whatever_it_is_said_to_be(kind: dict[str, str]) -> None
     assert response.jmespath("a.b[1]").get() == "x"
     assert response.jmespath("a.c").get() is None
     assert Response("http://a.example/", headers=kind, body=b"<p>a</p>").jmespath("a").get() is None
+
+
+def test_a_status_of_text_and_no_body_or_flags_are_taken_as_in_scrapy() -> None:
+    response = Response("http://a.example/", "404", body=None, flags=None)  # type: ignore[arg-type]
+    assert (response.status, response.body, response.flags) == (404, b"", [])
+    with pytest.raises(ValueError, match="invalid literal"):
+        Response("http://a.example/", "x")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.http import Response
+from trawl.http import HtmlResponse, Response
 from trawl.links import IGNORED_EXTENSIONS, Link, LinkExtractor
 
 PAGE = """
@@ -233,3 +233,19 @@ def test_whatever_an_attribute_holds_only_whole_urls_come_out(value: str, attrib
     for link in LinkExtractor(attrs=attribute, deny_extensions=()).extract_links(body):
         assert link.url.partition(":")[0] in {"http", "https", "ftp", "file"}
         assert LinkExtractor().matches(link.url)
+
+
+def test_every_element_and_attribute_may_hold_links_but_for_those_denied() -> None:
+    body = b"<p id=a><a href=b title=c>x</a><!-- c --><img src=d><area href=e></p>"
+    page = HtmlResponse("http://a.example/", body=body)
+
+    def paths(**options: Any) -> list[str]:
+        links = LinkExtractor(deny_extensions=[], **options).extract_links(page)
+        return [link.url.removeprefix("http://a.example/") for link in links]
+
+    assert paths(tags="*", attrs="*") == ["a", "b", "c", "d", "e"]
+    assert paths(tags="*", attrs="*", deny_tags=["img"], deny_attrs="id") == ["b", "c", "e"]
+    assert paths(tags="*") == ["b", "e"]
+    assert paths(deny_tags="area") == ["b"]
+    assert paths(attrs=("href", "title"), deny_attrs="href") == ["c"]
+    assert paths(deny_tags=("a", "area")) == []

@@ -66,6 +66,20 @@ def test_a_domain_that_is_none_is_refused_by_its_name(domain: str) -> None:
         AdmissionRules(SchedulerSettings(), [domain])
 
 
+@pytest.mark.parametrize("listed", [[], ["a.example"]])
+def test_domains_that_are_added_to_the_list_are_allowed_from_then_on(
+    listed: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    admission = AdmissionRules(SchedulerSettings(), listed)
+    assert admission.is_offsite(Request("http://b.example/")) == bool(listed)
+    listed += ["c.example", "http://d.example/"]
+    assert admission.refusal(Request("http://b.example/"), depth=1) == "offsite_filtered"
+    assert admission.refusal(Request("http://c.example/"), depth=1) is None
+    assert "'http://d.example/': it has no effect" in caplog.text
+    listed.append("b.example")
+    assert admission.refusal(Request("http://b.example/"), depth=1) is None
+
+
 def test_one_text_in_place_of_a_list_is_refused() -> None:
     with pytest.raises(ValueError, match="not one text"):
         AdmissionRules(SchedulerSettings(), "a.example")

@@ -8,12 +8,22 @@ of them, so that loaded settings answer for the crawl: ``settings["SCRAPY_COMPAT
 from __future__ import annotations
 
 import ast
+import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["FACES", "MOVED_DEFAULTS", "is_moved"]
+if TYPE_CHECKING:
+    from trawl.spiders import Spider
+
+__all__ = ["FACES", "MOVED_DEFAULTS", "ignore_urls", "is_moved"]
+
+logger: logging.Logger = logging.getLogger("trawl.admission")
+
+NO_DOMAIN = "none.invalid"
+"""A domain that has no hosts (RFC 2606, 2)."""
 
 FACES = frozenset({"crawler", "exporters", "item", "link", "linkextractors", "selector", "utils"})
 """Modules of trawl that only Scrapy's users import. ``trawl.loader`` is not one: native spiders use it too."""
@@ -68,3 +78,18 @@ def _imports_face(file: str | None) -> bool:
     froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     return any(name and name.startswith("trawl.") and name.split(".")[1] in FACES for name in froms | imports)
+
+
+def ignore_urls(spider: Spider[Any]) -> None:
+    """Warn of URLs and ports in a spider's ``allowed_domains``, and take them out: in Scrapy they match nothing."""
+    given: Any = spider.allowed_domains
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return
+    domains = list(given)
+    wrong = [name for name in domains if isinstance(name, str) and (":" in name.strip("[]") or "/" in name)]
+    if not wrong:
+        return
+    words = "%s: allowed_domains: %s: URLs and ports match nothing, as in Scrapy; write the domain alone"
+    logger.warning(words, spider.name, ", ".join(map(repr, wrong)))
+    kept = [name for name in domains if name not in wrong]
+    spider.allowed_domains = kept or [NO_DOMAIN]  # none at all would allow every domain

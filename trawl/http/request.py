@@ -257,6 +257,10 @@ class Request:
             headers = self._headers = Headers(headers)
         return headers
 
+    @headers.setter
+    def headers(self, headers: HeadersInput | None) -> None:
+        self._headers = headers if headers is None or isinstance(headers, Headers) else Headers(headers)
+
     def share_headers(self, headers: SharedHeaders) -> None:
         """Set each field of ``headers`` that is not set; a request without headers of its own shares these."""
         if self._headers is None:
@@ -308,6 +312,12 @@ class Request:
         if self._optional is None:
             self._optional = {}
         return self._optional.setdefault("cookies", {})
+
+    @cookies.setter
+    def cookies(self, cookies: Cookies | None) -> None:
+        if self._optional is None:
+            self._optional = {}
+        self._optional["cookies"] = _copied(cookies) if cookies else {}
 
     @property
     def sink(self) -> BodySink | None:

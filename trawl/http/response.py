@@ -194,9 +194,9 @@ class Response:
         url: str,
         status: int = 200,
         headers: HeadersInput | None = None,
-        body: bytes = b"",
+        body: bytes | None = b"",
         request: Request | None = None,
-        flags: Iterable[str] = (),
+        flags: Iterable[str] | None = (),
         latency: float | None = None,
         *,
         ip_address: str | None = None,
@@ -206,16 +206,18 @@ class Response:
 
         Raises:
             TypeError: The body is not bytes.
-            ValueError: A header is invalid.
+            ValueError: A header is invalid, or the status is not a number.
         """
+        if body is None:
+            body = b""
         if not isinstance(body, bytes):
             raise TypeError(f"the body of a response must be bytes, not {type(body).__name__}")
         self.url: str = url
-        self.status: int = status
+        self.status: int = status if type(status) is int else int(status)
         self.headers: Headers = headers if isinstance(headers, Headers) else Headers(headers)
         self.body: bytes = body
         self.request: Request | None = request
-        self.flags: list[str] = list(flags)
+        self.flags: list[str] = list(flags or ())
         self.latency: float | None = latency
         self.ip_address: str | None = ip_address
         self.protocol: str | None = protocol

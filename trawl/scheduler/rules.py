@@ -8,7 +8,8 @@ is known by the frontier, because that is stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -17,6 +18,8 @@ from trawl.addresses import AddressGuard
 from trawl.http import FETCHED_SCHEMES, Request, host_of, normalize_url, scheme_of
 
 __all__ = ["AdmissionRules", "SchedulerSettings"]
+
+logger: logging.Logger = logging.getLogger("trawl.admission")
 
 
 class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
@@ -69,13 +72,16 @@ class AdmissionRules:
         ValueError: An allowed domain is a URL, or has a port; the message names it.
     """
 
-    __slots__ = ("_allowed", "_depth_limit", "_guard", "_hosts", "_length_limit")
+    __slots__ = ("_allowed", "_depth_limit", "_guard", "_hosts", "_length_limit", "_listed", "_listed_count")
 
     def __init__(
         self, settings: SchedulerSettings, allowed_domains: Iterable[str] = (), guard: AddressGuard | None = None
     ) -> None:
         if isinstance(allowed_domains, str):
             raise ValueError(f"allowed_domains must be a list of domains, not one text; use [{allowed_domains!r}]")
+        # A list or a set that the spider adds to while it runs is looked at again.
+        self._listed: Collection[str] = allowed_domains if isinstance(allowed_domains, list | set) else ()
+        self._listed_count = len(self._listed)
         self._allowed = tuple([_domain(name) for name in allowed_domains or () if name])
         self._hosts: dict[str, bool] = {}
         self._depth_limit = settings.depth_limit
@@ -91,7 +97,7 @@ class AdmissionRules:
             return "urllength_filtered"
         if self._depth_limit and depth > self._depth_limit:
             return "depth_filtered"
-        if self._allowed and self.is_offsite(request):
+        if (self._allowed or self._listed) and self.is_offsite(request):
             return "offsite_filtered"
         if self._guard is not None and self._guard.refuses_url(url):
             return "private_addresses_refused"
@@ -111,6 +117,8 @@ class AdmissionRules:
 
         Always False with ``dont_filter``, or ``allow_offsite`` or ``is_start_request`` in the meta.
         """
+        if len(self._listed) != self._listed_count:
+            self._read_again()
         if not self._allowed:
             return False
         host = host_of(request.url).removesuffix(".")
@@ -124,6 +132,17 @@ class AdmissionRules:
         if not offsite or request.dont_filter:
             return False
         return not (request.meta_get("allow_offsite") or request.meta_get("is_start_request"))
+
+    def _read_again(self) -> None:
+        self._listed_count = len(self._listed)
+        self._hosts.clear()
+        allowed = []
+        for name in filter(None, self._listed):
+            try:
+                allowed.append(_domain(name))
+            except ValueError as error:
+                logger.warning("%s: it has no effect", error)
+        self._allowed = tuple(allowed)
 
 
 def _domain(name: str) -> str:
