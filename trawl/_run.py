@@ -28,7 +28,7 @@ from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
 from trawl.compat.middleware import adapted, tell_download, tell_timeout
 from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
-from trawl.engine.callbacks import culprits
+from trawl.engine.callbacks import leaf_errors
 from trawl.engine.job import OpenJob, open_job
 from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
@@ -413,7 +413,7 @@ async def _alone(running: Awaitable[Ended]) -> Ended:
     try:
         return await running
     except BaseExceptionGroup as group:
-        found = culprits(group)
+        found = leaf_errors(group)
         if len(found) != 1 and not all(isinstance(error, JobError) for error in found):  # each task that meets it
             raise
     raise found[0]

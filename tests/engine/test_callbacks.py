@@ -10,7 +10,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from trawl.engine.callbacks import Shields, consume, culprits, named
+from trawl.engine.callbacks import Shields, consume, leaf_errors, named
 
 
 class Taken:
@@ -142,8 +142,8 @@ async def test_a_generator_is_closed_when_an_output_is_refused() -> None:
 def test_groups_are_unwrapped_to_what_was_raised_in_them() -> None:
     first, second = ValueError("a"), KeyError("b")
     group = BaseExceptionGroup("outer", [ExceptionGroup("inner", [first]), second, GeneratorExit()])
-    assert culprits(group) == [first, second]
-    assert culprits(first) == [first]
+    assert leaf_errors(group) == [first, second]
+    assert leaf_errors(first) == [first]
 
 
 def test_a_callback_is_found_by_its_name_or_the_default() -> None:

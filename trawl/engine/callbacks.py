@@ -7,7 +7,7 @@ A callback is a function, a generator, an async function or an async generator. 
   an output is taken without waiting where that can be done, and otherwise under a shielded scope of the engine's own
   (:class:`Shields`), which the engine cancels when the crawl is cancelled.
 * *Its exception groups.* A nursery that is open across a ``yield`` wraps what it raises, together with
-  ``GeneratorExit``. :func:`culprits` unwraps that.
+  ``GeneratorExit``. :func:`leaf_errors` unwraps that.
 
 Some errors of callbacks name neither the line to change nor the change: an argument that is missing, a forgotten
 ``await``, a generator that is yielded instead of what it gives, a library of asyncio. :func:`advice` adds both.
@@ -27,7 +27,7 @@ import trio
 from trawl.spiders.results import iterate
 from trawl.tracebacks import is_user_file, user_frames
 
-__all__ = ["Shields", "Taker", "WrongOutput", "advice", "consume", "culprits", "frame_of"]
+__all__ = ["InvalidOutput", "OutputReceiver", "Shields", "advice", "consume", "frame_of", "leaf_errors"]
 
 ASYNCIO = (
     "a crawl runs on Trio, where asyncio does not work: use trio.sleep() and Trio's other functions instead, or a"
@@ -39,7 +39,7 @@ AWAIT = "an `await` is missing before the call that gave the coroutine"
 ASYNC_FOR = "an async generator is read with `async for`"
 
 
-class WrongOutput(TypeError):
+class InvalidOutput(TypeError):
     """A callback, or ``start()``, gave what is neither a request nor an item."""
 
     def __init__(self, output: object) -> None:
@@ -129,11 +129,11 @@ def _remedy(output: object) -> str:
     return ""
 
 
-class Taker(Protocol):
+class OutputReceiver(Protocol):
     """Takes a callback's outputs."""
 
     def take_nowait(self, output: object) -> bool:
-        """Take one output if that needs no waiting; False when it does. Raises ``WrongOutput`` for what is none."""
+        """Take one output if that needs no waiting; False when it does. Raises ``InvalidOutput`` for what is none."""
         ...
 
     async def take(self, output: object) -> None:
@@ -190,13 +190,13 @@ class _Shield:
 
 
 async def consume(
-    result: object, taker: Taker, shields: Shields, refused: Callable[[TypeError], object] = _raised
+    result: object, receiver: OutputReceiver, shields: Shields, refused: Callable[[TypeError], object] = _raised
 ) -> None:
-    """Give ``taker`` every output of what a callback returned. Cancelling closes the callback's generator.
+    """Give ``receiver`` every output of what a callback returned. Cancelling closes the callback's generator.
 
     Args:
         result: What it returned.
-        taker: Takes the outputs.
+        receiver: Takes the outputs.
         shields: Keep what is awaited for an output from being cancelled by the callback's own scopes.
         refused: Called with the error for each output that is neither a request nor an item; the next one is taken
             then, unless it raises the error, as by default.
@@ -205,7 +205,7 @@ async def consume(
         Exception: Whatever the callback, or ``refused``, raises.
     """
     if type(result) is GeneratorType:  # as most are; the questions below take longer than to ask for an output
-        await _consume(result, taker, shields, refused)
+        await _consume(result, receiver, shields, refused)
         return
     if inspect.isawaitable(result):
         result = await result
@@ -213,27 +213,29 @@ async def consume(
         async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else _Open(result) as outputs:
             async for output in outputs:
                 try:
-                    if not taker.take_nowait(output):
-                        await _take(output, taker, shields)
-                except WrongOutput as error:
+                    if not receiver.take_nowait(output):
+                        await _take(output, receiver, shields)
+                except InvalidOutput as error:
                     refused(error.told(outputs))
         return
-    await _consume(iterate(result), taker, shields, refused)
+    await _consume(iterate(result), receiver, shields, refused)
 
 
-async def _consume(result: Any, taker: Taker, shields: Shields, refused: Callable[[TypeError], object]) -> None:
+async def _consume(
+    result: Any, receiver: OutputReceiver, shields: Shields, refused: Callable[[TypeError], object]
+) -> None:
     with closing(result) if hasattr(result, "close") else _Open(result) as outputs:
         for output in outputs:
             try:
-                if not taker.take_nowait(output):
-                    await _take(output, taker, shields)
-            except WrongOutput as error:
+                if not receiver.take_nowait(output):
+                    await _take(output, receiver, shields)
+            except InvalidOutput as error:
                 refused(error.told(outputs))
 
 
-async def _take(output: object, taker: Taker, shields: Shields) -> None:
+async def _take(output: object, receiver: OutputReceiver, shields: Shields) -> None:
     with shields.shielded():
-        await taker.take(output)
+        await receiver.take(output)
     if shields.is_cancelled:  # the crawl is: hear of it here, a generator that never awaits would not
         await trio.lowlevel.checkpoint()
 
@@ -259,11 +261,11 @@ class _Open:
         return None
 
 
-def culprits(error: BaseException) -> list[BaseException]:
+def leaf_errors(error: BaseException) -> list[BaseException]:
     """The errors inside (nested) exception groups, without the ``GeneratorExit`` that closing a generator adds."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
-    return [leaf for inner in error.exceptions for leaf in culprits(inner) if not isinstance(leaf, GeneratorExit)]
+    return [leaf for inner in error.exceptions for leaf in leaf_errors(inner) if not isinstance(leaf, GeneratorExit)]
 
 
 Callback = Callable[..., object]

@@ -22,7 +22,7 @@ from typing import Protocol
 
 import trio
 
-from trawl.engine.callbacks import WrongOutput
+from trawl.engine.callbacks import InvalidOutput
 from trawl.engine.items import Counts, ItemWriter
 from trawl.engine.limits import Full, ItemLimit
 from trawl.errors import FeedError, ItemLost
@@ -340,7 +340,7 @@ class CallbackOutputs:
         """Take one output if that needs no waiting; False when it does.
 
         Raises:
-            WrongOutput: It is neither a request nor an item.
+            InvalidOutput: It is neither a request nor an item.
         """
         if isinstance(output, Request):
             if len(self.requests) - self._kept >= BATCH:
@@ -350,7 +350,7 @@ class CallbackOutputs:
         if output is None:
             return True
         if type(output) is not dict and not is_item(output):
-            raise WrongOutput(output)
+            raise InvalidOutput(output)
         try:
             if (self.items + self._lost) % BATCH == BATCH - 1 or not self._outlet.put_nowait(output, self._page):
                 return False

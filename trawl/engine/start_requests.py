@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from trawl.engine.callbacks import Shields, WrongOutput, advice, culprits
+from trawl.engine.callbacks import InvalidOutput, Shields, advice, leaf_errors
 from trawl.engine.context import CrawlContext
 from trawl.engine.hooks import StartHook, started_by
 from trawl.engine.items import ItemWriter
@@ -89,7 +89,7 @@ class StartRequests:
         except Exception as failure:
             self._failed(failure)
         except BaseExceptionGroup as group:
-            if any(not isinstance(leaf, Exception) for leaf in culprits(group)):
+            if any(not isinstance(leaf, Exception) for leaf in leaf_errors(group)):
                 raise
             self._failed(group)
         finally:
@@ -124,7 +124,7 @@ class StartRequests:
                         continue
                 try:
                     await self._take(output, outputs)
-                except WrongOutput as error:
+                except InvalidOutput as error:
                     self.has_failed = True
                     logger.error(
                         "%r: one output of start() is dropped, the others go on: %s", self._spider, error.told(started)
@@ -148,12 +148,12 @@ class StartRequests:
             await trio.lowlevel.checkpoint()
 
     def _failed(self, failure: BaseException) -> None:
-        for leaf in culprits(failure):
+        for leaf in leaf_errors(failure):
             if isinstance(leaf, CloseSpider):
                 self._state.end(leaf.reason)
                 return
         self.has_failed = True
-        for leaf in culprits(failure):
+        for leaf in leaf_errors(failure):
             said = advice(leaf, None)
             words = f"{self._spider!r}: start() failed: what it gave before goes on{f': {said}' if said else ''}"
             logger.error("%s", words, exc_info=leaf)

@@ -19,7 +19,7 @@ from functools import partial
 
 import trio
 
-from trawl.engine.callbacks import Callback, advice, call, consume, culprits, named
+from trawl.engine.callbacks import Callback, advice, call, consume, leaf_errors, named
 from trawl.engine.context import CrawlContext
 from trawl.engine.fetcher import Fetcher
 from trawl.engine.hooks import Hooks, hooked
@@ -266,7 +266,7 @@ class Worker:
             self._failed(request, failure, outputs, self._called(callback, default))
         except BaseExceptionGroup as group:  # a nursery that was open across a yield: with GeneratorExit, or Cancelled
             rest = group.split(trio.Cancelled)[1]
-            fatal = [leaf for leaf in culprits(group) if not isinstance(leaf, Exception)]
+            fatal = [leaf for leaf in leaf_errors(group) if not isinstance(leaf, Exception)]
             if rest is not None and not fatal:
                 self._failed(request, rest, outputs, self._called(callback, default))
             if fatal:
@@ -288,7 +288,7 @@ class Worker:
     def _failed(
         self, request: Request, failure: BaseException, outputs: CallbackOutputs, called: Callback | None
     ) -> None:
-        for leaf in culprits(failure):
+        for leaf in leaf_errors(failure):
             if isinstance(leaf, CloseSpider):
                 self._state.end(leaf.reason)
             elif isinstance(leaf, IgnoreRequest):
