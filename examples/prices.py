@@ -19,7 +19,7 @@ from typing import Self
 import trio
 
 import trawl
-from trawl.middleware import Surroundings
+from trawl.middleware import MiddlewareCrawl
 
 TABLE = "CREATE TABLE IF NOT EXISTS prices (url TEXT, title TEXT, price REAL, since TEXT, PRIMARY KEY (url, since))"
 
@@ -36,12 +36,12 @@ class Price:
 class Database:
     """Keeps prices. SQLite blocks: each question is asked in a thread, one at a time."""
 
-    def __init__(self, crawl: Surroundings) -> None:
+    def __init__(self, crawl: MiddlewareCrawl) -> None:
         self.crawl = crawl
         self.turn = trio.Lock()  # items of several pages come at once; a transaction has one
 
     @classmethod
-    def from_crawler(cls, crawl: Surroundings) -> Self:
+    def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:
         """The pipeline of one crawl."""
         return cls(crawl)
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import trawl
 from trawl.exceptions import NotConfigured
 from trawl.http import Fetch, Outcome, Request
-from trawl.middleware import Surroundings
+from trawl.middleware import MiddlewareCrawl
 
 
 def signature(secret: str, request: Request, at: str) -> str:
@@ -34,13 +34,13 @@ def signature(secret: str, request: Request, at: str) -> str:
 class Signed:
     """Signs what goes to one host. What goes elsewhere, by a redirect say, is told nothing of us."""
 
-    def __init__(self, host: str, crawl: Surroundings) -> None:
+    def __init__(self, host: str, crawl: MiddlewareCrawl) -> None:
         self.host, self.crawl = host, crawl
         self.key_id: str = crawl.settings["SIGNING_KEY_ID"]
         self.secret: str = crawl.settings["SIGNING_SECRET"]
 
     @classmethod
-    def from_crawler(cls, crawl: Surroundings) -> Self:
+    def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:
         """The middleware of one crawl; none without a secret."""
         if not crawl.settings["SIGNING_SECRET"]:
             raise NotConfigured("SIGNING_SECRET is not set: requests go unsigned")

@@ -2,7 +2,7 @@
 
 from trawl.middleware.auth import auth
 from trawl.middleware.cookies import cookies
-from trawl.middleware.factory import Surroundings, load_function
+from trawl.middleware.factory import MiddlewareCrawl, load_function
 from trawl.middleware.proxies import ProxyCooldown, ProxyPool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect, redirected
 from trawl.middleware.referrer import POLICIES, Referrer, load_referrer_policy
@@ -38,7 +38,7 @@ __all__ = [
     "Session",
     "Sessions",
     "SoftBlockTransport",
-    "Surroundings",
+    "MiddlewareCrawl",
     "auth",
     "compose",
     "cookies",

@@ -1,6 +1,6 @@
 """Makes middleware from the entries of ``DOWNLOADER_MIDDLEWARES``: names, import paths, functions, classes, objects.
 
-:class:`Surroundings` is the crawl as a user's middleware sees it when it is made. Pipelines, hooks and watchers are
+:class:`MiddlewareCrawl` is the crawl as a user's middleware sees it when it is made. Pipelines, hooks and watchers are
 made by the same functions.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adapt",
-    "Surroundings",
+    "MiddlewareCrawl",
     "accepts_arguments",
     "entry_name",
     "load_function",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-class Surroundings(Protocol):
+class MiddlewareCrawl(Protocol):
     """The crawl, as the argument of a middleware's ``from_crawler``.
 
     A middleware that takes time, randomness and blocking work from here runs on a test's virtual clock too.

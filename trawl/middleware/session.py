@@ -17,7 +17,7 @@ from trawl.throttling.scope_amounts import SESSION
 from trawl.transport.proxy import Proxy
 
 if TYPE_CHECKING:
-    from trawl.middleware.factory import Surroundings
+    from trawl.middleware.factory import MiddlewareCrawl
 
 __all__ = ["Session", "Sessions", "session_scope"]
 
@@ -38,7 +38,7 @@ class Session:
 
     __slots__ = ("_crawl", "_jars", "headers", "name", "proxy")
 
-    def __init__(self, name: str, jars: Jars, crawl: Surroundings | None) -> None:
+    def __init__(self, name: str, jars: Jars, crawl: MiddlewareCrawl | None) -> None:
         self.name: str = name
         self.proxy: str | None = None
         self.headers: Headers = Headers()
@@ -117,7 +117,7 @@ class Sessions:
     def get(
         self,
         name: str,
-        crawl: Surroundings | None = None,
+        crawl: MiddlewareCrawl | None = None,
         *,
         proxy: str | None = None,
         headers: Mapping[str, str] | None = None,

@@ -25,7 +25,7 @@ from trawl.errors import SettingsError
 from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
 from trawl.middleware.auth import auth, load_credentials
 from trawl.middleware.cookies import cookies, open_cookie_file
-from trawl.middleware.factory import Adapt, Surroundings, entry_name, load_function, make_middleware, split_setting
+from trawl.middleware.factory import Adapt, MiddlewareCrawl, entry_name, load_function, make_middleware, split_setting
 from trawl.middleware.proxies import ProxyBanTransport, ProxyCooldown, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
 from trawl.middleware.referrer import Referrer, load_referrer_policy
@@ -108,7 +108,7 @@ class MiddlewareContext:
     handled_statuses: Container[int] = frozenset()
     spider: Any = None
     stats: Stats | None = None
-    crawl: Surroundings | None = None
+    crawl: MiddlewareCrawl | None = None
     innermost: Middleware | None = None
     removed: frozenset[str] = frozenset()
     adapt: Adapt | None = None
@@ -277,7 +277,7 @@ class MiddlewareStack:
     prepare: Prepare
     adapt: Adapt | None = None
 
-    def middleware(self, crawl: Surroundings) -> list[Middleware]:
+    def middleware(self, crawl: MiddlewareCrawl) -> list[Middleware]:
         """Make the middleware, outermost first.
 
         Raises:
