@@ -125,6 +125,12 @@ async def test_a_file_is_continued_after_its_last_whole_record(name: str, tmp_pa
     assert path.read_bytes() == BYTES[name]
 
 
+async def test_an_xml_of_another_name_is_continued_alike(tmp_path: Path) -> None:
+    for items in (ITEMS[:2], ITEMS[2:]):
+        await write_all(await opened(tmp_path / "o.tree", exporters={"tree": exporters.XmlItemExporter}), items)
+    assert (tmp_path / "o.tree").read_bytes() == XML
+
+
 @pytest.mark.parametrize("name", ["o.csv", "o.json", "o.xml"])
 async def test_the_file_is_whole_after_each_flush(name: str, tmp_path: Path) -> None:
     whole = []

@@ -126,7 +126,7 @@ class ExportedFormat:
             what = f"what {self._exporter.kind.__qualname__} writes"
             raise NotThisFormat(f"it is there already, and {what} can be continued by a job only; overwrite it")
         end = self._reader.end_of(file)
-        if self.name != "xml" or not end.position:
+        if not isinstance(self._reader, XmlTree) or not end.position:
             return end
         file.seek(end.position)  # an item ends with its newline
         return End(end.position + 1) if file.read(1) == b"\n" else End(end.position, b"\n")

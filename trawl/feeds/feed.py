@@ -214,6 +214,8 @@ class Feed:
 
     def _add(self, fields: Any, origin: ItemOrigin | None) -> int:
         """Add an item to the newest file; to the next one where that is full."""
+        if not self._options.is_batched:
+            return self.file.add(fields, origin)
         items, most = self._options.batch_items, self._options.batch_bytes
         before = self._number, self._items, self._bytes, self._uri
         is_full = bool((items and self._items >= items) or (most and self._bytes >= most))
