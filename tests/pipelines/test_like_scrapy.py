@@ -258,3 +258,24 @@ def test_a_class_that_makes_its_own_store_is_refused_before_anything_is_sent(tmp
 
     with pytest.raises(SettingsError, match=r"Mine: _get_store\(\) is not called: FILES_STORE takes a folder"):
         crawled(tmp_path, Mine)
+
+
+@pytest.mark.parametrize(("is_moved", "count"), [(True, 1), (False, 2)])
+def test_a_file_outside_allowed_domains_is_not_downloaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_moved: bool, count: int
+) -> None:
+    class Own(trawl.Spider):
+        name = "own"
+        start_urls = [f"{HOST}/"]
+        allowed_domains = ["a.example"]
+
+        def parse(self, response: Any) -> Any:
+            yield {"file_urls": [f"{HOST}/a.pdf", "http://b.example/b.pdf"]}
+
+    web = SimulatedWeb()
+    for host in ("a.example", "b.example"):
+        web.add_host(host, body=PDF)
+    values = {"ITEM_PIPELINES": {FilesPipeline: 1}, "FILES_STORE": str(tmp_path), "MEDIA_LIKE_SCRAPY": is_moved}
+    [item] = simulate(Own, web, values).items
+    assert len(item["files"]) == count
+    assert ("its host is not in allowed_domains: add it there" in caplog.text) is is_moved

@@ -33,6 +33,7 @@ from trawl.pipelines.file_store import (
     open_partial_file,
     sha1_of,
 )
+from trawl.scheduler.rules import AdmissionRules, SchedulerSettings
 from trawl.throttling.managers import awaited
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class MediaPipeline(ABC):
         self.expires: float = self._setting(f"{self.kind}_EXPIRES", "EXPIRES") * DAY
         self.allows_redirects: bool = self._setting("MEDIA_ALLOW_REDIRECTS")
         self.is_like_scrapy: bool = crawl.settings["MEDIA_LIKE_SCRAPY"]
+        allowed = getattr(crawl.spider, "allowed_domains", ()) if self.is_like_scrapy else ()
+        self._rules = AdmissionRules(SchedulerSettings(), allowed)
         self._fieldless: set[type] = set()
         self._results: OrderedDict[bytes, Result] = OrderedDict()
         self._under_way: dict[bytes, trio.Event] = {}
@@ -312,6 +315,8 @@ class MediaPipeline(ABC):
         known, told = await self._stored(request, item)
         if told is not None:
             return told
+        if self._rules.is_offsite(request):
+            raise FileError("its host is not in allowed_domains: add it there, or give the request meta allow_offsite")
         now = crawl.now_utc().timestamp()
         async with open_partial_file(self.store, crawl.blocking) as part:
             response = await crawl.fetch(self._asked(request, known, part))

@@ -96,8 +96,9 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
         Meta(
             title="",
             description="Name files and images by their URL instead of their content, encode each image as JPEG anew,"
-            " give the checksum of the image that is stored, and take a file that is at its path and new enough as it"
-            " is. This is Scrapy's way, and true for moved spiders.",
+            " give the checksum of the image that is stored, take a file that is at its path and new enough as it is,"
+            " and download nothing from hosts outside allowed_domains. This is Scrapy's way, and true for moved"
+            " spiders.",
         ),
     ] = False
     media_store_options: Annotated[
