@@ -17,25 +17,27 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.servers.limited import CASES, HTTP, SERVER, WINDOWS, Run, crawl_all, write_page
+from tests.servers.limited import CASES, HTTP, RAMPED, SERVER, Run, crawl_all, write_page
 from tests.servers.nginx import running
 from trawl.testing.svg import Scale, axis_marks, document, group, line, number, rectangle, text
 
 WIDTH, PANEL, LEFT, RIGHT, TOP, BOTTOM = 900.0, 240.0, 60.0, 880.0, 44.0, 54.0
 BIN = 2.0
-"""Seconds over which the rate is counted where there is no window of rampup."""
+"""Seconds over which the rate is counted."""
+
+FOUND = 20.0
+"""Seconds from which on the rate is told."""
 
 GRID, INK, QUIET, SERVED, REFUSED = "#e5e7eb", "#111827", "#4b5563", "#2563eb", "#dc2626"
 TITLES = {
-    "five-rampup": "5 requests/s allowed, rampup with a window of 5 s, from a delay of 0.3 s",
-    "fifty-rampup": "50 requests/s allowed, rampup with a window of 2 s, from a delay of 1 s",
+    "five-rampup": "5 requests/s allowed, rampup, from a page a second",
+    "fifty-rampup": "50 requests/s allowed, rampup, from a page a second",
     "five-plain": "5 requests/s allowed, no rampup, from delay 0 and concurrency 8",
 }
 
 
 def panel(run: Run, top: float) -> str:
     """One crawl: a bar for the pages served in each window, the allowed rate as a line, a mark for each 429."""
-    width = WINDOWS.get(run.case.name, BIN)
     scale = Scale(0.0, run.took, LEFT, RIGHT)
     floor, ceiling = top + PANEL - BOTTOM, top + TOP
     highest = run.case.allowed * 1.3
@@ -51,7 +53,7 @@ def panel(run: Run, top: float) -> str:
         shapes += [text(scale.x(at), floor + 34, label, fill=QUIET, text_anchor="middle")]
     shapes += [text(RIGHT, floor + 48, "seconds", fill=QUIET, text_anchor="end")]
     shapes += [text(LEFT, top + 36, "pages/s", fill=QUIET, text_anchor="end")]
-    shapes += bars(run, width, scale, floor, y)
+    shapes += bars(run, scale, floor, y)
     allowed = y(run.case.allowed)
     shapes += [line(LEFT, allowed, RIGHT, allowed, stroke=INK, stroke_dasharray="6 4")]
     shapes += [text(LEFT + 6, allowed - 5, "allowed", fill=INK)]
@@ -62,12 +64,12 @@ def panel(run: Run, top: float) -> str:
     return group(shapes)
 
 
-def bars(run: Run, width: float, scale: Scale, floor: float, y: Callable[[float], float]) -> list[str]:
-    """What was served in each ``width`` seconds; the last bar, cut short by the end, is as wide as it lasted."""
+def bars(run: Run, scale: Scale, floor: float, y: Callable[[float], float]) -> list[str]:
+    """What was served in each ``BIN`` seconds; the last bar, cut short by the end, is as wide as it lasted."""
     shapes, start = [], 0.0
     while start < run.took:
-        end = min(start + width, run.took)
-        rate = run.rate(start, end) if end - start > width / 4 else 0.0
+        end = min(start + BIN, run.took)
+        rate = run.rate(start, end) if end - start > BIN / 4 else 0.0
         left, right = scale.x(start), scale.x(end)
         tip = f"{number(start)} to {number(end)} s: {rate:.1f} pages/s"
         shapes.append(rectangle(left, y(rate), max(right - left - 1, 0.5), floor - y(rate), tip=tip, fill=SERVED))
@@ -77,8 +79,9 @@ def bars(run: Run, width: float, scale: Scale, floor: float, y: Callable[[float]
 
 def settled(run: Run) -> str:
     """The rate once the limit is found, as a part of what is allowed."""
-    found = run.refused[0] + WINDOWS[run.case.name]
-    return f"{run.rate(found, run.took) / run.case.allowed:.0%} of what is allowed from {found:.0f} s on"
+    share = run.rate(FOUND, run.took) / run.case.allowed
+    refused = sum(at >= FOUND for at in run.refused)
+    return f"{share:.0%} of what is allowed and {refused} of the answers 429 from {FOUND:.0f} s on"
 
 
 def main() -> None:
@@ -95,7 +98,7 @@ def main() -> None:
             runs = trio.run(crawl_all, nginx, CASES)
     for name, run in runs.items():
         told = f"{run.case.pages} pages in {run.took:.0f} s, {len(run.refused)} answers 429, {len(run.lost)} pages lost"
-        print(f"{name}: {told}" + (f", {settled(run)}" if name in WINDOWS else ""))
+        print(f"{name}: {told}" + (f", {settled(run)}" if name in RAMPED else ""))
     if options.svg:
         panels = [panel(runs[name], place * PANEL) for place, name in enumerate(TITLES)]
         height = PANEL * len(TITLES)

@@ -19,7 +19,7 @@ from tests.servers.nginx import Hit, Nginx
 from trawl._run import CrawlResult, crawl_with
 from trawl.settings import Layer, load
 
-__all__ = ["CASES", "HTTP", "SEED", "SERVER", "WINDOWS", "Case", "Numbered", "Run", "crawl_all", "write_page"]
+__all__ = ["CASES", "HTTP", "RAMPED", "SEED", "SERVER", "Case", "Numbered", "Run", "crawl_all", "write_page"]
 
 HTTP = """
     map $host $five { default ""; ~^five $host; }
@@ -68,21 +68,17 @@ class Case:
         return 50.0 if self.name.startswith("fifty") else 5.0
 
 
-WINDOWS = {"five-rampup": 5.0, "fifty-rampup": 2.0}
-"""Of the crawls with rampup; in seconds."""
+RAMPED = ("five-rampup", "fifty-rampup")
+"""The crawls with rampup, as the documentation advises it: switched on, and everything else left as it is."""
 
 FULL_SPEED = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 
 
-def ramping(name: str, *, pages: int, delay: float) -> Case:
-    """A crawl with rampup, from a delay in seconds."""
-    scopes = {f"{name}.localhost": {"rampup": {"window": WINDOWS[name]}, "delay": delay, "delay_per_slot": delay}}
-    return Case(name=name, pages=pages, settings={"THROTTLING_SCOPES": scopes})
-
-
 CASES = [
-    ramping("five-rampup", pages=450, delay=0.3),
-    ramping("fifty-rampup", pages=2200, delay=1.0),
+    *(
+        Case(name=name, pages=pages, settings={"THROTTLING_SCOPES": {f"{name}.localhost": {"rampup": True}}})
+        for name, pages in zip(RAMPED, (450, 2200), strict=True)
+    ),
     *(Case(name=f"{name}-plain", pages=100, settings=FULL_SPEED) for name in ("five", "fifty")),
 ]
 """What is crawled: with rampup from below, and from full speed without."""
