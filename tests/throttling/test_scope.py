@@ -3,6 +3,8 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
@@ -262,3 +264,61 @@ def test_corrections_reach_the_quota() -> None:
     assert scope.gate(1.0) == 60.0
     scope.set_remaining(2.0, 1.0)
     assert scope.gate(1.0) <= 1.0
+
+
+def at_rate(rate: float) -> Scope:
+    """A scope at a rate, with a lane that always has something pending."""
+    scope = Scope("a", Limits(delay=1.0 / rate, is_rate=True))
+    scope.need(None, 0.0)
+    return scope
+
+
+def test_i06_a_rate_makes_up_for_lateness_within_the_next_interval() -> None:
+    scope = at_rate(4.0)
+    passed(scope, 0.0)
+    assert scope.gate(0.0) == 0.25
+    passed(scope, 0.375)
+    assert scope.gate(0.375) == 0.5  # due at 0.25, so the next is due at 0.5
+
+
+def test_i06_a_rate_never_makes_up_for_more_than_one_interval_at_once() -> None:
+    scope = at_rate(4.0)
+    passed(scope, 0.0)
+    passed(scope, 9.0)
+    assert scope.gate(9.0) == 9.0
+    passed(scope, 9.0)
+    assert scope.gate(9.0) == 9.25
+
+
+def test_i06_what_was_not_pending_was_not_late() -> None:
+    scope = Scope("a", Limits(delay=0.25, is_rate=True))
+    passed(scope, 0.0)
+    scope.need(None, 9.0)
+    passed(scope, 9.0)
+    assert scope.gate(9.0) == 9.25
+
+
+def test_i06_neither_a_delay_nor_a_rate_that_backs_off_makes_up_for_anything() -> None:
+    plain = Scope("a", Limits(delay=0.25))
+    backing_off = at_rate(4.0)
+    backing_off.delay = backing_off.floor = 1.0
+    backing_off.delay_limit = "backoff"
+    for scope in (plain, backing_off):
+        passed(scope, 0.0)
+        scope.need(None, 0.0)
+        passed(scope, 1.125)
+        assert scope.gate(1.125) == 1.125 + scope.delay
+
+
+@given(st.lists(st.floats(0.0, 3.0), min_size=2, max_size=40))
+def test_i06_a_span_holds_its_share_and_two_sends_more_at_the_most(lateness: list[float]) -> None:
+    scope = at_rate(2.0)
+    sends: list[float] = []
+    for late in lateness:
+        now = max(scope.gate(sends[-1]) if sends else 0.0, sends[-1] if sends else 0.0) + late
+        passed(scope, now)
+        scope.give(1)
+        sends.append(now)
+    for first in range(len(sends)):
+        for last in range(first, len(sends)):
+            assert last - first + 1 <= (sends[last] - sends[first]) * 2.0 + 2.0 + 1e-6

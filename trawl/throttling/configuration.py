@@ -189,7 +189,7 @@ class ScopeConfig(TypedDict, total=False):
             gt=0,
             title="requests/s",
             description="Maximum rate of sends: a delay of 1/rate, no per-slot delay, no concurrency limit unless set. "
-            "Not together with `delay`.",
+            "A late send is made up for within the next interval. Not together with `delay`.",
             extra={"absent": "no rate"},
         ),
     ]

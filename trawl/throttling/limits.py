@@ -174,6 +174,7 @@ class Limits:
         window: Seconds that a quota lasts; at 0 it never blocks (F06).
         sliding: Whether the window slides instead of being anchored at its first consumption (F02).
         pages: Pages in the whole crawl; ``inf`` for no budget (C11).
+        is_rate: True if the delay was given as a rate: what a send is late is made up for (I06).
     """
 
     concurrency: float = math.inf
@@ -184,6 +185,7 @@ class Limits:
     window: float = 60.0
     sliding: bool = False
     pages: float = math.inf
+    is_rate: bool = False
 
 
 def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> Jitter:
@@ -230,5 +232,6 @@ def limits_of(config: Mapping[str, Any], settings: ThrottlingSettings, *, is_hos
         quota=float(config.get("quota", math.inf)),
         window=float(config.get("window", settings.throttling_window)),
         sliding=bool(config.get("sliding", False)),
+        is_rate=rate is not None and "delay" not in config,
         pages=config.get("pages") or (settings.pages_per_domain if is_host else 0) or math.inf,
     )

@@ -20,6 +20,8 @@ reporting the scope as changed; nothing is cached here that such a change would 
 One number is drawn for each send and lasts until it; it becomes a factor by the jitter in force and multiplies the
 delays in force, so that a request which waits feels every change (A20). A delay that a server asks for, or that was
 learned by being refused, is a *floor*: of the jitter only the part that lengthens applies to it.
+
+Length: one object has all that the decision reads; in two, each limit would be asked for across them, in the hot path.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class Scope:
         reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
         step: The number of backoff steps; each send remembers the one it was granted under (B19).
         grants: The number of times it was taken.
-        last_sent: The instant of the latest send; ``-inf`` before the first.
+        last_sent: The instant of the latest send, or for a rate the one that it counts from; ``-inf`` before the first.
         held_until: No send before this instant, whatever the delays say.
         hold_reason: The reason of that hold.
         hint: The longest hold that a server has asked for; None: none has.
@@ -79,6 +81,7 @@ class Scope:
 
     __slots__ = (
         "_amounts",
+        "_applied_at",
         "_drawn",
         "_seed",
         "_slots",
@@ -150,6 +153,7 @@ class Scope:
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
         """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policies add theirs on top."""
         self.limits: Limits = limits
+        self._applied_at: float = now
         self.concurrency: float = limits.concurrency
         self.delay: float = limits.delay
         self.floor: float = 0.0
@@ -365,12 +369,28 @@ class Scope:
         self.unsent -= 1
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
-        self.last_sent = now
+        self.last_sent = self._counts_from(now) if self.limits.is_rate else now
         self._drawn = None
         if self._slots is not None:
             self._slots.sent(slot, now)
         if self.quota is not None:
             self.quota.charge(amount, now)
+
+    def _counts_from(self, now: float) -> float:
+        """Return the instant from which the next interval of a rate counts, for a send at ``now``.
+
+        That is when it was due, but at most one interval ago: GCRA (ITU-T I.371) with a tolerance of one interval.
+        So a span of ``t`` seconds holds ``t * rate + 2`` sends at the most. Only lateness of a request that was pending
+        is made up for, and only where the rate is the user's own: not while backing off or under a Crawl-delay.
+        """
+        due = self.last_sent + self.interval()
+        if (
+            self.floor > 0.0
+            or self.delay_limit != "delay"
+            or not max(self.waits.needed_at, self._applied_at) <= due < now
+        ):
+            return now
+        return max(due, now - self.delay)
 
     def written(self, slot: int, sent_at: float, now: float) -> None:
         """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended: a server sees the later one.
