@@ -139,7 +139,7 @@ class CompatHooks(Hooks):
 
     @property
     def wants_idle(self) -> bool:
-        """Whether ``spider_idle`` has a receiver."""
+        """True if ``spider_idle`` has a receiver."""
         return hears_idle(self._spider)
 
     async def idle(self, store: Store) -> bool:

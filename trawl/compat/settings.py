@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trawl.compat.names import REPLACEMENTS
+
 __all__ = [
     "DISABLED",
     "RENAMED",
@@ -22,17 +24,17 @@ __all__ = [
 ]
 
 _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `trawl list` lists them"
-_TELNET = "there is no telnet console: `spider.crawl` answers what it told"
+_PARTS = REPLACEMENTS["core"]
+_REMOTE = REPLACEMENTS["webservice"]
+_TELNET = REPLACEMENTS["telnet"]
 _TRIO = "trawl runs on Trio"
 _MAIL = "no mail is sent: watch `CrawlResult.reason` and the exit status"
 _QUEUES = "there is one scheduler: `DEPTH_FIRST` says which order, JOB_DIR that it is stored"
-_PARTS = "it is no part that can be replaced"
 _TLS = "TLS is as Python's ssl module has it; `DOWNLOAD_VERIFY_CERTIFICATES` turns verifying off"
 _STORES = "give the store's own options in the feed's entry of FEEDS"
 _BASE = "the built-in ones are in the list that `DOWNLOADER_MIDDLEWARES` changes"
 _FTP = "only http and https are fetched"
 _CACHE = "the cache has one store; HTTPCACHE_DIR says where"
-_REMOTE = "there is no remote control: `spider.crawl` answers what it told"
 _DNS = "names are looked up as DNS_RESOLVER says, and remembered"
 
 UNSUPPORTED: Mapping[str, str] = {

@@ -93,7 +93,7 @@ class Hooks:
         """Called when nothing is pending; may store requests. Cancelled when the crawl ends. May be a checkpoint.
 
         Returns:
-            Whether it is to be called again when nothing is pending any more; otherwise the crawl ends then.
+            True to be called again when nothing is pending any more; False to end the crawl then.
         """
         return False
 

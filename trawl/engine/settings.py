@@ -104,16 +104,16 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     extensions: Annotated[
         dict[Any, float | None],
         Meta(
-            description="Classes that connect to signals in their `from_crawler`, as Scrapy's extensions do, or their"
-            " import paths, with a number: they are made in that order; null takes one out."
+            description="Classes that connect to the crawl's signals in their `from_crawler`, or their import paths, "
+            "with a number: they are made in that order; null takes one out."
         ),
     ] = msgspec.field(default_factory=dict)
     watchers: Annotated[
         dict[Any, float | None],
         Meta(
-            description="What runs beside the crawl, as Scrapy's extensions do: async functions of the running crawl, "
-            "or classes with an async method `watch`, or their import paths, or names that an installed package gives "
-            "them, to a number that orders their start; None leaves one out.",
+            description="Tasks beside the crawl: async functions of the running crawl, or classes with an async "
+            "method `watch`, or their import paths, or names that an installed package gives them, with a number that "
+            "orders their start; null takes one out.",
         ),
     ] = msgspec.field(default_factory=dict)
     httperror_allow_all: Annotated[

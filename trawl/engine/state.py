@@ -155,7 +155,7 @@ current_grant: ContextVar[Grant | None] = ContextVar("trawl_grant", default=None
 """The grant whose task this is: the fetcher finds what it sends by it, and a direct fetch its parent."""
 
 in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
-"""Whether this task takes an item through the pipelines: what they fetch, a page may have named."""
+"""True in a task that takes an item through the pipelines: what they fetch, a page may have named."""
 
 
 class State:
