@@ -128,3 +128,56 @@ def test_so_does_its_spider_that_logs_in(project: Path, capfd: pytest.CaptureFix
     assert trawl(*words, crawl_with=crawl_on(a_web())) == 0
     item = json.loads(capfd.readouterr().out)
     assert (item["user"], item["agent"] in ("one/1", "two/2")) == ("anna", True)
+
+
+TWISTED = "inlineCallbacks = lambda function: function\n"
+LEFT = """import trawl as scrapy
+from {folder}_parts.words import words
+
+
+class Left(scrapy.Spider):
+    name = "left"
+    start_urls = ["http://shop.example/page/1"]
+
+    def parse(self, response):
+        yield {{"words": words()}}
+"""
+WORDS = """from twisted.internet.defer import inlineCallbacks
+
+
+@inlineCallbacks
+def words():
+    yield "a"
+"""
+
+
+@pytest.mark.parametrize("folder", ["project", "elsewhere"])
+def test_a_moved_spider_whose_project_still_imports_twisted_sends_nothing(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {
+        "installed/twisted/__init__.py": "",
+        "installed/twisted/internet/__init__.py": "",
+        "installed/twisted/internet/defer.py": TWISTED,
+        "project/left.py": LEFT.format(folder=folder),
+        f"{folder}/{folder}_parts/words.py": WORDS,
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    asked: list[str] = []
+
+    def answer(request: Request) -> SimulatedResponse:
+        asked.append(request.url)
+        return SimulatedResponse()
+
+    web = SimulatedWeb()
+    web.add_host("shop.example", handler=answer)
+    status = main(["crawl", str(tmp_path / "project" / "left.py"), *QUICK, "--quiet"], crawl_with=crawl_on(web))
+    said = capfd.readouterr().err
+    if folder == "project":
+        assert (status, asked) == (2, [])
+        assert 'words.py is written for Scrapy: line 1: take out "from twisted.internet.defer import inline' in said
+    else:  # a package of others is theirs to change
+        assert (status, asked[-1:]) == (0, ["http://shop.example/page/1"])

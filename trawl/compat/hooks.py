@@ -17,23 +17,27 @@ Only :mod:`trawl._run` imports these hooks: it gives them to the engine.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import trio
 
 from trawl.compat.crawler import Crawler, CrawlerEngine
+from trawl.compat.imports import hint_of_file
 from trawl.compat.middleware import spider_middleware
 from trawl.compat.names import name_advice
 from trawl.compat.signals import IDLE, CrawlerSignals, accepted
 from trawl.engine import Crawl
 from trawl.engine.hooks import Hooks, Store
-from trawl.errors import CloseSpider, DontCloseSpider, TrawlError
+from trawl.errors import CloseSpider, DontCloseSpider, TrawlError, WrittenForScrapy
 from trawl.events import Events
 from trawl.http import Response
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.observe import Stats
 from trawl.spiders import ItemCheck, Spider
+from trawl.tracebacks import is_user_file
 
 __all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle"]
 
@@ -124,9 +128,12 @@ class CompatHooks(Hooks):
         Raises:
             SettingsError: An entry of ``EXTENSIONS`` leads to nothing, or can't be made so.
             PartLoadError: Its own code failed.
+            WrittenForScrapy: The project of a moved spider still imports Scrapy or Twisted.
         """
         self._set_time("start_time")
         _make_extensions(self._extensions, self._crawl)
+        if self._crawl.settings["SCRAPY_COMPAT"]:
+            _check_imports(type(self._spider))
         if self._log_counter is not None:
             logging.getLogger().addHandler(self._log_counter)
         if (crawler := _crawler_of(self._spider)) is not None:
@@ -180,6 +187,28 @@ class CompatHooks(Hooks):
     async def _send(self, signal: str, **given: object) -> None:
         if (crawler := _crawler_of(self._spider)) is not None:
             await crawler.signals.send(signal, spider=self._spider, **given)
+
+
+def _check_imports(spider_class: type[Spider]) -> None:
+    """Refuse a project whose imported modules, its spiders and the parts of its settings, import what trawl lacks.
+
+    Where Scrapy or Twisted is installed beside trawl such an import succeeds, and what it gave fails only when it is
+    used. Modules in the spider's folder and below count; installed packages do not.
+
+    Raises:
+        WrittenForScrapy: Some are to be changed.
+    """
+    file = getattr(sys.modules.get(spider_class.__module__), "__file__", None)
+    if file is None or not {"scrapy", "twisted"} & sys.modules.keys():
+        return
+    root = Path(file).parent
+    while (root / "__init__.py").is_file() and root != root.parent:
+        root = root.parent
+    files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
+    paths = sorted(path for path in files if root in Path(path).parents and is_user_file(path))
+    hints = [hint for path in paths if (hint := hint_of_file(path, is_whole=False))]
+    if hints:
+        raise WrittenForScrapy("; ".join(map(str, hints)), tuple(place for hint in hints for place in hint.places))
 
 
 def hears_idle(spider: Spider) -> bool:
