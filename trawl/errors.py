@@ -24,7 +24,7 @@
     │  ├─ BodyNotWritten           a body that could not be written to its file
     │  ├─ UnsupportedScheme        a URL that this transport does not fetch
     │  ├─ AddressRefused           a host at an address that the crawl may not connect to
-    │  ├─ TooManyRedirects         more in a row than REDIRECT_MAX_TIMES
+    │  ├─ TooManyRedirects         more in a row than REDIRECT_MAX_TIMES; an IgnoreRequest too
     │  ├─ RequestInvalid           a request that can't be written as HTTP
     │  └─ SoftBlocked              a page that SOFT_BLOCK_DETECTOR takes for a refusal
     ├─ HttpError                   a response whose status the spider does not handle
@@ -193,6 +193,10 @@ class WrittenForScrapy(SpiderLoadError, UsageError):
         self.places: tuple[tuple[str, int, str], ...] = places
 
 
+class IgnoreRequest(TrawlError):
+    """Drop this request; its errback is called with this error."""
+
+
 class DownloadError(TrawlError):
     """A request got no complete response.
 
@@ -285,7 +289,7 @@ class AddressRefused(DownloadError):
     is_retryable = False
 
 
-class TooManyRedirects(DownloadError):
+class TooManyRedirects(DownloadError, IgnoreRequest):
     """More redirects in a row than ``REDIRECT_MAX_TIMES``, meta refreshes included."""
 
     is_retryable = False
@@ -319,10 +323,6 @@ class HttpError(TrawlError):
     def __init__(self, response: Any) -> None:
         super().__init__(f"{response.request.method} {response.url}: answered {response.status}")
         self.response = response
-
-
-class IgnoreRequest(TrawlError):
-    """Drop this request; its errback is called with this error."""
 
 
 class NotConfigured(TrawlError):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.middleware.web import Web, now_utc
-from trawl.errors import TooManyRedirects, UnsupportedScheme
+from trawl.errors import IgnoreRequest, TooManyRedirects, UnsupportedScheme
 from trawl.http import Outcome, Replace, Request, Response
 from trawl.middleware import MiddlewareSettings, redirect
 
@@ -66,6 +66,7 @@ async def test_a_redirect_loop_ends_with_an_error_after_twenty() -> None:
     outcome = await follow(request, "/here")
     assert outcome.then is None
     assert type(outcome.error) is TooManyRedirects
+    assert isinstance(outcome.error, IgnoreRequest)  # what errbacks written for Scrapy ask for
     assert "redirected more than 20 times" in str(outcome.error)
 
 

@@ -188,7 +188,7 @@ def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats
 def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate: Predicate | None) -> str | None:
     """Return the reason for another try, or None if there should be none."""
     response, error = outcome.response, outcome.error
-    if predicate is not None and not isinstance(error, IgnoreRequest):
+    if predicate is not None and (isinstance(error, DownloadError) or not isinstance(error, IgnoreRequest)):
         said = predicate(request, response, error)
         if said is not None:
             return "RETRY_PREDICATE asked for it" if said else None
