@@ -230,6 +230,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "utils.test": "use trawl.testing",
     "utils.trackref": "use a memory profiler",
     "utils.url": "take it from w3lib.url",
+    "utils.url.add_http_if_no_scheme": "write `url if '://' in url else f'http://{url}'`",
     "version_info": "use trawl.__version__",
     "webservice": "there is no remote control: `spider.crawl` answers what it told",
 }

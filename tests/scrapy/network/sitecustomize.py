@@ -9,8 +9,9 @@ import os
 import socket
 from typing import Any
 
-LOOPBACK = ("127.0.0.1", "localhost")
-SITE = int(os.environ["SITE_PORT"])
+SITE = ("127.0.0.1", int(os.environ["SITE_PORT"]))
+ADDRESS = "93.184.215.14"
+"""What names lead to: an address that is not a private one, at which nothing is ever asked."""
 
 _getaddrinfo, _gethostbyname = socket.getaddrinfo, socket.gethostbyname
 _connect, _connect_ex = socket.socket.connect, socket.socket.connect_ex
@@ -18,15 +19,15 @@ _connect, _connect_ex = socket.socket.connect, socket.socket.connect_ex
 
 def _address(host: Any) -> Any:
     name = host.decode() if isinstance(host, bytes) else host
-    if name is None or name in LOOPBACK or name.endswith(".example"):
-        return "127.0.0.1" if name else name
-    if name.replace(".", "").isdigit():
+    if name is None or name == "localhost" or name.replace(".", "").isdigit():
         return name
+    if name.endswith(".example"):
+        return ADDRESS
     raise socket.gaierror(socket.EAI_NONAME, f"no such name: {name}")
 
 
 def _place(address: Any) -> Any:
-    return ("127.0.0.1", SITE) if isinstance(address, tuple) and address[:2] == ("127.0.0.1", 80) else address
+    return SITE if isinstance(address, tuple) and address[0] == ADDRESS else address
 
 
 def getaddrinfo(host: Any, *words: Any, **more: Any) -> Any:
