@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 PROJECTS = HERE / "projects"
 QUICK = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0", "-s", "AUTOTHROTTLE_ENABLED=false")
 """The pace of a test; nothing else is set beside the project."""
+NOTES = ".urls"
+"""The folder in which trawl's media pipelines keep what they know of each URL."""
 AT_MOST = 60.0
 """Seconds for one crawl."""
 
@@ -188,7 +190,8 @@ def _records(path: Path) -> Counter[str] | str:
 
 def _content(path: Path) -> object:
     if path.is_dir():
-        return {str(each.relative_to(path)): each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()}
+        found = (each for each in sorted(path.rglob("*")) if each.is_file() and NOTES not in each.parts)
+        return {str(each.relative_to(path)): each.read_bytes() for each in found}
     if not path.exists():
         return None
     return Counter(path.read_text("utf-8").splitlines()) if path.suffix in (".jsonl", ".jl") else path.read_bytes()

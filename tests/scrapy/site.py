@@ -319,8 +319,10 @@ def files(asked: Asked) -> Answer:
     """Documents to download."""
     path = urlsplit(asked.path).path
     if path == "/":
-        links = "".join(f'<li><a class="doc" href="/docs/report {n}.pdf?v={n}">Report {n}</a></li>' for n in range(4))
+        links = "".join(f'<li><a class="doc" href="/docs/report-{n}.pdf?v={n}">Report {n}</a></li>' for n in range(4))
         return Answer(page("Files", f"<ul>{links}</ul><img src='/img/1.png'><img src='/img/30.png'>"))
+    if path == "/gallery":
+        return Answer(page("Gallery", '<img src="img/a picture.png"><img src="/img/bücher.png">'))
     if path.startswith("/docs/"):
         return Answer(b"%PDF-1.4 " + path.encode(), "application/pdf") if "3.pdf" not in path else NOT_FOUND
     if path.startswith("/img/"):
