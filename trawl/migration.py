@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         is_foreign_setting,
         is_moved,
         key_advice,
+        plugin_advice,
         renamed,
         setting_advice,
     )
@@ -40,6 +41,7 @@ __all__ = [
     "is_foreign_setting",
     "is_moved",
     "key_advice",
+    "plugin_advice",
     "renamed",
     "setting_advice",
     "submodule",

@@ -171,3 +171,11 @@ def test_a_name_of_scrapys_that_is_asked_of_the_package_says_what_to_use() -> No
     assert trawl.__getattribute__("utils").python.to_bytes("a") == b"a"
     assert not hasattr(trawl, "statscollectors")
     assert name_advice("no.such") == ""
+
+
+def test_a_package_that_extends_scrapy_is_named_with_what_to_use_instead() -> None:
+    (splash, redis) = changes("import os, scrapy_redis.spiders\nfrom scrapy_splash import SplashRequest\n")[::-1]
+    assert splash.after == ()
+    assert "render.html" in str(splash)
+    assert "JOB_DIR" in str(redis)
+    assert changes("from scrapy_user_agents.middlewares import RandomUserAgentMiddleware") == []

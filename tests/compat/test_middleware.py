@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import trawl
-from trawl.errors import ConnectFailed, IgnoreRequest
+from trawl.errors import ConnectFailed, IgnoreRequest, SettingsError
 from trawl.http import Request, Response
+from trawl.middleware.factory import make_instance
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
 HOST = "http://a.example"
@@ -155,3 +156,9 @@ def test_what_is_further_inside_is_asked_first_and_its_replacement_ends_the_matt
     web.add_host("a.example", handler=lambda request: SimulatedResponse(status=next(answers)))
     simulate(Page, web, {**FREE, "DOWNLOADER_MIDDLEWARES": {Outside: 100, Inside: 800}})
     assert seen == ["inside 500", "inside 200", "outside 200"]  # the retry, between them, took the first
+
+
+@pytest.mark.parametrize("setting", ["DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "ITEM_PIPELINES", "EXTENSIONS"])
+def test_a_part_of_a_package_that_extends_scrapy_is_refused_with_what_to_use_instead(setting: str) -> None:
+    with pytest.raises(SettingsError, match=r"scrapy_deltafetch\.DeltaFetch does not run here: copy its middleware"):
+        make_instance("scrapy_deltafetch.DeltaFetch", setting, None)

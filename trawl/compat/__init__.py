@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file
 from trawl.compat.moved import MOVED_DEFAULTS, is_moved
-from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_advice, place, submodule
+from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_advice, place, plugin_advice, submodule
 from trawl.compat.settings import is_disabled, is_foreign_setting, key_advice, renamed, setting_advice
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ __all__ = [
     "key_advice",
     "name_advice",
     "place",
+    "plugin_advice",
     "renamed",
     "setting_advice",
     "submodule",

@@ -15,7 +15,17 @@ from pathlib import Path
 
 import attrs
 
-from trawl.compat.names import GUIDE, REPLACEMENTS, Place, name_advice, place, place_of_twisteds, twisted_way
+from trawl.compat.names import (
+    GUIDE,
+    PLUGINS,
+    REPLACEMENTS,
+    Place,
+    name_advice,
+    place,
+    place_of_twisteds,
+    plugin_advice,
+    twisted_way,
+)
 
 __all__ = ["Change", "Hint", "changes", "hint", "hint_of_file"]
 
@@ -70,6 +80,9 @@ def _unconditional(node: ast.AST) -> Iterator[ast.AST]:
 
 def _change(node: ast.AST) -> Change | None:
     if isinstance(node, ast.Import):
+        for alias in node.names:
+            if why := plugin_advice(alias.name):
+                return Change(node.lineno, ast.unparse(node), (), (why,))
         wanted = [alias for alias in node.names if alias.name.partition(".")[0] in ("scrapy", "twisted")]
         if not wanted:
             return None
@@ -82,6 +95,8 @@ def _change(node: ast.AST) -> Change | None:
         root, _, module = node.module.partition(".")
         if root in _ROOTS:
             return _from(node, root, module)
+        if why := plugin_advice(root):
+            return Change(node.lineno, ast.unparse(node), (), (why,))
     return None
 
 
@@ -197,6 +212,6 @@ def hint_of_file(path: str, *, is_whole: bool = True) -> Hint | None:
 def _read(path: Path, *, is_whole: bool = True) -> list[Change]:
     try:
         text = path.read_text("utf-8")
-        return changes(text, is_whole=is_whole) if any(root in text for root in _ROOTS) else []
+        return changes(text, is_whole=is_whole) if any(root in text for root in (*_ROOTS, *PLUGINS)) else []
     except (OSError, SyntaxError, ValueError):
         return []

@@ -14,6 +14,7 @@ from types import ModuleType
 __all__ = [
     "GUIDE",
     "MOVED",
+    "PLUGINS",
     "REPLACEMENTS",
     "TWISTED",
     "TWISTED_WAYS",
@@ -22,6 +23,7 @@ __all__ = [
     "name_advice",
     "place",
     "place_of_twisteds",
+    "plugin_advice",
     "submodule",
     "twisted_way",
 ]
@@ -235,6 +237,32 @@ REPLACEMENTS: Mapping[str, str] = {
     "webservice": "there is no remote control: `spider.crawl` answers what it told",
 }
 """Dotted name to what to use instead."""
+
+
+_COPIED = (
+    "copy its middleware into the project, change its imports as `trawl check` says, and write a folder instead of"
+)
+
+PLUGINS: Mapping[str, str] = {
+    "rotating_proxies": "take its two middlewares out: ROTATING_PROXY_LIST alone rotates proxies",
+    "scrapy_crawl_once": f"{_COPIED} data_path(...)",
+    "scrapy_deltafetch": f"{_COPIED} data_path(...)",
+    "scrapy_fake_useragent": "set USER_AGENT to `fake_useragent.UserAgent().random`, or have a middleware class "
+    "of yours set request.headers['User-Agent'] for each request",
+    "scrapy_playwright": "write a middleware that answers from a browser, or ask the page's own API",
+    "scrapy_proxies": "take its middleware out: ROTATING_PROXY_LIST alone rotates proxies",
+    "scrapy_redis": "one crawl in several processes is not there yet; JOB_DIR keeps a crawl on disk, and "
+    "spider_idle feeds it from a queue",
+    "scrapy_selenium": "write a middleware that answers from a browser, or ask the page's own API",
+    "scrapy_splash": "ask Splash's HTTP API: JsonRequest('http://SPLASH:8050/render.html', "
+    "data={'url': url, 'wait': 1})",
+}
+"""Packages that extend Scrapy and do not run here, by the name that is imported, to what to use instead."""
+
+
+def plugin_advice(path: str) -> str:
+    """Return what to use instead of a class or module of a package that extends Scrapy; "" for any other path."""
+    return PLUGINS.get(path.partition(".")[0], "")
 
 
 def place_of_twisteds(module: str, name: str) -> Place | None:

@@ -205,6 +205,8 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
         PartLoadError: Its own code or its module failed.
         WrittenForScrapy: Its module imports Twisted.
     """
+    if isinstance(entry, str) and (why := migration.plugin_advice(entry)):
+        raise SettingsError(f"{setting}: {entry} does not run here: {why}", setting)
     found = load_object(entry, setting)
     check_part_imports(found, f"{setting}: {entry_name(entry)}")
     if not isinstance(found, type):

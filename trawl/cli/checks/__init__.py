@@ -10,7 +10,7 @@ from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_s
 from trawl.cli.checks.habits import check_habits
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.source import CheckMessage, SpiderSource
-from trawl.compat import changes, is_moved
+from trawl.compat import changes, is_moved, plugin_advice
 from trawl.errors import PartLoadError, SettingsError, WrittenForScrapy
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
@@ -59,6 +59,9 @@ def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
         for entry, number in settings[setting].items():
             is_path = isinstance(entry, str) and "." in entry and not entry.startswith("scrapy.")
             if number is not None and is_path:
+                if why := plugin_advice(entry):
+                    yield f"{setting}: {entry} does not run here: {why}"
+                    continue
                 try:
                     check_part_imports(load_object(entry, setting), f"{setting}: {entry}")
                 except WrittenForScrapy as error:
