@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -311,3 +312,90 @@ def test_other_proxies_cost_nothing_of_the_retries_and_their_budget() -> None:
     assert len(sim.items) == 8
     assert sim.stats["proxy_retry_count"] == 4
     assert "retry_budget_spent" not in sim.stats
+
+
+# A site that refuses what comes through one of them.
+
+
+class Patiently(Shop):
+    start_urls = [f"http://{host}.example/{number}" for number in range(12) for host in "xy"]
+    custom_settings = {"DOWNLOAD_DELAY": 1.0, "RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0}
+
+
+Sent = tuple[float, str]
+"""When a request was sent, and the letter of its proxy."""
+
+
+def refusing(
+    refuses: Callable[[Request], bool], status: int = 429, fields: dict[str, str] | None = None, **settings: Any
+) -> tuple[Simulation, list[Sent], list[Sent]]:
+    """A crawl of two sites, x.example and y.example, of which the first refuses some requests; the sends to each."""
+    proxies: list[str] = []
+
+    def answer(request: Request) -> SimulatedResponse:
+        proxies.append(request.meta["proxy"][7])
+        is_refused = "x.example" in request.url and refuses(request)
+        return SimulatedResponse(status, headers=fields or {}) if is_refused else SimulatedResponse()
+
+    web = SimulatedWeb()
+    for host in "xy":
+        web.add_host(f"{host}.example", handler=answer)
+    sim = simulate(Patiently, web, {"ROTATING_PROXY_LIST": [A, B], "ROBOTSTXT_OBEY": False, **settings})
+    sends = list(zip(sim.sends, proxies, strict=True))
+    x, y = ([(send.time, proxy) for send, proxy in sends if send.host == f"{host}.example"] for host in "xy")
+    return sim, x, y
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_site_that_refuses_one_proxy_backs_off_through_that_one_alone(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim, sends, others = refusing(lambda request: request.meta["proxy"] == A, status)
+    assert sorted(item["url"] for item in sim.items) == sorted(Patiently.start_urls)
+    assert [at for at, _ in sends] == [float(second) for second in range(len(sends))]  # the site's own pace
+    refused = [at for at, proxy in sends if proxy == "a"]
+    assert all(later - at >= 2.0**step for step, (at, later) in enumerate(pairwise(refused)))
+    assert 2 <= len(refused) <= 4
+    assert {proxy for _, proxy in others} == {"a", "b"}
+    assert len(others) == 12
+    assert "x.example via http://a.example:8080: backing off, step 1: delay 1 s" in caplog.text
+    assert "x.example: backing off" not in caplog.text
+
+
+def test_requests_wait_for_the_first_proxy_that_the_site_may_be_asked_through() -> None:
+    left = iter(range(6))
+    sim, sends, others = refusing(lambda request: next(left, None) is not None)
+    assert [at for at, _ in sends][:12] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 9.0, 12.0, 13.0, 16.0, 17.0]
+    for name in "ab":  # three refusals each: from then on 4 s between two sends through it
+        assert [later - at for at, later in pairwise(at for at, proxy in sends[6:] if proxy == name)] == [4.0] * 5
+    assert len(others) == 12
+    assert len(sim.items) == 24
+    assert sim.stats["proxy_wait_count"] > 0
+
+
+def test_a_site_that_never_answers_through_any_of_them_is_given_up() -> None:
+    sim, _, _ = refusing(lambda request: True, 503)
+    assert len(sim.items) == 12
+    assert sim.stats["refused"] == 12
+    assert 900.0 <= sim.elapsed < 1300.0
+
+
+def test_what_a_header_asks_for_holds_for_that_proxy() -> None:
+    left = iter(range(1))
+    sim, sends, _ = refusing(lambda request: next(left, None) is not None, fields={"Retry-After": "60"})
+    refused, *after = [proxy for _, proxy in sends]
+    assert set(after) == {"a", "b"} - {refused}
+    assert sim.elapsed < 20.0
+
+
+def test_a_spiders_own_proxies_back_the_site_off_and_the_log_says_how_to_change_that(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Own(Shop):
+        async def start(self) -> AsyncIterator[Request]:
+            for number, proxy in enumerate((A, B)):
+                yield Request(f"http://x.example/{number}", meta={"proxy": proxy})
+
+    shopped({A: 503, B: 503}, Own, RETRY_ENABLED=False)
+    assert "x.example: backing off, step 1" in caplog.text
+    assert "proxies of ROTATING_PROXY_LIST back off one by one" in caplog.text

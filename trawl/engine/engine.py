@@ -125,7 +125,7 @@ class Engine:
         items = self._item_writer()
         self.job_items: JobItemWriter | None = items if isinstance(items, JobItemWriter) else None
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
-        fetch = compose(context.middleware_stack.middleware(self.crawl), fetcher.send)
+        fetch = compose(context.middleware_stack.middleware(self.crawl, self.throttle.open_at), fetcher.send)
         worker = Worker(context, fetch, fetcher, self.leases, items, self.throttle, self.limits, self.hooks)
         self.start_requests: StartRequests = StartRequests(
             context, self.leases, items, self.job_state, self.hooks.start

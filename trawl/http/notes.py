@@ -27,6 +27,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
         is_uncounted: It failed before, and that was not counted for want of a good answer.
         admitted_at: When it was admitted to a scope that had been given up before, in epoch seconds; None: to none.
         proxy: The proxy in its meta, if the crawl has chosen that; None: the spider has, or there is none.
+        through: The scope of its site through that proxy, if the proxy is one of a rotating list; else "".
         keeps_proxy: It was not sent through that proxy yet, and may wait for the scope of it.
         session: The session that has given it headers or a proxy; None: none has.
         needs_new_connection: It met a dead connection, and must not be sent on another old one.
@@ -38,6 +39,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
     is_uncounted: bool = False
     admitted_at: float | None = None
     proxy: str | None = None
+    through: str = ""
     keeps_proxy: bool = False
     session: str | None = None
     needs_new_connection: bool = False

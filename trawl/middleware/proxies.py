@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -23,13 +24,13 @@ import attrs
 import trio
 
 from trawl.errors import ProxyFailed, SettingsError
-from trawl.http import Fetch, Middleware, Outcome, Replace, Request
+from trawl.http import Fetch, Middleware, Outcome, Replace, Request, host_scope
 from trawl.http.notes import note, notes_of
 from trawl.observe import Stats
 from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies, Proxy
 
-__all__ = ["ProxyBanTransport", "ProxyCooldown", "ProxyPool", "make_proxy_pool", "proxies"]
+__all__ = ["OpenAt", "ProxyBanTransport", "ProxyCooldown", "ProxyPool", "make_proxy_pool", "proxies"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -72,6 +73,10 @@ class _ProxyState:
     until: float = 0.0
 
 
+OpenAt = Callable[[str, float], float]
+"""Returns the instant, on the run clock, from which a name lets requests through; ``now`` for one that lets all."""
+
+
 class ProxyPool:
     """Proxies that take turns. Pure and mutable; all instants are of one monotonic clock.
 
@@ -92,19 +97,28 @@ class ProxyPool:
         self._cooling: list[tuple[float, int, _ProxyState]] = []
         self._pushed = 0
 
-    def choose(self, now: float) -> str | float:
-        """Return the next proxy; if all cool down, the instant at which the first is ready."""
+    def choose(self, now: float, open_at: OpenAt = lambda name, now: now) -> str | float:
+        """Return the next proxy; if all cool down, or the site refuses them, the instant at which the first is ready.
+
+        Args:
+            now: The instant.
+            open_at: Returns the instant from which the site may be asked through the proxy of a name.
+        """
         while self._cooling and self._cooling[0][0] <= now:
             state = heapq.heappop(self._cooling)[2]
             if state.until > now:  # it failed again in the meantime
                 self._push(state)
             else:
                 self._ready.append(state)
-        if not self._ready:
-            return self._cooling[0][0]
-        chosen = self._ready[0]
-        self._ready.rotate(-1)
-        return chosen.url
+        first = self._cooling[0][0] if self._cooling else math.inf
+        for _ in range(len(self._ready)):
+            chosen = self._ready[0]
+            self._ready.rotate(-1)
+            opens = open_at(chosen.name, now)
+            if opens <= now:
+                return chosen.url
+            first = min(first, opens)
+        return first
 
     def is_ready(self, url: str, now: float) -> bool:
         """Return True if ``url`` is one of these proxies and not cooling down."""
@@ -157,6 +171,7 @@ def proxies(
     *,
     page_tries: int = 5,
     stats: Stats | None = None,
+    open_at: OpenAt = lambda scope_id, now: now,
 ) -> Middleware:
     """Make middleware that sets ``request.meta["proxy"]`` on requests that do not have it.
 
@@ -167,6 +182,7 @@ def proxies(
         environment: The proxies of the environment.
         page_tries: Maximum of further proxies for one request after failures; meta ``max_proxies_to_try`` overrides it.
         stats: Counts failures.
+        open_at: Returns the instant from which a scope is open: that of a site through one proxy of the list.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -175,7 +191,7 @@ def proxies(
             if "proxy" in meta and not is_chosen:
                 return await fetch(request)
             if pool is not None:
-                return await _rotated(pool, request, fetch, page_tries, stats)
+                return await _rotated(pool, request, fetch, page_tries, stats, open_at)
             proxy = environment.proxy_for(request.url)
             if proxy is not None:
                 meta["proxy"] = proxy
@@ -195,17 +211,24 @@ def _is_chosen(request: Request) -> bool:
     return proxy is not None and request.meta_get("proxy") == proxy
 
 
-async def _rotated(pool: ProxyPool, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None) -> Outcome:
+async def _rotated(
+    pool: ProxyPool, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None, open_at: OpenAt
+) -> Outcome:
     """Send ``request`` through the next proxy, or make it wait for one."""
+    site = host_scope(request.url)
+
+    def site_open_at(name: str, now: float) -> float:
+        return open_at(f"{site} via {name}", now)
+
     began = trio.current_time()
     notes = notes_of(request)
     kept = notes.proxy if notes.keeps_proxy and _is_chosen(request) else None
-    chosen = kept if kept is not None and pool.is_ready(kept, began) else pool.choose(began)
+    chosen = kept if kept is not None and pool.is_ready(kept, began) else pool.choose(began, site_open_at)
     if not isinstance(chosen, str):
         await trio.lowlevel.checkpoint()
         return Outcome(request, started_at=began, ended_at=began, then=Replace(request, chosen - began, "proxy_wait"))
     request.meta["proxy"] = chosen
-    note(request, proxy=chosen, keeps_proxy=False)
+    note(request, proxy=chosen, through=f"{site} via {pool.name(chosen)}", keeps_proxy=False)
     outcome = await fetch(request)
     error = outcome.error
     if error is None and outcome.response is None:  # it may wait now for a scope that a manager has for its proxy

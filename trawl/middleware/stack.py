@@ -26,7 +26,7 @@ from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
 from trawl.middleware.auth import auth, load_credentials
 from trawl.middleware.cookies import cookies, open_cookie_file
 from trawl.middleware.factory import Adapt, MiddlewareCrawl, entry_name, load_function, make_middleware, split_setting
-from trawl.middleware.proxies import ProxyBanTransport, ProxyCooldown, make_proxy_pool, proxies
+from trawl.middleware.proxies import OpenAt, ProxyBanTransport, ProxyCooldown, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
 from trawl.middleware.referrer import Referrer, load_referrer_policy
 from trawl.middleware.retry import retry
@@ -99,6 +99,7 @@ class MiddlewareContext:
         innermost: The cache's middleware, next to the wire; None: no cache.
         removed: The names of disabled built-in middleware.
         adapt: Makes middleware of objects of another kind; None: there is no other kind.
+        open_at: Returns the instant from which a throttling scope is open.
     """
 
     settings: MiddlewareSettings
@@ -112,6 +113,7 @@ class MiddlewareContext:
     innermost: Middleware | None = None
     removed: frozenset[str] = frozenset()
     adapt: Adapt | None = None
+    open_at: OpenAt = lambda scope_id, now: now
 
 
 @attrs.frozen
@@ -193,7 +195,8 @@ def _proxies(context: MiddlewareContext) -> Middleware | None:
     environment = EnvironmentProxies.of(os.environ)
     if not settings.httpproxy_enabled or (pool is None and not environment.by_scheme):
         return None
-    return proxies(pool, environment, page_tries=settings.rotating_proxy_page_retry_times, stats=context.stats)
+    tries = settings.rotating_proxy_page_retry_times
+    return proxies(pool, environment, page_tries=tries, stats=context.stats, open_at=context.open_at)
 
 
 BUILT_IN: tuple[BuiltInMiddleware, ...] = (
@@ -277,8 +280,12 @@ class MiddlewareStack:
     prepare: Prepare
     adapt: Adapt | None = None
 
-    def middleware(self, crawl: MiddlewareCrawl) -> list[Middleware]:
+    def middleware(self, crawl: MiddlewareCrawl, open_at: OpenAt) -> list[Middleware]:
         """Make the middleware, outermost first.
+
+        Args:
+            crawl: The running crawl.
+            open_at: Returns the instant from which a throttling scope is open.
 
         Raises:
             SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` is not middleware.
@@ -295,6 +302,7 @@ class MiddlewareStack:
             crawl=crawl,
             innermost=None if self.cache is None else self.cache.middleware,
             adapt=self.adapt,
+            open_at=open_at,
         )
         return [layer.middleware for layer in layers(context)]
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from trawl.http import host_scope
+from trawl.http.notes import notes_of
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
@@ -172,7 +173,10 @@ class Diagnostics:
         if not self._is_first("backoff"):
             return ""
         setting = "BACKOFF_HTTP_CODES" if outcome.error is None else "BACKOFF_EXCEPTIONS"
-        return f" (all requests to it slow down; {setting} says what counts as a refusal, [] turns it off)"
+        words = f"all requests to it slow down; {setting} says what counts as a refusal, [] turns it off"
+        if outcome.request.meta_get("proxy") and not notes_of(outcome.request).through:
+            words += "; proxies of ROTATING_PROXY_LIST back off one by one"
+        return f" ({words})"
 
     def differs_from_robots(self, scope: Scope, state: ScopeState, delay: float) -> None:
         """Warn where the user's own delay or concurrency for a scope is not what its Crawl-delay asks for (D12)."""

@@ -66,6 +66,7 @@ __all__ = [
     "judge",
     "lengthened",
     "passed_by",
+    "refused_through_proxy",
     "step_at_start",
     "trigger",
 ]
@@ -333,6 +334,17 @@ def trigger(
         _obey(scope, state, failure_timer, signal, now, what, factor)
     _put_off(scope, state, failure_timer, now)
     failure_timer.quiet(now + scope.quiet_for(now))
+
+
+def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Outcome, now: float) -> None:
+    """Note on a site that it refused a request through one proxy of a list, whose own scope backs off (B20)."""
+    state.triggers += 1
+    state.triggered_at, state.trigger_source = now, describe(outcome)
+    timer = state.failure_timer = state.failure_timer or FailureTimer(now)
+    timer.refused(now, is_paced=True)
+    timer.quiet(now)
+    if signal.delay:
+        timer.asked(now, now + min(signal.delay, state.policy.backoff.max_delay))
 
 
 def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: float) -> None:

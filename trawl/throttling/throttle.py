@@ -7,6 +7,8 @@ to each scope (the order is in :mod:`trawl.throttling.outcomes`) and reports the
 need no task: :meth:`Throttle.next_change` is part of the dispatcher's deadline and lets what is due take effect.
 
 With the default manager everything here is synchronous.
+
+Length: the engine asks one object.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from trawl.throttling.outcomes import (
     judge,
     lengthened,
     passed_by,
+    refused_through_proxy,
     step_at_start,
     trigger,
 )
@@ -268,16 +271,41 @@ class Throttle:
             judge(grant, outcome, states, signals.values(), now=now, utc=self.utc())
         if self._crawl_delays.wishes:
             self.diagnostics.host_left_out(grant, self._crawl_delays)
+        through = notes_of(outcome.request).through
+        site = self.resolver.scope_of_host(host_scope(outcome.request.url)) if through else ""
         for index, (id, amount) in enumerate(grant.scopes):
             signal = signals.pop(id, None) if signals else None
+            if is_of_proxy := id == site:
+                self._apply_through_proxy(through, signal, grant, outcome, now)
             step = grant.steps[index] if index < len(grant.steps) else None
             charged = (1.0 if amount is None else amount) if was_sent and not grant.is_exempt else None
-            self._apply_to_scope(scopes[index], signal, grant, outcome, now, step=step, charged=charged)
+            self._apply_to_scope(
+                scopes[index], signal, grant, outcome, now, step=step, charged=charged, is_of_proxy=is_of_proxy
+            )
         for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
             scope = self.scope(id, now)
             self._apply_to_scope(scope, signal, grant, outcome, now, step=None, charged=None, is_own=False)
         if outcome.is_trigger:
             outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(grant, signals)]])
+
+    def _apply_through_proxy(
+        self, through: str, signal: BackoffSignal | None, grant: Grant, outcome: Outcome, now: float
+    ) -> None:
+        """Apply an outcome to the scope of its site through one proxy of a list, which its first refusal makes."""
+        if signal is not None and signal.is_trigger:
+            pair = self.scope(through, now)
+        elif (found := self._table.get(through)) is not None:
+            pair, signal = found, None
+        else:
+            return
+        pair.last_sent = max(pair.last_sent, now if grant.sent_at is None else grant.sent_at)
+        self._apply_to_scope(pair, signal, grant, outcome, now, step=None, charged=None)
+        pair.state.failure_timer = None  # it is the site that is given up
+
+    def open_at(self, scope_id: str, now: float) -> float:
+        """Return the instant from which a scope lets a request through; ``now`` if there is no such scope."""
+        scope = self._table.get(scope_id)
+        return now if scope is None else scope.gate(now)
 
     def _apply_to_scope(
         self,
@@ -290,6 +318,7 @@ class Throttle:
         step: int | None,
         charged: float | None,
         is_own: bool = True,
+        is_of_proxy: bool = False,
     ) -> None:
         state: ScopeState = scope.state
         has_moved = state.armed <= now and state.settle(scope, now)
@@ -307,9 +336,12 @@ class Throttle:
                 state.steer(0, before)
                 has_moved |= state.apply(scope)
         if signal is not None and is_trigger:
-            factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
-            advice, granted_at = self.diagnostics.backoff_advice, grant.granted_at
-            trigger(scope, state, signal, outcome, now, step=step, granted_at=granted_at, factor=factor, advice=advice)
+            if is_of_proxy:
+                refused_through_proxy(state, signal, outcome, now)
+            else:
+                factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
+                at, advice = grant.granted_at, self.diagnostics.backoff_advice
+                trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
             has_moved = True
             if state.is_beyond_hope(scope, now):  # it was the last try
                 self._give_up(scope, now)
