@@ -27,7 +27,8 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
         is_uncounted: It failed before, and that was not counted for want of a good answer.
         admitted_at: When it was admitted to a scope that had been given up before, in epoch seconds; None: to none.
         proxy: The proxy in its meta, if the crawl has chosen that; None: the spider has, or there is none.
-        through: The scope of its site through that proxy, if the proxy is one of a rotating list; else "".
+        through: The scope of its site through that proxy, if the proxy is one of a rotating list; else "". It is noted
+            at each send, and not stored.
         keeps_proxy: It was not sent through that proxy yet, and may wait for the scope of it.
         session: The session that has given it headers or a proxy; None: none has.
         needs_new_connection: It met a dead connection, and must not be sent on another old one.

@@ -336,15 +336,8 @@ class Throttle:
                 state.steer(0, before)
                 has_moved |= state.apply(scope)
         if signal is not None and is_trigger:
-            if is_of_proxy:
-                refused_through_proxy(state, signal, outcome, now)
-            else:
-                factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
-                at, advice = grant.granted_at, self.diagnostics.backoff_advice
-                trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
+            self._trigger(scope, signal, grant, outcome, now, step=step, is_of_proxy=is_of_proxy)
             has_moved = True
-            if state.is_beyond_hope(scope, now):  # it was the last try
-                self._give_up(scope, now)
         elif is_own and outcome.response is not None:
             was_refused = notes_of(grant.request).refused_at is not None
             has_moved |= good(scope, state, now, is_probe=step == scope.step, was_refused=was_refused)
@@ -361,6 +354,27 @@ class Throttle:
             self._moved(scope, now)
         elif state.backoff is not None or state.rampup is not None:
             self._timers.arm(scope)
+
+    def _trigger(
+        self,
+        scope: Scope,
+        signal: BackoffSignal,
+        grant: Grant,
+        outcome: Outcome,
+        now: float,
+        *,
+        step: int | None,
+        is_of_proxy: bool,
+    ) -> None:
+        state: ScopeState = scope.state
+        if is_of_proxy:
+            refused_through_proxy(state, signal, outcome, now)
+        else:
+            factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
+            at, advice = grant.granted_at, self.diagnostics.backoff_advice
+            trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
+        if state.is_beyond_hope(scope, now):  # it was the last try
+            self._give_up(scope, now)
 
     # -- time
 
