@@ -32,6 +32,8 @@ After seven it is *hopeless*, and ends with its last answer.
 what is pending: it asks about each request before it grants it, which takes no place and no time. A request that is
 admitted afterwards carries the instant in its notes, and so is known to be a later one. Some pending requests may wait
 for a time of their own, so a scope stays listed: the last ten thousand do.
+
+Length: the parts change one state in one order, which is to be read at once.
 """
 
 from __future__ import annotations
