@@ -34,8 +34,6 @@ TABLE = [
     row("crawl_books"),
     row("exports", spider="products", files=EXPORTED),
     row("middleware_classes", headers=["User-Agent", "X-Client", "X-Seen"]),
-    row("next_page"),
-    row("shop", spider="shop", files=["items.jl"], xfail="a folder's name wins over the spider's"),
     row("cookie_steps"),
     row("media_kept", files=["store/full", "store/own", "pictures/full", "pictures/thumbs"]),
     row("middleware_errors", files=["closed.txt"]),
