@@ -9,12 +9,13 @@ from pathlib import Path
 import trio
 
 from trawl.frontier import OutboxItem
+from trawl.frontier.job import Job
 
 __all__ = ["FakeJob"]
 
 
-class FakeJob:
-    """What a :class:`trawl.frontier.JobStore` promises, with a commit only where it is asked for one."""
+class FakeJob(Job):
+    """A job without a disk, with a commit only where it is asked for one."""
 
     def __init__(self) -> None:
         self.directory = Path("job")
@@ -73,10 +74,10 @@ class FakeJob:
         self.commits += 1
         self._lasting = deepcopy((self._items, self._kept, self._start))
 
-    async def outbox_after(self, position: int, most: int) -> Sequence[OutboxItem]:
+    async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
         await trio.lowlevel.checkpoint()
         assert position >= self._start  # what is done is forgotten
-        items = self._lasting[0][position : position + most]
+        items = self._lasting[0][position : position + limit]
         return [OutboxItem(number, item) for number, item in enumerate(items, position + 1)]
 
     def outbox_done(self, position: int) -> None:

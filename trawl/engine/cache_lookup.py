@@ -12,17 +12,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.state import RequestTask, Responder, State
 from trawl.frontier import Record
-from trawl.http import Request
 from trawl.scheduler import Grant, Lane
 
-__all__ = ["MAX_AT_ONCE", "MAX_READY", "CacheLookup", "Lookup"]
+if TYPE_CHECKING:
+    from trawl.cache.cache import Cache
+
+__all__ = ["MAX_AT_ONCE", "MAX_READY", "CacheLookup"]
 
 MAX_AT_ONCE = 16
 """Pages that are answered without the wire at once, their callbacks included."""
@@ -31,27 +33,19 @@ MAX_READY = 64
 """Pages that wait for that; while it are so many, no more are leased from the frontier."""
 
 
-class Lookup(Protocol):
-    """Answers requests instead of the wire: the cache."""
-
-    async def find(self, requests: Sequence[Request]) -> Sequence[Responder | None]:
-        """For each request how it is answered, or None where it has to be sent."""
-        ...
-
-
 class CacheLookup:
     """Entries that are answered without the wire.
 
     Args:
-        lookup: Says which those are.
+        cache: Says which those are.
         limits: Says whether another page may be had.
         state: Its wakeup wakes the dispatcher.
     """
 
-    __slots__ = ("_direct", "_limits", "_lookup", "_nowhere", "_pages", "_running", "_state")
+    __slots__ = ("_cache", "_direct", "_limits", "_nowhere", "_pages", "_running", "_state")
 
-    def __init__(self, lookup: Lookup, *, limits: CrawlLimits, state: State) -> None:
-        self._lookup = lookup
+    def __init__(self, cache: Cache, *, limits: CrawlLimits, state: State) -> None:
+        self._cache = cache
         self._limits = limits
         self._state = state
         self._pages: deque[tuple[Grant, Responder]] = deque()
@@ -66,7 +60,7 @@ class CacheLookup:
 
     async def aside(self, records: Sequence[Record]) -> list[Record]:
         """Those of ``records`` that have to be sent. Cancelling loses the leases of all of them, as leasing does."""
-        answers = await self._lookup.find([record.request for record in records])
+        answers = await self._cache.find([record.request for record in records])
         missed = []
         for record, answer in zip(records, answers, strict=True):
             if answer is None:
@@ -79,7 +73,7 @@ class CacheLookup:
         """Take a grant that is answered here. Returns False where it has to be pushed to the scheduler."""
         if grant.passes_gate or self._state.is_ending:
             return False
-        answer = (await self._lookup.find([grant.request]))[0]
+        answer = (await self._cache.find([grant.request]))[0]
         if answer is None:
             return False
         self._take(grant, answer)

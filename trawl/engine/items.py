@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -19,7 +19,10 @@ from trawl.errors import DropItem, FeedError, ItemLost
 from trawl.events import Events, ItemDropped, ItemFailed
 from trawl.observe import Stats
 
-__all__ = ["Counts", "ItemSink", "ItemWriter", "Processor", "Writer"]
+if TYPE_CHECKING:
+    from trawl.feeds.item_errors import Counts
+
+__all__ = ["ItemSink", "ItemWriter", "Processor", "Writer"]
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
@@ -54,14 +57,6 @@ class ItemSink(Writer, Protocol):
         Raises:
             ItemLost: It can't be written.
         """
-        ...
-
-
-class Counts(Protocol):
-    """Counts items by what became of them."""
-
-    def inc(self, key: str, n: float = 1) -> None:
-        """Add ``n`` under ``key``."""
         ...
 
 

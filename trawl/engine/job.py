@@ -1,8 +1,4 @@
-"""A job made ready for one run: opened, known to be this spider's, with its frontier and its feeds.
-
-What a job says of itself: whose it is, since when, and how far its ``start()`` has come.
-
-What a job keeps besides requests and items, and how a crawl goes on from it.
+"""A job in one run: opened, known to be this spider's, with its frontier, its feeds, and what it says of itself.
 
 Theory of operation. Just before each transaction the job asks what is to be kept. Statistics are few, so they go with
 every transaction and count what the transactions hold, no more and no less; so do pages that have a budget (C11).
@@ -24,7 +20,7 @@ import math
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 import msgspec
@@ -34,11 +30,9 @@ from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.cookies import Cookie, Jars
 from trawl.engine.context import CrawlContext
-from trawl.engine.items import Writer
-from trawl.engine.job_items import ItemStore
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
-from trawl.frontier import Frontier, JobStore, Section, damage_error
+from trawl.frontier import Frontier, Section, damage_error
 from trawl.frontier.sections import JOB_INFO, MARKS, START_ITEMS, STATISTICS, JobInfo
 from trawl.observe import Stats
 from trawl.robots import CachedRobots, RobotsCache
@@ -46,6 +40,10 @@ from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
+
+if TYPE_CHECKING:
+    from trawl.feeds.outbox import OutboxWriter
+    from trawl.frontier.job import Job
 
 __all__ = ["INTERVAL", "JobFacts", "JobState", "OpenJob", "facts_of", "open_job"]
 
@@ -81,24 +79,24 @@ class JobFacts:
         """True if ``start()`` came to its end, in this run or an earlier one: it is not run again."""
         return self._facts.is_started
 
-    def began(self, job: JobStore) -> None:
+    def began(self, job: Job) -> None:
         """Count a run."""
         self._change(job, runs=self._facts.runs + 1, reason="")
 
-    def started(self, job: JobStore) -> None:
+    def started(self, job: Job) -> None:
         """Note that ``start()`` has come to its end: what it gave is stored, or is with the same transaction."""
         self._change(job, is_started=True)
 
-    def ended(self, job: JobStore, reason: str) -> None:
+    def ended(self, job: Job, reason: str) -> None:
         """Note how the run ended."""
         self._change(job, reason=reason)
 
-    def _change(self, job: JobStore, **facts: object) -> None:
+    def _change(self, job: Job, **facts: object) -> None:
         self._facts = msgspec.structs.replace(self._facts, **facts)
         JOB_INFO.keep(job, self._facts)
 
 
-def facts_of(job: JobStore, spider: Spider, now_utc: datetime) -> JobFacts:
+def facts_of(job: Job, spider: Spider, now_utc: datetime) -> JobFacts:
     """The note of a job, for this spider; a new job is given to it.
 
     Raises:
@@ -337,10 +335,6 @@ def _say_once(name: Hashable) -> None:
 job_logger: logging.Logger = logging.getLogger("trawl")
 
 
-class Outbox(ItemStore, Writer, Protocol):
-    """Encodes items, and is the writer task that copies them to the feeds."""
-
-
 @attrs.frozen
 class OpenJob:
     """A job in this run.
@@ -353,11 +347,11 @@ class OpenJob:
         outbox: What copies its items to them.
     """
 
-    job: JobStore
+    job: Job
     note: JobFacts
     frontier: Frontier
     feeds: Feeds
-    outbox: Outbox
+    outbox: OutboxWriter
 
 
 @asynccontextmanager
@@ -405,7 +399,7 @@ async def open_job(
         await job.aclose()  # noqa: ASYNC102 - it shields itself
 
 
-def _tell(job: JobStore, note: JobFacts, frontier: Frontier, last_error: str, *, goes_on: bool) -> None:
+def _tell(job: Job, note: JobFacts, frontier: Frontier, last_error: str, *, goes_on: bool) -> None:
     """Say in one line how far the job is."""
     if job.is_new:
         job_logger.info("job %s: new", job.directory)

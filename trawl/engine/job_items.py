@@ -18,20 +18,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 from trawl.engine.callbacks import InvalidOutput
-from trawl.engine.items import Counts, ItemWriter
+from trawl.engine.items import ItemWriter
 from trawl.engine.limits import Full, ItemLimit
 from trawl.errors import FeedError, ItemLost
 from trawl.events import Events, ItemScraped
-from trawl.frontier import Frontier, JobStore, Record
+from trawl.frontier import Frontier, Record
 from trawl.frontier.sections import START_ITEMS
 from trawl.http import Request, Response
 from trawl.items import is_item
 from trawl.observe import Stats
+
+if TYPE_CHECKING:
+    from trawl.feeds.outbox import OutboxWriter
+    from trawl.frontier.job import Job
 
 __all__ = [
     "BATCH",
@@ -40,7 +44,6 @@ __all__ = [
     "MAX_UNFILTERED",
     "CallbackItems",
     "CallbackOutputs",
-    "ItemStore",
     "JobItemWriter",
 ]
 
@@ -51,45 +54,6 @@ MAX_ITEMS = 1000
 
 MAX_BYTES = 1 << 20
 """Bytes of them."""
-
-
-class ItemStore(Protocol):
-    """Encodes items for the outbox, and copies them from there to the feeds."""
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is no feed, so that nothing need be stored."""
-        ...
-
-    @property
-    def is_behind(self) -> bool:
-        """True if so much waits for the feeds that :meth:`room` would wait."""
-        ...
-
-    def encode(self, item: object, page: str, counts: Counts) -> bytes:
-        """An item of ``page`` as it is stored; that feeds refuse it is counted in ``counts``.
-
-        Raises:
-            ItemLost: It can't be written; that is logged.
-        """
-        ...
-
-    @property
-    def withheld(self) -> int:
-        """Items in the outbox that no run has delivered or counted yet, because they were beyond its limit."""
-        ...
-
-    def acknowledged(self, count: int, withheld: int = 0) -> None:
-        """Say that ``count`` items come into the outbox, the last ``withheld`` of them for a later run."""
-        ...
-
-    def release(self, count: int, collected: list[object] | None) -> None:
-        """Deliver ``count`` of those withheld, to ``collected`` too, if given, as plain dicts."""
-        ...
-
-    async def room(self) -> None:
-        """Return when the feeds are not too far behind."""
-        ...
 
 
 class JobItemWriter:
@@ -108,17 +72,17 @@ class JobItemWriter:
     def __init__(
         self,
         outlet: ItemWriter,
-        store: ItemStore,
+        store: OutboxWriter,
         frontier: Frontier,
-        job: JobStore,
+        job: Job,
         stats: Stats,
         collected: list[object] | None,
         limit: ItemLimit | None = None,
     ) -> None:
         self.outlet: ItemWriter = outlet
-        self.store: ItemStore = store
+        self.store: OutboxWriter = store
         self.frontier: Frontier = frontier
-        self.job: JobStore = job
+        self.job: Job = job
         self.stats: Stats = stats
         self.collected: list[object] | None = collected
         self.limit: ItemLimit | None = limit

@@ -34,7 +34,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import trio
@@ -47,7 +47,10 @@ from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored_items import from_stored, to_stored
 from trawl.feeds.writer import Feeds, open_feeds
-from trawl.frontier import JobStore, OutboxItem, Section, damage_error
+from trawl.frontier import OutboxItem, Section, damage_error
+
+if TYPE_CHECKING:
+    from trawl.frontier.job import Job
 
 __all__ = ["COPY_INTERVAL", "MAX_BEHIND", "OutboxWriter", "open_outbox"]
 
@@ -105,7 +108,7 @@ class OutboxWriter:
 
     def __init__(
         self,
-        job: JobStore,
+        job: Job,
         feeds: Feeds,
         stats: Counts | None = None,
         *,
@@ -342,7 +345,7 @@ class OutboxWriter:
 async def open_outbox(
     settings: FeedsSettings,
     blocking: Blocking,
-    job: JobStore,
+    job: Job,
     *,
     spider_name: str,
     started_utc: datetime,
@@ -451,7 +454,7 @@ def _size(place: str, state: FeedState) -> int | None:
         return None
 
 
-def _tell(job: JobStore, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
+def _tell(job: Job, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
     """Warn of feeds that this run was not given."""
     given = [feed.place for feed in feeds.all]
     for place in states:

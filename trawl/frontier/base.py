@@ -17,16 +17,15 @@ Everything a crawl must not lose at a kill goes through one call, which a backen
 
 A frontier of a job keeps items too, in an *outbox*: those of a request enter it in the step that acknowledges the
 request, each under the next position. The writer of the feeds reads the outbox from the position that the feeds have
-reached, and records that (:class:`JobStore`). A kill between the two repeats nothing: what the feeds hold beyond the
-recorded position is cut away first.
+reached, and records that with the job (:mod:`trawl.frontier.job`). A kill between the two repeats nothing: what the
+feeds hold beyond the recorded position is cut away first.
 
 A call that is cancelled has either done nothing or all it was to do; one that returns is on disk, where there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -37,7 +36,6 @@ __all__ = [
     "Amounts",
     "Frontier",
     "FrontierStatistics",
-    "JobStore",
     "LaneKey",
     "OutboxItem",
     "Record",
@@ -299,84 +297,3 @@ class OutboxItem:
 
     position: int
     item: bytes
-
-
-class JobStore(Protocol):
-    """Values and items that a job keeps on disk, in the same transactions as the frontier's steps.
-
-    The frontier and this are two views of one database. A value that is to survive the process is *kept* under a name:
-    it is written with the next transaction, whatever that is for, and read again when the job is opened.
-
-    ::
-
-        job = await open_job(directory, blocking)                          trawl.frontier.job; takes the lock
-        frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.sqlite
-        ...                                       the crawl; frontier.aclose() commits and leaves the job open
-        await job.aclose()                        last of all
-
-        job.kept["throttle"]                      what the last process kept, read when the job was opened
-        job.before_commit(save)                   save() is called just before each transaction; what it keeps is in it
-        job.keep("throttle", blob)                written with the next transaction
-        job.keep("feeds", positions); job.outbox_done(17)      both or neither survive a kill
-
-    Attributes:
-        directory: The job's directory.
-        kept: The saved values by name, up to date.
-        is_new: The job has just been made, and is empty.
-        outbox_end: The position of the last item that is in the outbox for good; 0 when there was none.
-        outbox_start: The position that :meth:`outbox_done` last told: the items after it are still to be written.
-    """
-
-    directory: Path
-    is_new: bool
-
-    @property
-    def kept(self) -> Mapping[str, bytes]:
-        """The saved values by name, up to date."""
-        ...
-
-    @property
-    def outbox_end(self) -> int:
-        """The position of the last item that is in the outbox for good; 0 when there was none."""
-        ...
-
-    @property
-    def outbox_start(self) -> int:
-        """The position that :meth:`outbox_done` last told."""
-        ...
-
-    def keep(self, name: str, blob: bytes | None) -> None:
-        """Have ``blob`` written under ``name`` with the next transaction; None forgets the name. Waits for nothing."""
-        ...
-
-    def before_commit(self, hook: Callable[[], None]) -> None:
-        """Have ``hook`` called just before each transaction, in Trio's thread; it may call :meth:`keep`.
-
-        The acknowledgements that the transaction holds are all from before the call. The hook must be quick and must
-        not fail: a transaction comes with every few pages.
-        """
-        ...
-
-    async def commit(self) -> None:
-        """Have everything kept so far written; on disk when it returns. A checkpoint."""
-        ...
-
-    async def sync(self) -> None:
-        """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint."""
-        ...
-
-    async def give(self, items: Sequence[bytes]) -> None:
-        """Put items that came of no request, those of ``start()``, into the outbox; on disk when it returns."""
-        ...
-
-    async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
-        """Up to ``limit`` items after ``position``, in order; none when there is none yet. A checkpoint."""
-        ...
-
-    def outbox_done(self, position: int) -> None:
-        """The items up to ``position`` are written: forget them, with the next transaction. Waits for nothing."""
-        ...
-
-    async def aclose(self) -> None:
-        """Write what was kept, and give the job free for the next process. A checkpoint."""
-        ...

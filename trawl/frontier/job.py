@@ -156,7 +156,22 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Job:
-    """An open job; :func:`open_job` makes it. It is the :class:`~trawl.frontier.JobStore` of a crawl.
+    """An open job; :func:`open_job` makes it. It keeps values and items on disk, in the frontier's transactions.
+
+    The frontier and this are two views of one database. A value that is to survive the process is *kept* under a name:
+    it is written with the next transaction, whatever that is for, and read again when the job is opened.
+
+    ::
+
+        job = await open_job(directory, blocking)                             takes the lock
+        frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.sqlite
+        ...                                       the crawl; frontier.aclose() commits and leaves the job open
+        await job.aclose()                        last of all
+
+        job.kept["throttle"]                      what the last process kept, read when the job was opened
+        job.before_commit(save)                   save() is called just before each transaction; what it keeps is in it
+        job.keep("throttle", blob)                written with the next transaction
+        job.keep("feeds", positions); job.outbox_done(17)      both or neither survive a kill
 
     Attributes:
         directory: Where it is.
@@ -212,7 +227,8 @@ class Job:
     def before_commit(self, hook: Callable[[], None]) -> None:
         """Have ``hook`` called just before each transaction, in Trio's thread; it may call :meth:`keep`.
 
-        It must be quick and must not fail: a failure ends the job's writing.
+        The acknowledgements that the transaction holds are all from before the call. It must be quick, as a transaction
+        comes with every few pages, and must not fail: a failure ends the job's writing.
         """
         self._hooks.append(hook)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 import msgspec
 
 from trawl.errors import JobError
-from trawl.frontier.base import JobStore
 
 if TYPE_CHECKING:
     from trawl.frontier.inspect import JobReport
+    from trawl.frontier.job import Job
 
 __all__ = ["JOB_INFO", "MARKS", "START_ITEMS", "STATISTICS", "JobInfo", "Section", "damage_error"]
 
@@ -55,11 +55,11 @@ class Section(Generic[T]):
         """Encode the value as it is stored."""
         return msgspec.msgpack.encode((self.version, value))
 
-    def keep(self, job: JobStore, value: T) -> None:
+    def keep(self, job: Job, value: T) -> None:
         """Save the value with the next transaction."""
         job.keep(self.name, self.encode(value))
 
-    def read(self, job: JobStore | JobReport) -> T | None:
+    def read(self, job: Job | JobReport) -> T | None:
         """Return the saved value; None if there is none, or none that can be read."""
         blob = job.kept.get(self.name)
         if blob is None:
