@@ -1,6 +1,6 @@
 """The crawl as Scrapy's spiders know it: ``self.crawler``, the argument of ``from_crawler``.
 
-It exists before the crawl runs, and passes calls to the :class:`~trawl.spiders.RunningCrawl` from then on.
+It exists before the crawl runs, and passes calls to the :class:`~trawl.Crawl` from then on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from trawl.compat.signals import CrawlerSignals
 from trawl.http import Request, Response
 from trawl.migration import Unsupported
 from trawl.observe import Stats
-from trawl.spiders import RunningCrawl
+
+if TYPE_CHECKING:
+    from trawl.engine import Crawl
 
 __all__ = ["Crawler", "CrawlerEngine", "RequestFingerprinter", "fingerprint"]
 
@@ -84,10 +86,10 @@ class CrawlerEngine:
         slot = Unsupported(_PARTS)
 
     def __init__(self) -> None:
-        self._crawl: RunningCrawl | None = None
+        self._crawl: Crawl | None = None
         self._given: list[Request] | None = None
 
-    def bind(self, crawl: RunningCrawl) -> None:
+    def bind(self, crawl: Crawl) -> None:
         """Set the running crawl."""
         self._crawl = crawl
 
@@ -126,7 +128,7 @@ class CrawlerEngine:
         """The newer name of :meth:`download`. A checkpoint."""
         return await self._running().fetch(request)
 
-    def _running(self) -> RunningCrawl:
+    def _running(self) -> Crawl:
         if self._crawl is None:
             raise RuntimeError("the crawl is not running yet: its engine is there from start() on")
         return self._crawl
@@ -164,7 +166,7 @@ class Crawler:
         self.signals: CrawlerSignals = CrawlerSignals()
         self.request_fingerprinter: RequestFingerprinter = RequestFingerprinter(self)
 
-    def bind(self, crawl: RunningCrawl) -> None:
+    def bind(self, crawl: Crawl) -> None:
         """Set the running crawl."""
         self.engine.bind(crawl)
 

@@ -7,7 +7,6 @@ from trawl.spiders.crawl_spider import CrawlSpider, Rule
 from trawl.spiders.feed_spider import Enclosure, FeedEntry, FeedSpider
 from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
 from trawl.spiders.results import ItemT, Output, Outputs
-from trawl.spiders.running_crawl import RunningCrawl, ThrottlingControl
 from trawl.spiders.sitemap_spider import SitemapSpider
 from trawl.spiders.spider import CustomSettings, Spider, make_spider
 from trawl.spiders.validation import ItemCheck, SpidersSettings, item_check
@@ -28,11 +27,9 @@ __all__ = [
     "Output",
     "Outputs",
     "Rule",
-    "RunningCrawl",
     "SitemapSpider",
     "Spider",
     "SpidersSettings",
-    "ThrottlingControl",
     "XMLFeedSpider",
     "item_check",
     "make_spider",

@@ -14,11 +14,11 @@ from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme
 from trawl.middleware import Session
 from trawl.migration import Unsupported
 from trawl.spiders.results import ItemT, Outputs
-from trawl.spiders.running_crawl import RunningCrawl
 from trawl.tracebacks import describe_error
 
 if TYPE_CHECKING:
     from trawl.compat.crawler import Crawler
+    from trawl.engine import Crawl
 
 __all__ = ["CustomSettings", "Spider", "check_urls", "make_spider"]
 
@@ -98,7 +98,7 @@ class Spider(Generic[ItemT]):
         self.__dict__.update(kwargs)
         if "start_urls" not in kwargs and type(self).start_urls is Spider.start_urls:
             self.start_urls = []  # which a spider may append to
-        self._crawl: RunningCrawl | None = None
+        self._crawl: Crawl | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -120,7 +120,7 @@ class Spider(Generic[ItemT]):
         settings.setdict(cls.custom_settings or {})
 
     @property
-    def crawl(self) -> RunningCrawl:
+    def crawl(self) -> Crawl:
         """The running crawl.
 
         Raises:
@@ -131,7 +131,7 @@ class Spider(Generic[ItemT]):
         assert self._crawl is not None
         return self._crawl
 
-    def bind(self, crawl: RunningCrawl) -> None:
+    def bind(self, crawl: Crawl) -> None:
         """Connect the spider to its running crawl, before :meth:`start`.
 
         Raises:
