@@ -204,7 +204,8 @@ class Admission:
     def leased(self, record: Record) -> Grant:
         """The core's grant for a leased record, with the gate of its origin seen to."""
         grant = Grant.of_record(record)
-        if self._is_restored(record):  # its scopes were not named in this run, of which some are hosts only by that
+        # The scopes of a restored one were not named in this run, and some are known as hosts only by that.
+        if self._restored_at > -math.inf and self._is_restored(record):
             self._throttle.scopes_of_nowait(record.request)
         self._gates.ensure(grant)
         return grant
@@ -312,11 +313,10 @@ class Admission:
         """
         if grant.is_diverted or grant.task.differs_from(request):
             return True
-        return grant.lease is not None and self._is_restored(grant.lease)
+        has_restored = self._restored_at > -math.inf
+        return has_restored and grant.lease is not None and self._is_restored(grant.lease)
 
     def _is_restored(self, record: Record) -> bool:
-        if self._restored_at == -math.inf:
-            return False
         return record.found_at is None or record.found_at <= self._restored_at
 
     async def objection(self, grant: Grant, request: Request) -> Outcome | None:

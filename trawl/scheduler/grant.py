@@ -65,6 +65,7 @@ class Grant:
         throttled: Seconds for which it was first in its line and could not have gone with a free place: see
             :mod:`trawl.http.times`. Known when it is granted.
         sent_at: When it went to the wire; None if it did not (yet).
+        is_page: It is a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt.
         is_pending: Pushed, and neither granted, refused nor withdrawn.
         is_in_flight: Granted, and its places not given back.
         is_vetted: It was asked already if it may go at all.
@@ -78,6 +79,7 @@ class Grant:
         "is_diverted",
         "is_exempt",
         "is_in_flight",
+        "is_page",
         "is_pending",
         "is_vetted",
         "lane",
@@ -131,6 +133,7 @@ class Grant:
         self.order: int | None = order
         self.lease: Any = lease
         self.waiter: Any = waiter
+        self.is_page: bool = waiter is None
         self.found_at: float | None = found_at
         if lane_id is None:
             key = lane_key(scopes, origin, amounts_of(scopes), is_exempt=is_exempt)
@@ -166,11 +169,6 @@ class Grant:
             lane_id=record.lane,
             found_at=record.found_at,
         )
-
-    @property
-    def is_page(self) -> bool:
-        """True for a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt."""
-        return self.waiter is None
 
     def pushed(self, now: float, not_before: float) -> None:
         """Note that it waits from ``now`` on, and does not go before the instant ``not_before``."""
