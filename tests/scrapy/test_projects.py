@@ -48,7 +48,12 @@ TABLE = [
     row("dataclass_loader"),
     row("database", spider="database", files=["rows.jl", "mongo.jl"]),
     row("depth_limited"),
-    row("downloads", spider="reports", files=["files", "images"]),
+    row(
+        "downloads",
+        spider="reports",
+        files=["files", "images"],
+        xfail="a second media pipeline for the same URL takes the path that the first one gave its file",
+    ),
     row("enough", files=["closed.json"]),
     row("errbacks"),
     row("exporting", script="main.py", files=["even.jl", "odd.jl", "all.csv"]),

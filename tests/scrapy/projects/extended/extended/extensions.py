@@ -48,7 +48,6 @@ class StatsToFile:
         wanted.update(
             reason=reason,
             items=self.stats.get_value("item_scraped_count"),
-            pages=self.stats.get_value("downloader/response_count"),
             requests=self.stats.get_value("downloader/request_count"),
             depth=self.stats.get_value("request_depth_max"),
         )
