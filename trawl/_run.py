@@ -353,9 +353,9 @@ def _dressing(
     if settings["SCRAPY_COMPAT"]:
         from trawl.compat.headers import scrapys_headers, show_headers  # noqa: PLC0415 - for moved crawls alone
 
-        adapt = partial(adapted, show=show_headers)
+        adapt = partial(adapted, show=show_headers, tells=True)
         timeout = partial(tell_timeout, getattr(spider, "download_timeout", None) or settings["DOWNLOAD_TIMEOUT"])
-        told: dict[Any, float] = {timeout: 350, tell_download: math.inf}
+        told: dict[Any, float] = {timeout: 350, tell_download: -math.inf}
         around = {scrapys_headers: -math.inf, **values.downloader_middlewares, **told}
         values = msgspec.structs.replace(values, downloader_middlewares=around)
     return open_middleware_stack(

@@ -87,7 +87,8 @@ def test_its_meta_tells_what_scrapys_middleware_and_downloader_write_there(tmp_p
         "    start_urls = ['http://a.example/']\n    custom_settings = {'DOWNLOADER_MIDDLEWARES': {Look: 543}}\n"
         "    def parse(self, response):\n        yield dict(response.meta)\n"
         "        for path in ('http://b.example/', '/none'):\n"
-        "            yield response.follow(path, self.done, meta=response.meta, errback=self.failed)\n"
+        "            yield response.follow(path, self.done, errback=self.failed, meta=response.meta,\n"
+        "                                  cookies={'a': 'b'})\n"
         "    def done(self, response):\n        yield {'slot': response.meta['download_slot']}\n"
         "    def failed(self, failure):\n        yield {'failed': failure.request.meta['download_slot']}\n"
     )

@@ -31,6 +31,7 @@ TABLE = [
     row("arguments", arguments=["-a", "query=ubik,night & day", "-a", "pages=2", "-a", "label=x"]),
     row("blank_in_link", xfail="urljoin gives URLs as browsers write them, with %20 for a blank; the guide says so"),
     row("canonical"),
+    row("addresses"),
     row("crawl_books"),
     row("exports", spider="products", files=EXPORTED),
     row("middleware_classes", headers=["User-Agent", "X-Client", "X-Seen"]),

@@ -60,13 +60,16 @@ Show = Callable[[Request | Response], None]
 """Gives a message the headers that Scrapy's classes expect."""
 
 
-def adapted(middleware: object, spider: object, show: Show = lambda message: None) -> Middleware | None:
+def adapted(
+    middleware: object, spider: object, show: Show = lambda message: None, *, tells: bool = False
+) -> Middleware | None:
     """Return an object with Scrapy's methods as a middleware; None if it has none of the three.
 
     Args:
         middleware: The object.
         spider: The argument ``spider`` of methods that take it.
         show: Called with what the methods are given.
+        tells: ``process_response`` finds latency and slot in the meta.
     """
     if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
         return None
@@ -86,6 +89,8 @@ def adapted(middleware: object, spider: object, show: Show = lambda message: Non
                 return outcome
             if outcome.response is not None and after is not None:
                 show(outcome.response)
+                if tells:
+                    tell(request, outcome.response)
                 await _after(after, request, outcome, name)
             elif outcome.error is not None and failed is not None:
                 _take(await awaited(failed(request, outcome.error)), outcome, f"{name}.process_exception")
@@ -166,12 +171,17 @@ def tell_download(fetch: Fetch) -> Fetch:
     async def send(request: Request) -> Outcome:
         outcome = await fetch(request)
         if outcome.then is None:
-            request.meta.setdefault("download_slot", host_scope(request.url))
-            if outcome.response is not None:
-                request.meta["download_latency"] = outcome.response.latency
+            tell(request, outcome.response)
         return outcome
 
     return send
+
+
+def tell(request: Request, response: Response | None) -> None:
+    """Write latency and slot into the meta of a request: what was sent may have been a copy, with cookies."""
+    request.meta.setdefault("download_slot", host_scope(request.url))
+    if response is not None and response.latency is not None:
+        request.meta["download_latency"] = response.latency
 
 
 @attrs.frozen
