@@ -10,7 +10,8 @@ from tests.http.test_canonical import OTHER, SAME, SCRAPY_TELLS_APART
 
 
 def of_scrapy(url: str) -> bytes:
-    return fingerprint(scrapy.Request(url if "://" in url else f"http://a.example{url}"))
+    mark: bytes = fingerprint(scrapy.Request(url if "://" in url else f"http://a.example{url}"))
+    return mark
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
