@@ -18,6 +18,9 @@ SUSPECT = re.compile(rf"\b({'|'.join(RUNS_WHAT_IT_READS | RUNS)})\b")
 MAY_RUN_CODE = {"cli/shell.py"}
 """Modules that run what their user types."""
 
+ONLY_WRITES = {"exporters.py": {"dumps"}}
+"""Modules that write pickles for their user, and what they use of pickle and marshal for it: nothing that reads."""
+
 
 def relative(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
@@ -30,7 +33,10 @@ def test_no_module_unpickles_or_evaluates() -> None:
         looked_at += 1
         if SUSPECT.search(text):
             tree = ast.parse(text)
-            assert set(imported(tree)) & RUNS_WHAT_IT_READS == set(), relative(path)
+            if (name := relative(path)) in ONLY_WRITES:
+                assert set(used(tree)) == ONLY_WRITES[name], name
+            else:
+                assert set(imported(tree)) & RUNS_WHAT_IT_READS == set(), name
             assert relative(path) in MAY_RUN_CODE or set(called(tree)) & RUNS == set(), relative(path)
     assert looked_at > 100
 
@@ -42,6 +48,15 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module.partition(".")[0]
+
+
+def used(tree: ast.Module) -> Iterator[str]:
+    """What a module uses of those that run what they read; a name imported from one of them is "from"."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in RUNS_WHAT_IT_READS:
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in RUNS_WHAT_IT_READS:
+            yield "from"
 
 
 def called(tree: ast.Module) -> Iterator[str]:
