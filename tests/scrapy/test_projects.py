@@ -49,12 +49,7 @@ TABLE = [
     row("dataclass_loader"),
     row("database", spider="database", files=["rows.jl", "mongo.jl"]),
     row("depth_limited"),
-    row(
-        "downloads",
-        spider="reports",
-        files=["files", "images"],
-        xfail="a second media pipeline for the same URL takes the path that the first one gave its file",
-    ),
+    row("downloads", spider="reports", files=["files", "images"]),
     row("enough", files=["closed.json"]),
     row("errbacks"),
     row("exporting", script="main.py", files=["even.jl", "odd.jl", "all.csv"]),

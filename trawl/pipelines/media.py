@@ -342,13 +342,15 @@ class MediaPipeline(ABC):
         As in Scrapy it is not where its path has a file that is new enough, whatever URL that came from.
         """
         crawl, url = self.info.crawl, request.url
-        now = crawl.now_utc().timestamp()
+        now, path = crawl.now_utc().timestamp(), ""
         if self.is_like_scrapy:
             path = self.file_path(request, info=self.info, item=item)
             there = await crawl.blocking.run(self.store.stat_file, path)
             if there and now - there["last_modified"] <= self.expires:
                 return None, {"url": url, "path": path, "checksum": there["checksum"], "status": "uptodate"}
         known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
+        if self.is_like_scrapy and known is not None and known.path != path:
+            known = None  # another pipeline of the store has it under a path of its own
         is_new = known is not None and now - known.fetched_at < self.expires
         return known, _told(known, "uptodate") if known is not None and is_new else None
 
