@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from trawl.cli.load import load_spider
-from trawl.compat.headers import HeaderText, ScrapyHeaders
+from trawl.compat.headers import HeaderText, ScrapyHeaders, show_headers
 from trawl.feeds.to_json import to_json
 from trawl.frontier.codec import portable
-from trawl.http import Headers, Request
+from trawl.http import Headers, HtmlResponse, Request, Response
 from trawl.testing import SimulatedWeb, simulate
 
 HTML: Any = HeaderText("text/html; charset=utf-8")
@@ -165,3 +165,23 @@ def test_a_request_made_of_another_keeps_its_fields() -> None:
     request = Request("http://a.example/", headers=ScrapyHeaders({"A": ["1", "2"]}))
     assert type(request.replace().headers) is Headers
     assert request.replace().headers.getlist("a") == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("href", "plain", "moved"),
+    [
+        ("a b.png", "http://a.example/x/a%20b.png", "http://a.example/x/a b.png"),
+        ("/ü?q=ä", "http://a.example/%C3%BC?q=%C3%A4", "http://a.example/ü?q=ä"),
+        ("../c", "http://a.example/c", "http://a.example/c"),
+        ("//b.example/d", "http://b.example/d", "http://b.example/d"),
+        ("", "http://a.example/x/y", "http://a.example/x/y"),
+    ],
+)
+def test_a_moved_response_joins_urls_as_they_are_written(href: str, plain: str, moved: str) -> None:
+    response = Response("http://a.example/x/y", headers={"Content-Type": "text/html"}, body=b"<p>")
+    assert response.urljoin(href) == plain
+    show_headers(response)
+    assert response.urljoin(href) == moved
+    assert response.follow(href).url == plain  # what is sent stays the same
+    assert isinstance(response, HtmlResponse)
+    assert response.replace(body=b"<p>2").urljoin(href) == moved

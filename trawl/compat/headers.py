@@ -1,19 +1,21 @@
-"""Header values of a moved crawl: text that is equal to its bytes, in mappings with the habits of Scrapy's.
+"""Messages of a moved crawl: header values that are equal to their bytes, and URLs that are joined as they are written.
 
 Scrapy's values are bytes, and those of moved spiders that were changed since are text. :class:`HeaderText` is both
-where both make sense; ``trawl check`` finds what needs real bytes (``b", ".join(...)``). :func:`scrapys_headers` is the
-outermost middleware of a moved crawl, so that callbacks, errbacks and ``fetch()`` see it;
-:mod:`trawl.compat.middleware` shows it to the methods of middleware classes. Other crawls do not load this module.
+where both make sense; ``trawl check`` finds what needs real bytes (``b", ".join(...)``). :class:`ScrapyResponse` joins
+URLs without writing them anew, so that a record has the blanks that it had. :func:`scrapys_headers` is the outermost
+middleware of a moved crawl, so that callbacks, errbacks and ``fetch()`` see both; :mod:`trawl.compat.middleware` shows
+them to the methods of middleware classes. Other crawls do not load this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urljoin
 
 from trawl.http import Fetch, Headers, Outcome, Request, Response
 
-__all__ = ["HeaderText", "ScrapyHeaders", "scrapys_headers", "show_headers"]
+__all__ = ["HeaderText", "ScrapyHeaders", "ScrapyResponse", "scrapys_headers", "show_headers"]
 
 
 def _plain(value: Any) -> Any:
@@ -130,19 +132,34 @@ class ScrapyHeaders(Headers):
     __copy__ = copy
 
 
+class ScrapyResponse(Response):
+    """A response whose :meth:`urljoin` joins as Scrapy's does."""
+
+    __slots__ = ()
+
+    def urljoin(self, url: str) -> str:
+        """Return ``url`` joined to the base as it is written (RFC 3986, 5.2), so that records have what they had.
+
+        A request for it is sent as :meth:`Response.urljoin <trawl.http.Response.urljoin>` has it.
+        """
+        return urljoin(self.base_url, url)
+
+
 def _key(name: Any) -> str:
     key: str = _plain(name).lower()
     return key
 
 
 def show_headers(message: Request | Response | None) -> None:
-    """Give a request, or a response and its request, the headers of Scrapy's habits."""
+    """Give a request, or a response and its request, the habits of Scrapy's."""
     if message is None:
         return
     headers = message.headers
     if type(headers) is Headers:
         headers.__class__ = ScrapyHeaders  # the same fields: no slot is added
     if isinstance(message, Response):
+        if type(message) is Response:
+            message.__class__ = ScrapyResponse
         show_headers(message.request)
 
 
