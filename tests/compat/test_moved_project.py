@@ -180,4 +180,4 @@ def test_a_moved_spider_whose_project_still_imports_twisted_sends_nothing(
         assert (status, asked) == (2, [])
         assert 'words.py is written for Scrapy: line 1: take out "from twisted.internet.defer import inline' in said
     else:  # a package of others is theirs to change
-        assert (status, asked[-1:]) == (0, ["http://shop.example/page/1"])
+        assert (status, asked[-1:]) == (0, ["http://shop.example/page/1"]), said

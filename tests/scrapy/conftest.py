@@ -10,7 +10,8 @@ import pytest
 
 from tests.scrapy.site import Site
 
-collect_ignore_glob = [] if find_spec("scrapy") else ["test_*.py"]
+# What is under projects/ is run, never collected: one of them is called as people call their tests.
+collect_ignore_glob = ["projects/*", *([] if find_spec("scrapy") else ["test_*.py"])]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
