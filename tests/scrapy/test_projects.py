@@ -80,7 +80,7 @@ TABLE = [
         told=[
             "twisted_pipeline.py is written for Scrapy: line 2: take out",
             "line 3: take out",
-            "callbacks may be async and await what is Trio's",
+            "`await trio.to_thread.run_sync(function, *arguments)` in an async def",
         ],
         edits=[
             (
