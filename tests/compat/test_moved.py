@@ -180,10 +180,11 @@ def test_importing_a_native_spider_imports_nothing_of_scrapys_habits() -> None:
         (False, {"a.json": {}, "b.csv": {"overwrite": True}}),
     ],
 )
-def test_a_feed_of_the_command_line_stands_beside_its_feeds(is_moved: bool, feeds: object) -> None:
-    own = Layer("custom_settings", {"FEEDS": {"a.json": {"indent": 1}}}, is_moved=is_moved)
+def test_a_feed_of_the_command_line_stands_beside_the_projects_feeds_alone(is_moved: bool, feeds: object) -> None:
+    project = Layer("pyproject.toml", {"FEEDS": {"a.json": {"indent": 1}}})
+    own = Layer("custom_settings", {"FEEDS": {"c.json": {}}}, is_moved=is_moved)
     given = Layer("-o/-O", {"FEEDS": {"a.json": {}, "b.csv": {"overwrite": True}}}, is_beside=True)
-    assert load(own, given)["FEEDS"] == feeds
+    assert load(project, own, given)["FEEDS"] == feeds
 
 
 def test_its_feeds_have_scrapys_bytes(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Layer:
         prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).
         own: The user's own settings that it declares, with their defaults.
         is_moved: They are those of a spider whose imports are Scrapy's.
-        is_beside: In a moved crawl its mappings stand beside those of weaker sources, which keep their own entries.
+        is_beside: In a moved crawl its mappings stand beside those of the project, which keep their own entries.
     """
 
     source: str
@@ -81,13 +81,16 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     weaker: dict[str, Any] = {}
+    around: dict[str, Any] = {}
     for layer in layers:
         for name, value in migration.renamed(layer.values).items():
             definition = _definition(name, layer, own, tell)
             if definition is not None:
-                if layer.is_beside:
-                    weaker[name] = values.get(name, {})
                 values[name] = _value(value, definition, layer)
+                if not layer.is_moved and not layer.is_beside:
+                    around[name] = values[name]
+                if layer.is_beside:
+                    weaker[name] = around.get(name, {})  # in Scrapy, the project's, not those of custom_settings
                 sources[name] = layer.place(name)
     _set_moved_defaults(values, sources, any(layer.is_moved for layer in layers))
     if values.get("SCRAPY_COMPAT"):
