@@ -174,7 +174,7 @@ class JsonItemExporter(JsonLinesItemExporter):
         """Write to ``file``."""
         super().__init__(file, **options)
         self._kwargs.setdefault("indent", self.indent or None)  # 0 would break every line, and not only between items
-        self.encoder = _Encoder(**self._kwargs)
+        self.encoder: json.JSONEncoder = _Encoder(**self._kwargs)
         self.first_item: bool = True
 
     @property
@@ -206,7 +206,7 @@ class XmlItemExporter(BaseItemExporter):
         self.item_element: str = options.pop("item_element", "item")
         self.root_element: str = options.pop("root_element", "items")
         super().__init__(**options)
-        self.encoding = self.encoding or "utf-8"
+        self.encoding: str | None = self.encoding or "utf-8"
         self.stream: TextIOWrapper = TextIOWrapper(
             file, encoding=self.encoding, errors="xmlcharrefreplace", newline="\n", write_through=True
         )
@@ -286,7 +286,7 @@ class CsvItemExporter(BaseItemExporter):
             options: As of the base class and of :func:`csv.writer`.
         """
         super().__init__(dont_fail=True, **options)
-        self.encoding = self.encoding or "utf-8"
+        self.encoding: str | None = self.encoding or "utf-8"
         self.include_headers_line: bool = include_headers_line
         self.stream: TextIOWrapper = TextIOWrapper(
             file, encoding=self.encoding, errors=errors, newline="", write_through=True
@@ -323,7 +323,7 @@ class CsvItemExporter(BaseItemExporter):
         if not self.include_headers_line:
             return
         if not self.fields_to_export:
-            self.fields_to_export = _field_names(item)
+            self.fields_to_export: Fields = _field_names(item)
             self.has_found_fields = True
         names = self.fields_to_export
         written = names.values() if isinstance(names, Mapping) else names
@@ -385,7 +385,7 @@ class PythonItemExporter(BaseItemExporter):
 
     def _configure(self, options: dict[str, Any], dont_fail: bool = False) -> None:
         super()._configure(options, dont_fail)
-        self.encoding = self.encoding or "utf-8"
+        self.encoding: str | None = self.encoding or "utf-8"
 
     def export_item(self, item: Any) -> dict[str, Any]:
         """Return an item as a dict of built-in types."""

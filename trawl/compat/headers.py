@@ -46,7 +46,9 @@ class HeaderText(str):
     """Text of a header that can be used as its bytes: compared, searched, split, decoded."""
 
     __slots__ = ()
-    __hash__ = str.__hash__
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
 
     def __eq__(self, other: object) -> bool:
         return str.__eq__(self, _plain(other))

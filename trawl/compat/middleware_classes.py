@@ -42,7 +42,7 @@ class UserAgentMiddleware:
     scrapys_path: ClassVar[str] = "useragent.UserAgentMiddleware"
 
     def __init__(self, user_agent: str = "Scrapy") -> None:
-        self.user_agent = user_agent
+        self.user_agent: str = user_agent
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:

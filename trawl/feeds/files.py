@@ -316,8 +316,8 @@ class TextFile(FeedFile):
             self._restore()
             raise
         if self._outgoing_records and not self._outgoing:
-            self.position = self._outgoing_ends
-            self.records += self._outgoing_records
+            self.position: int = self._outgoing_ends
+            self.records: int = self.records + self._outgoing_records
             self._outgoing_records = 0
 
     def sync(self) -> None:

@@ -77,8 +77,8 @@ class TableFile(FeedFile):
         self._refuse(refused)
 
     def _refuse(self, refused: Sequence[RefusedItem]) -> None:
-        self.records -= len(refused)
-        self.refused += refused
+        self.records: int = self.records - len(refused)
+        self.refused: list[RefusedItem] = [*self.refused, *refused]
 
     def _open(self) -> None:
         path = self._options.path

@@ -49,7 +49,7 @@ class ParquetTable(TableFile):
         except ImportError as error:
             raise SettingsError("a parquet feed needs the extra parquet: trawl-crawler[parquet]", "FEEDS") from error
         self._arrow: Any = pyarrow
-        self.errors = (OSError, NotThisFormat, pyarrow.ArrowException)
+        self.errors: tuple[type[Exception], ...] = (OSError, NotThisFormat, pyarrow.ArrowException)
         self._unfit: tuple[type[Exception], ...] = (pyarrow.ArrowException, TypeError, ValueError, OverflowError)
         self._fields = tuple(written for _, written in options.fields or ())
         self._group_rows = options.arguments.get("row_group_size", 10_000)
@@ -130,7 +130,7 @@ class ParquetTable(TableFile):
 
     def _taken_refused(self) -> Sequence[RefusedItem]:
         refused, self._unfit_rows = self._unfit_rows, []
-        self.position -= len(refused)
+        self.position: int = self.position - len(refused)
         return refused
 
     def _write_group(self, added: list[AddedRow]) -> None:

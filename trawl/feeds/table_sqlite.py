@@ -232,7 +232,7 @@ class SqliteTable(TableFile):
         marks = ", ".join("?" * (len(values) + 1))
         number = self.position + 1
         self._run(f"INSERT INTO {self._name} ({names}) VALUES ({marks})", (number, *values.values()))
-        self.position = number
+        self.position: int = number
 
     def _check_room(self, new: Mapping[str, str]) -> None:
         """Refuse a row whose fields the table can't have columns for."""
