@@ -113,7 +113,7 @@ class CompatHooks(Hooks):
         """Show a response to ``process_spider_input``; return what that raised."""
         if self._log_counter is not None and response.request is not None:
             self._crawl.stats.max("request_depth_max", response.request.depth)
-        return self._middleware.received(response)
+        return self._middleware.received(response) if self._middleware.inputs else None
 
     def close(self, spider: Spider, reason: str) -> object:
         """Call the spider's ``close`` if it is a moved one that has its own, and ``closed`` otherwise."""
