@@ -3,8 +3,8 @@
 Theory of operation. Whichever way a request comes, this is where it gets its scopes, its origin and the gate of that::
 
     found on a page, given by start() ──► admit ─────► Record ─► frontier ─► leased ──┐
-    a redirect, a retry, any Replace ───► successor ─► Record ─┬► frontier ─► leased ─┤
-    fetch(), robots.txt ────────────────► direct_grant ────────┴─────────► line_up ───┴─► Grant in the core
+    its redirect, its retry, a Replace ─► successor ─► Record ─┬► frontier ─► leased ─┤
+    fetch(), robots.txt, theirs ────────► direct_grant ────────┴─────────► line_up ───┴─► Grant in the core
                                                                                             │ granted
     what the middleware hands to the wire ──► objection: not what was granted? another turn ◄┘
 
@@ -123,14 +123,17 @@ class Admission:
         return Requirements(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
 
     async def _requirements_of(self, request: Request, before: Scopes | None = None) -> Requirements:
-        """Name what ``request``, which is admitted, needs. A checkpoint only where what has to be asked waits.
+        """Return the scopes and the origin that an admitted request needs.
 
-        Every request gets its scopes here: a page, a redirect, a retry, a direct fetch, robots.txt.
+        Every request gets its scopes here: a page, a redirect, a retry, a direct fetch, robots.txt. Only one that its
+        middleware sends elsewhere keeps those too that it was granted with (:meth:`objection`). The rule itself (meta,
+        manager, host) is :class:`~trawl.throttling.scope_amounts.ScopeResolver`. A checkpoint only where what has to be
+        asked waits.
 
         Args:
-            request: It.
-            before: What the request was charged to whose place it takes. Where these are the same it is no newcomer to
-                its scopes: what they were given up for counts for it (B20). None: it takes nobody's.
+            request: The request.
+            before: The scopes of the request that it replaces. If its own are the same, the request is not new to them:
+                what they were given up for counts for it (promise B20). None: it replaces none.
 
         Raises:
             Exception: Whatever a user's manager raises.

@@ -204,7 +204,7 @@ async def run_crawl(context: CrawlContext) -> Ended:
         await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102 - shielded and limited
         await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
         raise
-    writing = _ItemWriter(engine)
+    writing = _WriterTask(engine)
     engine.crawl.when_cancelled(writing.hurry)
     try:
         async with trio.open_nursery() as watching:
@@ -239,7 +239,7 @@ def _begun(context: CrawlContext) -> tuple[Engine, list[Watcher]]:
     return engine, watchers
 
 
-async def _written(context: CrawlContext, engine: Engine, writing: _ItemWriter) -> None:
+async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) -> None:
     """The crawl, with its items written; returns when the last of them is."""
     async with trio.open_nursery() as writers:
         for writer in context.writers:  # not start(): who is cancelled in it waits for the task, which is shielded
@@ -293,7 +293,7 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             engine.start_requests.stop()
 
 
-class _ItemWriter:
+class _WriterTask:
     """The sinks' writers: shielded, so that a cancelled crawl still ends on whole records, and then in a limited time.
 
     A crawl that ended by itself waits for its writers as long as they take: a pipe whose reader pauses loses nothing.

@@ -1,6 +1,7 @@
 """One throttling scope: its places, its times, and the decision when the next request may be sent.
 
-A delay is decided here and nowhere else, in :meth:`Scope.gate`. The limits that it reads are put together in
+A scope's delay is decided in :meth:`Scope.gate`; :meth:`Scope.stops` compares once more, right at the wire, with what
+changed since the grant. The limits that it reads are put together in
 :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` (configured, AutoThrottle, rampup, robots.txt,
 backoff); holds (:meth:`Scope.hold`) come from an answer, in :mod:`trawl.throttling.outcomes`.
 
