@@ -8,6 +8,8 @@ import pytest
 
 from trawl.http import FormRequest, Request, Response
 
+URL = "http://a.example/"
+
 LOGIN = """
 <html><body>
 <form action="/search" name="search"><input name="q"></form>
@@ -145,3 +147,18 @@ def test_options_of_a_request_are_those_of_any_other() -> None:
 
     request = FormRequest.from_response(page(), callback=parsed, meta={"a": 1}, headers={"X": "y"}, priority=2)
     assert (request.callback, request.meta, request.headers["x"], request.priority) == (parsed, {"a": 1}, "y", 2)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_names_and_values_may_be_bytes(encoding: str) -> None:
+    fields: Any = [(b"n\xe9", b"\xe9"), ("a", b"x y"), (b"b", ["1", b"\xff"])]
+    assert FormRequest(URL, formdata=fields, encoding=encoding).body == b"n%E9=%E9&a=x+y&b=1&b=%FF"
+    assert FormRequest(URL, formdata={b"a": b"1"}, method="GET", encoding=encoding).url == f"{URL}?a=1"
+
+
+def test_a_form_can_be_replaced_by_one_of_other_fields() -> None:
+    request = FormRequest(URL, formdata={"a": "1"}, priority=2)
+    changed = request.replace(formdata={"b": "2"})
+    assert (type(changed), changed.method, changed.body, changed.priority) == (FormRequest, "POST", b"b=2", 2)
+    asked = FormRequest(URL, formdata={"a": "1"}, method="GET").replace(formdata={"b": "2"})
+    assert (asked.method, asked.url) == ("GET", f"{URL}?b=2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.http import HtmlResponse, JsonRequest, JsonResponse, Response, TextResponse, XmlResponse, kind_of
+from trawl.http import HtmlResponse, JsonRequest, JsonResponse, Request, Response, TextResponse, XmlResponse, kind_of
 
 URL = "http://a.example/"
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
@@ -56,3 +56,26 @@ def test_a_request_of_json_under_scrapys_name() -> None:
     assert JsonRequest(URL).method == "GET"
     assert JsonRequest(URL, data={}, method="PUT", dumps_kwargs={"indent": None}).method == "PUT"
     assert request.replace(dont_filter=True).body == request.body
+
+
+def test_a_request_of_json_can_be_replaced_by_one_of_other_data() -> None:
+    request = JsonRequest(URL, data={"b": 1}, dumps_kwargs={"separators": (",", ":")})
+    assert request.dumps_kwargs == {"sort_keys": True, "separators": (",", ":")}
+    changed = request.replace(data={"d": 1, "c": 2}, priority=2)
+    assert (type(changed), changed.body, changed.priority) == (JsonRequest, b'{"c":2,"d":1}', 2)
+    assert changed.copy().replace(data=[1, 2]).body == b"[1,2]"
+    assert request.replace(data={"c": 1}, body=b"{}").body == b"{}"
+    other = request.replace(data=[1, 2], dumps_kwargs={"indent": 1})
+    assert (other.body, other.dumps_kwargs) == (b"[1,2]", {"sort_keys": True, "indent": 1})
+    assert other.replace(data=[1]).body == b"[\n 1\n]"
+    assert type(request.replace(cls=Request, data=[1])) is Request
+
+
+def test_a_response_can_be_replaced_by_one_of_another_class() -> None:
+    response = Response(URL, 404, {"Content-Type": "text/html"}, b"<a><br>1</br></a>", flags=["seen"])
+    page = response.replace(cls=XmlResponse)
+    assert type(page) is XmlResponse
+    assert (page.status, page.flags, page.xpath("/a/br/text()").get()) == (404, ["seen"], "1")
+    assert page.replace(cls=HtmlResponse).selector.type == "html"
+    assert page.replace(cls=Response, status=200).status == 200
+    assert type(page.replace(cls=None)) is XmlResponse

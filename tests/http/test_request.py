@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trawl.http import Request
+from trawl.http import FormRequest, JsonRequest, Request
 
 
 def parse(response: object) -> None: ...
@@ -131,7 +131,7 @@ def test_replace_changes_only_what_it_is_told() -> None:
 
 def test_replace_refuses_what_a_request_does_not_have() -> None:
     with pytest.raises(TypeError, match="colour"):
-        Request("http://a.example/").replace(colour="red")  # type: ignore[call-arg]
+        Request("http://a.example/").replace(colour="red")  # type: ignore[call-overload]
 
 
 def test_a_copy_is_independent_and_keeps_its_class() -> None:
@@ -236,3 +236,15 @@ def test_headers_and_cookies_may_be_set_before_a_request_is_given() -> None:
 def test_flags_are_refused_with_what_to_write() -> None:
     with pytest.raises(TypeError, match="use meta instead"):
         Request("http://a.example/", flags=["x"])  # type: ignore[arg-type]
+
+
+def test_a_request_can_be_replaced_by_one_of_another_class() -> None:
+    request = Request("http://a.example/", meta={"x": 1}, priority=3)
+    form = request.replace(cls=FormRequest, method="POST", formdata={"a": "1"})
+    assert type(form) is FormRequest
+    assert (form.method, form.body, form.meta, form.priority) == ("POST", b"a=1", {"x": 1}, 3)
+    assert type(form.replace(cls=Request)) is Request
+    assert form.replace(cls=Request).body == b"a=1"
+    assert type(form.replace(cls=None)) is FormRequest
+    asked = request.replace(cls=JsonRequest, data={"a": 1})
+    assert (asked.method, asked.body) == ("GET", b"")  # as in Scrapy: the method and the body of the request stay

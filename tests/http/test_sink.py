@@ -61,6 +61,7 @@ def test_a_changed_one_has_its_body_in_the_same_file() -> None:
     assert changed.sink is sink
     assert response.copy().sink is sink
     assert sink.opened == 0
+    assert response.replace(cls=Response).body == b"12345"
 
 
 def test_one_that_is_given_another_body_has_it_in_memory() -> None:

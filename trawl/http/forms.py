@@ -210,7 +210,11 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 _FORM = "application/x-www-form-urlencoded"
 
-FormData = Mapping[str, Field | None] | Iterable[tuple[str, Field | None]]
+FormData = (
+    Mapping[str, Field | None]
+    | Mapping[bytes, Field | None]
+    | Iterable[tuple[str, Field | None] | tuple[bytes, Field | None]]
+)
 
 
 class FormRequest(Request):
@@ -234,7 +238,7 @@ class FormRequest(Request):
             callback: Gets the response.
             formdata: Names and values; a value may be a list of values, None leaves a field out. With it the default
                 method is POST; with GET it replaces the URL's query.
-            encoding: The encoding of the fields and of the URL's query.
+            encoding: The encoding of the fields that are not bytes, and of the URL's query.
             options: Keyword arguments of :class:`Request`.
 
         Raises:
@@ -252,6 +256,12 @@ class FormRequest(Request):
             self.headers.setdefault("Content-Type", _FORM)
         else:
             self.url: str = f"{self.url.partition('#')[0].partition('?')[0]}?{encoded}"
+
+    def replace(self, **changes: Any) -> Any:
+        """Return a request like this one but for ``changes``, ``formdata`` too; see :meth:`trawl.Request.replace`."""
+        if "formdata" in changes and changes.get("cls") is None:
+            changes["cls"] = type(self)
+        return super().replace(**changes)
 
     @classmethod
     def from_response(
@@ -304,14 +314,14 @@ class FormRequest(Request):
         return cls(url, formdata=fields, **options)
 
 
-def _pairs(formdata: FormData) -> Iterable[tuple[str, Field | None]]:
+def _pairs(formdata: FormData) -> Iterable[tuple[Any, Field | None]]:
     pairs: list[Any] = list(formdata.items() if isinstance(formdata, Mapping) else formdata)
     if any(not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs):
         raise ValueError("formdata must be a mapping, or pairs of a name and a value")
     return pairs
 
 
-def _fields(formdata: FormData, encoding: str) -> Iterable[tuple[str, Field]]:
+def _fields(formdata: FormData, encoding: str) -> Iterable[tuple[Any, Field]]:
     """Yield the fields with their texts encoded; a character that the encoding lacks becomes ``&#...;``."""
     for name, held in _pairs(formdata):
         if held is None:
@@ -324,5 +334,7 @@ def _fields(formdata: FormData, encoding: str) -> Iterable[tuple[str, Field]]:
             yield name, [_bytes(value, encoding) if isinstance(value, str) else value for value in held]
 
 
-def _bytes(text: str, encoding: str) -> Any:
-    return text if encoding == "utf-8" else _LINE_END.sub("\r\n", text).encode(encoding, "xmlcharrefreplace")
+def _bytes(text: str | bytes, encoding: str) -> Any:
+    if isinstance(text, bytes) or encoding == "utf-8":
+        return text
+    return _LINE_END.sub("\r\n", text).encode(encoding, "xmlcharrefreplace")

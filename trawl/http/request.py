@@ -6,7 +6,7 @@ import codecs
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -85,6 +85,8 @@ class _Changes(RequestOptions, total=False):
     url: str
     callback: Callback | None
 
+
+_RequestT = TypeVar("_RequestT", bound="Request")
 
 _Cookies = dict[str, Any] | list[Mapping[str, Any]]
 
@@ -354,10 +356,19 @@ class Request:
     def _given_cookies(self) -> _Cookies | None:
         return None if self._optional is None else self._optional.get("cookies")
 
-    def replace(self, **changes: Unpack[_Changes]) -> Self:
+    @overload
+    def replace(self, *, cls: type[_RequestT], **changes: Any) -> _RequestT: ...
+
+    @overload
+    def replace(self, *, cls: None = None, **changes: Unpack[_Changes]) -> Self: ...
+
+    def replace(self, *, cls: type[Request] | None = None, **changes: Any) -> Request:
         """Return a request like this one but for ``changes``; headers, meta and cb_kwargs are copies.
 
-        A subclass's own attributes are carried along, without its constructor.
+        Args:
+            cls: The class of the new request, made by its constructor. None: the same class; a subclass's own
+                attributes are carried along, without its constructor.
+            changes: Keyword arguments of :class:`Request`, and of ``cls``.
 
         Raises:
             ValueError: As the constructor.
@@ -377,8 +388,8 @@ class Request:
             "errback": self.errback,
         }
         values.update(changes)
-        kind = type(self)
-        if kind is Request:
+        kind = type(self) if cls is None else cls
+        if cls is not None or kind is Request:
             request = kind(**values)
         else:  # its constructor may take other arguments
             request = kind.__new__(kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from lxml import etree
@@ -16,13 +16,15 @@ from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
 from trawl.migration import Unsupported
-from trawl.selectors import Selector, SelectorList, find_css, select
+from trawl.selectors import Selector, SelectorList, SelectorType, find_css, select
 
 if TYPE_CHECKING:
     from trawl.http.content import BodyText
     from trawl.http.outcome import Times
 
 __all__ = ["Changes", "HasUrl", "LinkTarget", "Response"]
+
+_ResponseT = TypeVar("_ResponseT", bound="Response")
 
 _LINK_ELEMENTS = frozenset({"a", "area", "link"})
 
@@ -184,6 +186,7 @@ class Response:
         "times",
         "url",
     )
+    _parsed_as: SelectorType | None = None  # None: as the content is
     if not TYPE_CHECKING:
         certificate = Unsupported(
             "certificates are verified (DOWNLOAD_VERIFY_CERTIFICATES); Python's ssl.get_server_certificate() reads one"
@@ -289,7 +292,7 @@ class Response:
     def selector(self) -> Selector:
         """The selector of the whole page, parsed once: as XML or JSON if ``Content-Type`` says so, else as HTML."""
         if self._selector is None:
-            kind = selector_type(self.headers.get("content-type"), self.body)
+            kind = self._parsed_as or selector_type(self.headers.get("content-type"), self.body)
             self._selector = select(self.text, kind, self.url)
         return self._selector
 
@@ -389,8 +392,19 @@ class Response:
             targets = urls or ()
         return _followable(targets, self, callback, options)
 
-    def replace(self, **changes: Unpack[Changes]) -> Self:
-        """Return a response like this one but for ``changes``."""
+    @overload
+    def replace(self, *, cls: type[_ResponseT], **changes: Any) -> _ResponseT: ...
+
+    @overload
+    def replace(self, *, cls: None = None, **changes: Unpack[Changes]) -> Self: ...
+
+    def replace(self, *, cls: type[Response] | None = None, **changes: Any) -> Response:
+        """Return a response like this one but for ``changes``.
+
+        Args:
+            cls: The class of the new response; None: the same.
+            changes: Arguments of its constructor.
+        """
         values: dict[str, Any] = {
             "url": self.url,
             "status": self.status,
@@ -403,7 +417,7 @@ class Response:
             "protocol": self.protocol,
         }
         values.update(changes)
-        changed = type(self)(**values)
+        changed = (type(self) if cls is None else cls)(**values)
         changed.times = self.times
         if "request" not in changes:
             changed._sent = self._sent

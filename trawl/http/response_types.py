@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, BinaryIO, Literal, Protocol, Self, Unpack
+from typing import Any, BinaryIO, Literal, Protocol, Unpack
 
 from trawl.http.content import parse_content_type, selector_type
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
-from trawl.http.response import Changes, Response
+from trawl.http.response import Response
+from trawl.selectors import SelectorType
 
 __all__ = [
     "BodySink",
@@ -115,6 +116,7 @@ class HtmlResponse(TextResponse):
 
     __slots__ = ()
     kinds: frozenset[str] = frozenset({"html"})
+    _parsed_as: SelectorType | None = "html"
     _essence = "text/html"
 
 
@@ -123,6 +125,7 @@ class XmlResponse(TextResponse):
 
     __slots__ = ()
     kinds: frozenset[str] = frozenset({"xml"})
+    _parsed_as: SelectorType | None = "xml"
     _essence = "application/xml"
 
 
@@ -131,13 +134,14 @@ class JsonResponse(TextResponse):
 
     __slots__ = ()
     kinds: frozenset[str] = frozenset({"json"})
+    _parsed_as: SelectorType | None = "json"
     _essence = "application/json"
 
 
 class JsonRequest(Request):
     """Scrapy's name for :meth:`trawl.Request.json`: a request with ``data`` as JSON; the default method is POST."""
 
-    __slots__ = ()
+    __slots__ = ("dumps_kwargs",)
 
     def __init__(
         self,
@@ -149,12 +153,28 @@ class JsonRequest(Request):
         **options: Unpack[RequestOptions],
     ) -> None:
         """Make a request; without ``data`` it is a plain request that accepts JSON."""
+        self.dumps_kwargs: dict[str, Any] = {"sort_keys": True, **(dumps_kwargs or {})}
         if data is not None and options.get("body") is None:
-            options["body"] = json.dumps(data, **{"sort_keys": True, **(dumps_kwargs or {})})
+            options["body"] = json.dumps(data, **self.dumps_kwargs)
             options.setdefault("method", "POST")
         super().__init__(url, callback, **options)
         self.headers.setdefault("Content-Type", "application/json")
         self.headers.setdefault("Accept", "application/json, text/javascript, */*; q=0.01")
+
+    def replace(self, *, data: Any = None, dumps_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:
+        """Return a request like this one but for ``changes``; see :meth:`trawl.Request.replace`.
+
+        Args:
+            data: The new body, written with this request's ``dumps_kwargs``.
+            dumps_kwargs: Those of the new request.
+            changes: Keyword arguments of :class:`Request`.
+        """
+        if data is not None and changes.get("body") is None:
+            changes["body"] = json.dumps(data, **self.dumps_kwargs)
+        changed = super().replace(**changes)
+        if isinstance(changed, JsonRequest):
+            changed.dumps_kwargs = self.dumps_kwargs if dumps_kwargs is None else {"sort_keys": True, **dumps_kwargs}
+        return changed
 
 
 class BodySink(Protocol):
@@ -252,9 +272,9 @@ class FileResponse(Response):
             raise ValueError(f"{self!r} has its body in memory")
         return self.sink.open()
 
-    def replace(self, **changes: Unpack[Changes]) -> Self:
-        """Return a response like this one but for ``changes``; its body is in the same file."""
-        if self.sink is None or "body" in changes:
+    def replace(self, **changes: Any) -> Any:
+        """Return a response like this one but for ``changes``; without ``cls`` its body is in the same file."""
+        if self.sink is None or "body" in changes or changes.get("cls") is not None:
             return super().replace(**changes)
         changes["body"] = b""
         changed = super().replace(**changes)
