@@ -76,6 +76,26 @@ def test_its_start_urls_are_not_filtered(tmp_path: Path) -> None:
     assert simulate(spider, web, {"FILTER_START_URLS": True}).items == [{"url": "http://a.example/"}]
 
 
+def test_its_start_asks_no_other_site_without_dont_filter(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import trawl as scrapy\n\nclass Shop(scrapy.Spider):\n    name = 'shop'\n"
+        "    allowed_domains = ['a.example']\n"
+        "    def start_requests(self):\n"
+        "        yield scrapy.Request('http://b.example/one')\n"
+        "        yield scrapy.Request('http://b.example/', dont_filter=True)\n"
+        "        yield scrapy.Request('http://a.example/')\n"
+        "    def parse(self, response):\n        yield {'url': response.url}\n"
+    )
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    web.add_host("b.example")
+    spider = load_spider(str(tmp_path / "shop.py"))
+    moved = simulate(spider, web)
+    assert sorted(item["url"] for item in moved.items) == ["http://a.example/", "http://b.example/"]
+    assert moved.stats["offsite_filtered"] == 1
+    assert "offsite_filtered" not in simulate(spider, web, {"FILTER_START_URLS": True}).stats
+
+
 def test_its_meta_tells_what_scrapys_middleware_and_downloader_write_there(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(
         "import trawl as scrapy\n\nclass Look:\n    def process_request(self, request, spider):\n"

@@ -46,8 +46,9 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         bool,
         Meta(
             description="Request each URL of `start_urls` once, and count it as seen. False: request it as often as it "
-            "is listed, and once more where a page links to it, as Scrapy does; the default for spiders that were "
-            "written for Scrapy.",
+            "is listed, and once more where a page links to it, and drop what a `start()` of the spider's own asks of "
+            "other sites than `allowed_domains`, as Scrapy does; the default for spiders that were written for "
+            "Scrapy.",
         ),
     ] = True
     depth_first: Annotated[
@@ -72,7 +73,16 @@ class AdmissionRules:
         ValueError: An allowed domain is a URL, or has a port; the message names it.
     """
 
-    __slots__ = ("_allowed", "_depth_limit", "_guard", "_hosts", "_length_limit", "_listed", "_listed_count")
+    __slots__ = (
+        "_allowed",
+        "_depth_limit",
+        "_guard",
+        "_hosts",
+        "_length_limit",
+        "_listed",
+        "_listed_count",
+        "_starts_anywhere",
+    )
 
     def __init__(
         self, settings: SchedulerSettings, allowed_domains: Iterable[str] = (), guard: AddressGuard | None = None
@@ -86,6 +96,7 @@ class AdmissionRules:
         self._hosts: dict[str, bool] = {}
         self._depth_limit = settings.depth_limit
         self._length_limit = settings.urllength_limit
+        self._starts_anywhere = settings.filter_start_urls  # Scrapy drops what a spider's own start() asks offsite
         self._guard = guard
 
     def refusal(self, request: Request, *, depth: int) -> str | None:
@@ -115,7 +126,8 @@ class AdmissionRules:
     def is_offsite(self, request: Request) -> bool:
         """Return True if a host lies outside the allowed domains.
 
-        Always False with ``dont_filter``, or ``allow_offsite`` or ``is_start_request`` in the meta.
+        Always False with ``dont_filter``, or ``allow_offsite`` in the meta, or ``is_start_request`` there unless
+        ``FILTER_START_URLS`` is off.
         """
         if len(self._listed) != self._listed_count:
             self._read_again()
@@ -131,7 +143,9 @@ class AdmissionRules:
             )
         if not offsite or request.dont_filter:
             return False
-        return not (request.meta_get("allow_offsite") or request.meta_get("is_start_request"))
+        return not (
+            request.meta_get("allow_offsite") or (self._starts_anywhere and request.meta_get("is_start_request"))
+        )
 
     def _read_again(self) -> None:
         self._listed_count = len(self._listed)
