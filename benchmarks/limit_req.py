@@ -59,7 +59,7 @@ def panel(run: Run, top: float) -> str:
     shapes += [text(LEFT + 6, allowed - 5, "allowed", fill=INK)]
     at_429 = [scale.x(at) for at in run.refused]
     shapes += [line(x, floor + 4, x, floor + 16, stroke=REFUSED, stroke_width=2) for x in at_429]
-    words = f"{run.case.pages:,} pages, {len(run.refused)} answers 429 (red axis_marks), {len(run.lost)} pages lost"
+    words = f"{run.case.pages:,} pages, {len(run.refused)} answers 429 (red marks), {len(run.lost)} pages lost"
     shapes += [text(RIGHT, top + 36, words, fill=QUIET, text_anchor="end")]
     return group(shapes)
 
