@@ -127,3 +127,56 @@ def test_c09_for_every_rate(rate: float, burst: int, seed: int, held: int) -> No
 )
 def test_c09_for_every_change(rates: tuple[float, ...], burst: int) -> None:
     check(Server(rates=rates, burst=burst, stage=70))
+
+
+def crawled(pages: int, settings: dict[str, Any], seed: int = 0, **host: Any) -> Simulation:
+    """A crawl of so many pages of a.example, jitter on; each gives an item."""
+
+    class Pages(trawl.Spider):
+        name = "pages"
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            for number in range(pages):
+                yield trawl.Request(f"http://{A}/{number}")
+
+        def parse(self, response: trawl.Response, **kwargs: object) -> Any:
+            return {"url": response.url}
+
+    web = SimulatedWeb()
+    web.add_host(A, latency=0.1, **host)
+    sim = simulate(Pages, web, {"ROBOTSTXT_OBEY": False, **settings}, seed)
+    assert len({item["url"] for item in sim.items}) == len(sim.items) == pages
+    return sim
+
+
+RAMPED = {"THROTTLING_SCOPES": {A: {"rampup": True}}, "DOWNLOAD_DELAY": 1.0}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("rate", "pages", "within"), [(2.0, 500, 260.0), (10.0, 1000, 115.0), (50.0, 2000, 60.0)])
+def test_c09_switched_on_it_finds_the_limit_in_seconds(rate: float, pages: int, within: float, seed: int) -> None:
+    sim = crawled(pages, RAMPED, seed, limit=RateLimit(rate=rate, burst=5))
+    assert max(send.time for send in sim.sends) <= within
+    steady = [send.status for send in sim.sends if send.time > 30.0]
+    assert steady.count(429) <= 0.03 * steady.count(200)
+
+
+@pytest.mark.parametrize(("rate", "share"), [(2.0, 0.9), (10.0, 0.9), (50.0, 0.85)])
+def test_c09_a_server_that_bears_no_burst_is_used_in_spite_of_jitter(rate: float, share: float) -> None:
+    sim = crawled(int(rate * 120.0), RAMPED, limit=RateLimit(rate=rate, burst=1))
+    good = [send.time for send in sim.sends if send.status == 200]
+    steady = [time for time in good if time >= 40.0]
+    assert len(steady) / (steady[-1] - 40.0) >= share * rate
+    assert sum(send.status == 429 for send in sim.sends if send.time >= 40.0) <= 0.03 * len(steady)
+
+
+@pytest.mark.parametrize("is_ramped", [True, False])
+def test_b07_c05_after_an_outage_of_40_s_the_rate_is_back_in_30(is_ramped: bool) -> None:
+    plain = {"DOWNLOAD_DELAY": 1.0 / 6.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0}
+    web: dict[str, Any] = {"outages": [(200.0, 240.0)]}
+    if is_ramped:
+        web["limit"] = RateLimit(rate=6.0, burst=5)
+    sim = crawled(2000, RAMPED if is_ramped else plain, **web)
+    back = [send.time for send in sim.sends if send.status == 200 and 270.0 <= send.time < 300.0]
+    assert len(back) >= 0.9 * 6.0 * 30.0
+    assert sum(send.status == 503 for send in sim.sends) <= 10  # in 40 s
