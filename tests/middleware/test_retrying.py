@@ -61,6 +61,17 @@ async def test_a_failure_beyond_the_budget_is_final_and_counted() -> None:
     assert stats.count("retry_budget_spent") == 2
 
 
+async def test_a_request_given_up_after_its_last_try_is_counted() -> None:
+    stats = Stats()
+    retried = layer(settings={"retry_times": 1}, stats=stats)
+    web = Web(Response(URL, 500))
+    for again in (Request(URL), Request(URL, meta={"dont_retry": True})):
+        await web.through([retried], again)
+    assert stats.get_value("retry/max_reached") is None
+    await web.through([retried], Request(URL, meta={"retry_times": 1}))
+    assert stats.get_value("retry/max_reached") == stats.count("retry_max_reached") == 1
+
+
 async def test_a_retry_pays_nothing_in() -> None:
     retried = layer(settings={"retry_budget": 1.0, "retry_budget_reserve": 0})
     web = Web(Response(URL, 500))
@@ -105,6 +116,7 @@ def test_a_callback_may_ask_for_another_try(most: int | None, sends: int) -> Non
     assert sim.items == ([{"tries": 3}] if most == 5 else [])
     assert sim.stats.get("retry_count", 0) == sends - 1
     assert sim.stats.get("retry_given_up_count", 0) == (most != 5)
+    assert sim.stats.get("retry_max_reached", 0) == (most != 5)
 
 
 def test_a_predicate_that_there_is_not_is_refused() -> None:

@@ -103,7 +103,8 @@ def retry(
         settings: Times, statuses, delays, the budget.
         rng: Draws the jitter.
         predicate: Overrides statuses and errors unless it returns None; not asked about excused answers.
-        stats: Counts ``retry_budget_spent``: retries refused by the budget.
+        stats: Counts ``retry_max_reached``: requests given up after their last try, and ``retry_budget_spent``: retries
+            refused by the budget.
     """
     codes = frozenset(settings.retry_http_codes)
     budgets = _budgets(settings)
@@ -122,7 +123,9 @@ def retry(
                 outcome.then = Replace(request, outcome.pause, "backoff")
             elif (cause := _cause(request, outcome, codes, predicate)) is not None:
                 outcome.then = _again(request, cause, outcome, settings, rng)
-                if outcome.then is not None and budgets is not None:
+                if outcome.then is None and stats is not None:
+                    stats.inc("retry_max_reached")
+                elif outcome.then is not None and budgets is not None:
                     _pay(budgets, request, outcome, stats)
             return outcome
 
@@ -156,6 +159,7 @@ def get_retry_request(
     if max_retry_times is None:
         max_retry_times = request.meta_get("max_retry_times")
     if times >= (settings["RETRY_TIMES"] if max_retry_times is None else max_retry_times):
+        stats.inc("retry_max_reached")
         stats.inc("retry_given_up_count")
         logger.info("%r: given up after %d tries: %s", request, times + 1, reason)
         return None
