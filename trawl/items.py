@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from copy import deepcopy
 from functools import lru_cache
+from pprint import pformat
 from typing import Any, ClassVar, NoReturn, Self
 
 import attrs
@@ -205,4 +206,4 @@ class Item(dict[str, Any]):
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({dict(self)!r})"
+        return pformat(dict(self))  # as Scrapy's: CSV cells, f-strings and messages have this text

@@ -79,7 +79,11 @@ def test_a_copy_is_an_item_of_its_own() -> None:
 
 
 def test_an_item_is_shown_and_written_as_its_fields() -> None:
-    assert repr(Quote(text="a")) == "Quote({'text': 'a'})"
+    assert repr(Quote(text="a")) == str(Quote(text="a")) == "{'text': 'a'}"
+    assert (
+        str(Quote(text=[Quote(author="a" * 50)] * 2))
+        == f"{{'text': [{{'author': '{'a' * 50}'}},\n          {{'author': '{'a' * 50}'}}]}}"
+    )
     assert json.dumps(Quote(text="a")) == '{"text": "a"}'
 
 

@@ -152,10 +152,13 @@ def test_items_of_both_item_classes_have_the_same_bytes(name: str) -> None:
         {},
         {"tags": {"a": (1, 2)}},
     ]
+    inner = {"tags": ["x" * 50, "y" * 50], "author": "a", "text": None}
     for options in [*OPTIONS, *CLASSES[name]]:
         for chosen in (values, values[1:], values[::-1]):
             mine = written(exporters, name, options, [ours(**fields) for fields in chosen])
             assert mine == written(scrapys, name, options, [theirs(**fields) for fields in chosen]), options
+        nested = [[kind(text=kind(**inner), tags=[kind(rest="b")])] for kind in (ours, theirs)]
+        assert written(exporters, name, options, nested[0]) == written(scrapys, name, options, nested[1]), options
 
 
 def test_python_dicts_are_scrapys() -> None:
