@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trawl.clock import WallClock
 from trawl.frontier import Record
 from trawl.frontier.codec import RecordCodec, StoredRecord, pack, repack, unpack
-from trawl.http import Request
+from trawl.http import FormRequest, JsonRequest, Request
 from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -145,6 +145,16 @@ def test_a_request_of_a_users_own_class_is_refused() -> None:
 
     with pytest.raises(ValueError, match=r"^a Mine can't be stored in a job"):
         codec().encode(Record(Mine("http://a.example/"), (), "http://a.example"), 0.0)
+
+
+@pytest.mark.parametrize(
+    "request_", [FormRequest("http://a.example/", formdata={"a": "b"}), JsonRequest("http://a.example/", data={"a": 1})]
+)
+def test_a_form_and_json_are_stored_as_the_plain_request_that_they_send(request_: Request) -> None:
+    again = there_and_back(Record(request_, (), "http://a.example")).request
+    assert type(again) is Request
+    assert (again.method, again.body) == (request_.method, request_.body)
+    assert again.headers == request_.headers
 
 
 @given(st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.floats(-1e6, 1e6))

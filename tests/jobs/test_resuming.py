@@ -177,6 +177,27 @@ async def test_cookies_are_sent_by_the_next_run(tmp_path: Path, autojump_clock: 
     assert seen == [None, "session=1"]
 
 
+async def test_a_login_outlives_a_kill_right_after_it(tmp_path: Path, autojump_clock: MockClock) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def handler(request: Any) -> SimulatedResponse:
+        path = request.url.removeprefix("http://a.example")
+        seen.append((path, request.headers.get("Cookie")))
+        following = {"/": "/login", "/login": "/inside"}.get(path)
+        cookie = {"Set-Cookie": "session=1"} if path == "/login" else {}
+        page = f'<a href="{following}">x</a>' if following else ""
+        return SimulatedResponse(body=page, headers={"Content-Type": "text/html", **cookie})
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=handler)
+    (tmp_path / "whole").mkdir()
+    runs = Runs(tmp_path / "whole", web, settings={"DOWNLOAD_DELAY": 1.0, "ROBOTSTXT_OBEY": False, **EXACT})
+    await killed_after(runs, 1.9, tmp_path / "album")
+    assert [path for path, _ in seen] == ["/", "/login"]  # what was learned is stored every two seconds
+    await runs.run()
+    assert seen[-1] == ("/inside", "session=1")
+
+
 class Starting(Linked):
     """Notes each time that start() is read; gives an item there too."""
 

@@ -139,9 +139,12 @@ class Jars:
         is_public_suffix: Returns True for domains that cookies must not be set for; None: the Public Suffix List.
         is_enabled: Store cookies. If False, requests send only their own.
         is_like_scrapy: Do all of this in Scrapy's way.
+
+    Attributes:
+        changes: How often cookies were stored: it moves on when there may be something new to keep.
     """
 
-    __slots__ = ("_is_enabled", "_is_like_scrapy", "_is_public_suffix", "_jars")
+    __slots__ = ("_is_enabled", "_is_like_scrapy", "_is_public_suffix", "_jars", "changes")
 
     def __init__(
         self,
@@ -151,6 +154,7 @@ class Jars:
         is_like_scrapy: bool = False,
     ) -> None:
         self._jars: dict[Hashable, Jar] = {}
+        self.changes: int = 0
         self._is_public_suffix = is_public_suffix or PublicSuffixList()
         self._is_enabled = is_enabled
         self._is_like_scrapy = is_like_scrapy
@@ -187,6 +191,7 @@ class Jars:
             jar = self._jar(request) if is_merged else Jar()
             for cookie in brought:
                 jar.store(cookie, now)
+            self.changes += is_merged
         return jar.matching(target, now) if jar else []
 
     def _brought(self, request: Request, target: RequestTarget) -> Iterator[Cookie]:
@@ -230,6 +235,7 @@ class Jars:
         if not fields or not self._is_enabled or request.meta_get("dont_merge_cookies"):
             return
         target, now, jar = RequestTarget.from_url(request.url), now_utc(), self._jar(request)
+        self.changes += 1
         secure: dict[str, list[Cookie]] = {}  # by domain, looked up once: a jar may have thousands
         for field in fields[:MAX_PER_DOMAIN]:
             cookie = parse_set_cookie(field, target, now, self._is_public_suffix)

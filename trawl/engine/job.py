@@ -8,7 +8,8 @@ then, one is made, so that a backoff that stops everything is kept too, and a se
 nothing else is written these come more and more seldom, down to one in :data:`LONGEST_QUIET` seconds. A kill loses what
 was learned since: each state says by when the next one follows, and the throttle takes whoever may have sent until then
 to have sent (R16). What may be spent of quotas is stored ahead (:mod:`trawl.throttling.allowance`): for that a
-transaction is made at once.
+transaction is made at once. Cookies go with the next transaction, as long as they are small: the pages behind a login
+must not outlive it.
 
 The last word is kept when the crawl has ended.
 """
@@ -139,6 +140,9 @@ ROBOTS: Section[dict[str, CachedRobots]] = Section("robots", dict[str, CachedRob
 
 AHEAD: Section[QuotaAhead] = Section("ahead", QuotaAhead)
 
+_SMALL = 16_384
+"""Bytes of cookies that go with every transaction after which they changed."""
+
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 
 
@@ -176,6 +180,7 @@ class JobState:
         self._asked = trio.Event()
         self._is_raising = False
         self._allowances = Allowances(self._ask)
+        self._cookies_kept = 0  # the changes of the jars when they were last kept
 
     def restore(self) -> None:
         """Go on from what the last run kept; what can't be read is left out with a warning."""
@@ -198,8 +203,7 @@ class JobState:
         self.robots.restore(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
         for name, cookies in COOKIES.read(job) or ():
             for cookie in cookies:
-                if self._jars is not None:
-                    self._jars.add(cookie, name)
+                self._jars.add(cookie, name)
         job.before_commit(self.save)
 
     @property
@@ -222,6 +226,9 @@ class JobState:
             self._learned(is_last=False)
         else:
             self._wanted.set()
+            is_small = len(self._job.kept.get(COOKIES.name) or b"") <= _SMALL
+            if is_small and self._jars.changes != self._cookies_kept:
+                self._keep_cookies()
             if was_raised:
                 self._keep_ahead()
 
@@ -305,20 +312,24 @@ class JobState:
         else:
             self._allowances.state_stored()
             self._keep_ahead()
-        robots, cookies = self.robots.to_state(now, self._ahead), _cookies(self._jars)
-        for name, blob in ((ROBOTS.name, ROBOTS.encode(robots)), (COOKIES.name, COOKIES.encode(cookies))):
-            if blob != self._job.kept.get(name):
-                self._job.keep(name, blob)
+        self._keep_changed(ROBOTS.name, ROBOTS.encode(self.robots.to_state(now, self._ahead)))
+        self._keep_cookies()
+
+    def _keep_cookies(self) -> None:
+        self._cookies_kept = self._jars.changes
+        self._keep_changed(COOKIES.name, COOKIES.encode(_cookies(self._jars)))
+
+    def _keep_changed(self, name: str, blob: bytes) -> None:
+        if blob != self._job.kept.get(name):
+            self._job.keep(name, blob)
 
     @property
     def _ahead(self) -> float:
         return self._wall.to_epoch(0.0)
 
 
-def _cookies(jars: Jars | None) -> list[tuple[JarName, list[Cookie]]]:
+def _cookies(jars: Jars) -> list[tuple[JarName, list[Cookie]]]:
     """The cookies by jar; a jar whose name can't be stored is left out."""
-    if jars is None:
-        return []
     kept: list[tuple[JarName, list[Cookie]]] = []
     for name, jar in jars.items():
         if name is None or isinstance(name, JarName):

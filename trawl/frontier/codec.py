@@ -409,8 +409,9 @@ class RecordCodec:
             ValueError: A part of it can't be stored; the sentence names it and says what to do.
         """
         request = record.request
-        if type(request) is not Request:
-            raise ValueError(f"a {type(request).__name__} can't be stored in a job: use trawl.Request itself")
+        # FormRequest and JsonRequest are made into URL, headers and body; another class may hold what would be lost.
+        if type(request) is not Request and not type(request).__module__.startswith("trawl.http."):
+            raise ValueError(f"a {type(request).__name__} can't be stored in a job: use a request class of trawl's own")
         if not _LEAST <= request.priority <= -_LEAST:
             raise ValueError(f"priority {request.priority} can't be stored in a job: keep to what 64 bits hold")
         headers, cookies, own_meta, cb_kwargs = request.extras()
