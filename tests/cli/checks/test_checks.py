@@ -80,6 +80,23 @@ class Quotes(trawl.CrawlSpider[Quote | dict[str, Any]]):
     assert checked(tmp_path, body) == []
 
 
+def test_the_state_that_a_spider_does_not_have(tmp_path: Path) -> None:
+    body = """
+class Counting(trawl.Spider):
+    name = "counting"
+
+    def parse(self, response):
+        self.state["pages"] = self.state.get("pages", 0) + 1
+        yield {"pages":
+            self.state["pages"]}
+"""
+    words = "a spider has no state; keep what must be remembered in cb_kwargs or meta, which a job stores"
+    assert checked(tmp_path, body) == [f"6: {words}", f"8: {words}"]
+    assert checked(tmp_path, body.replace("    def parse", "    state = {}\n    def parse")) == []
+    own = "    def __init__(self):\n        self.state = {}\n    def parse"
+    assert checked(tmp_path, body.replace("    def parse", own)) == []
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

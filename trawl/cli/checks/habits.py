@@ -14,6 +14,8 @@ __all__ = ["check_habits"]
 
 _REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
 
+_SPIDERS = frozenset({"self", "spider"})
+
 _MODULES = frozenset({"scrapy", "trawl"})
 
 
@@ -24,6 +26,7 @@ def check_habits(source: SpiderSource, *, is_moved: bool = False) -> Iterator[Ch
         source: The spider's.
         is_moved: It is run as a moved spider, whose header values are equal to their bytes.
     """
+    yield from _state(source)
     for method in source.methods():
         if method.node.name == "close":
             yield CheckMessage(method.path, method.node.lineno, "close() is never called; name it closed(self, reason)")
@@ -35,6 +38,20 @@ def check_habits(source: SpiderSource, *, is_moved: bool = False) -> Iterator[Ch
             else:
                 continue
             yield from (CheckMessage(method.path, node.lineno, message) for message in messages)
+
+
+def _state(source: SpiderSource) -> Iterator[CheckMessage]:
+    """Report where a spider reads ``self.state``, unless it is an attribute of its own."""
+    found = [
+        (method.path, node)
+        for method in source.methods()
+        for node in ast.walk(method.node)
+        if isinstance(node, ast.Attribute) and node.attr == "state" and getattr(node.value, "id", "") in _SPIDERS
+    ]
+    if source.is_own("state") or any(isinstance(node.ctx, ast.Store) for _, node in found):
+        return
+    words = "a spider has no state; keep what must be remembered in cb_kwargs or meta, which a job stores"
+    yield from (CheckMessage(path, node.lineno, words) for path, node in found)
 
 
 _TEXTS = "header values are str, not bytes;"
