@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from trawl.compat import (
         MOVED_DEFAULTS,
+        MOVED_UNUSED,
         class_advice,
         hint,
         hint_of_file,
@@ -33,6 +34,7 @@ else:
 
 __all__ = [
     "MOVED_DEFAULTS",
+    "MOVED_UNUSED",
     "Unsupported",
     "class_advice",
     "hint",

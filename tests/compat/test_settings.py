@@ -40,6 +40,25 @@ def test_a_setting_that_has_no_effect_is_told_with_what_takes_its_place(caplog: 
     ]
 
 
+def test_a_moved_crawl_reads_settings_that_have_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    project = Layer("x", {"SCRAPY_COMPAT": True}, own={"BOT_NAME": "shop", "DEPTH_PRIORITY": 1})
+    spider = Layer("custom_settings", {"CONCURRENT_ITEMS": 5, "DEPTH_PRIORITY": "2"}, is_moved=True)
+    settings = load(project, spider)
+    assert (settings["BOT_NAME"], settings.getint("CONCURRENT_ITEMS"), settings["DEPTH_PRIORITY"]) == ("shop", 5, "2")
+    assert settings.source("CONCURRENT_ITEMS") == "custom_settings"
+    assert [said.partition(" is Scrapy's")[0] for said in caplog.messages] == [
+        "CONCURRENT_ITEMS (in custom_settings)",
+        "DEPTH_PRIORITY (in custom_settings)",
+    ]
+    plain = load(Layer("custom_settings", {}, is_moved=True))
+    assert (plain.get("BOT_NAME"), plain.getint("CONCURRENT_ITEMS")) == ("scrapybot", 100)
+
+
+def test_a_native_crawl_reads_none_of_them() -> None:
+    assert "BOT_NAME" not in load()
+    assert "CONCURRENT_ITEMS" not in load(Layer("custom_settings", {"CONCURRENT_ITEMS": 5}))
+
+
 @pytest.mark.parametrize(
     "layer",
     [

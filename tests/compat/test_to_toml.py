@@ -50,7 +50,16 @@ def test_what_has_no_effect_is_a_comment_that_says_why() -> None:
     text = to_toml({"BOT_NAME": "shop", "JOBDIR": "jobs/a", "SCHEDULER": "a.B"})
     assert "# BOT_NAME: there are no projects; USER_AGENT says who crawls" in text.splitlines()
     assert "# SCHEDULER: " in text
-    assert read({"BOT_NAME": "shop", "JOBDIR": "jobs/a"}) == {"JOBDIR": "jobs/a"}
+    assert read({"SCHEDULER": None, "MAIL_PASS": "x", "JOBDIR": "jobs/a"}) == {"JOBDIR": "jobs/a"}
+
+
+def test_what_has_no_effect_can_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    table = read({"BOT_NAME": "shop", "SPIDER_MODULES": ["shop.spiders"], "CONCURRENT_ITEMS": 50})
+    settings = load(Layer("x", {"SCRAPY_COMPAT": True}, own=table.pop("own")))
+    assert (table, caplog.messages) == ({}, [])
+    assert settings["BOT_NAME"] == settings.get("BOT_NAME") == "shop"
+    assert settings.getint("CONCURRENT_ITEMS") == 50
+    assert settings.getlist("SPIDER_MODULES") == ["shop.spiders"]
 
 
 def test_none_is_left_out_and_told() -> None:

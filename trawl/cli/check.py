@@ -14,6 +14,7 @@ from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.checks import CheckMessage, check_imports, check_parts, check_spider
 from trawl.cli.list import files_in, spiders_in
 from trawl.cli.load import load_spiders
+from trawl.compat import is_moved
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenForScrapy
 from trawl.observe import printable
 from trawl.settings import Layer, ambient, load, of_spider
@@ -66,7 +67,7 @@ def _files(target: str) -> list[str]:
 
 def _around(spider: type[Spider]) -> Iterator[str]:
     """Yield errors in the settings around the spider, and in the parts that all its settings name."""
-    own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {})
+    own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {}, is_moved=is_moved(spider))
     try:
         load(own)
     except SettingsError:

@@ -25,7 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file
-from trawl.compat.moved import MOVED_DEFAULTS, is_moved
+from trawl.compat.moved import MOVED_DEFAULTS, MOVED_UNUSED, is_moved
 from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_advice, place, plugin_advice, submodule
 from trawl.compat.settings import is_disabled, is_foreign_setting, key_advice, renamed, setting_advice
 
@@ -50,6 +50,7 @@ __all__ = [
     "GUIDE",
     "MOVED",
     "MOVED_DEFAULTS",
+    "MOVED_UNUSED",
     "REPLACEMENTS",
     "BaseRedirectMiddleware",
     "Change",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trawl.spiders import Spider
 
-__all__ = ["FACES", "MOVED_DEFAULTS", "ignore_urls", "is_moved"]
+__all__ = ["FACES", "MOVED_DEFAULTS", "MOVED_UNUSED", "ignore_urls", "is_moved"]
 
 logger: logging.Logger = logging.getLogger("trawl.admission")
 
@@ -48,6 +48,9 @@ MOVED_DEFAULTS: Mapping[str, object] = {
     "SCRAPY_COMPAT": True,
 }
 """Name of a setting to its default for a moved crawl."""
+
+MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS": 100}
+"""Settings of Scrapy's without effect here, with the defaults that a moved crawl reads."""
 
 
 def is_moved(spider_class: type) -> bool:

@@ -2,7 +2,8 @@
 
 Each name goes where it means what it did: to ``[tool.trawl]``, or to ``[tool.trawl.own]`` if neither trawl nor Scrapy
 has it. A setting that has no effect here, does not fit or can't be said in TOML stands in a comment with the reason:
-nothing of the file is lost without a word. ``SCRAPY_COMPAT`` has every spider of the project treated as moved.
+nothing of the file is lost without a word. One without effect is declared too, for code that reads it, unless it may be
+a secret. ``SCRAPY_COMPAT`` has every spider of the project treated as moved.
 
 Only the command imports this module; it is apart from the tables of :mod:`trawl.compat.settings` because it loads the
 settings of every package, which the tables do not need.
@@ -26,7 +27,7 @@ __all__ = ["lines_of", "to_toml"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _NONE = "TOML has no None (custom_settings can say it)"
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASS\Z|CREDENTIAL")
 
 _SCRAPYS: Mapping[str, str] = {
     "ROBOTSTXT_OBEY": "false",
@@ -46,16 +47,21 @@ def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None
     """
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
+    unused: list[str] = []
     for name, value in values.items():
         is_known = name in known() or name in RENAMED
         if reason := setting_advice(name) if not is_known else "":
             settings.append(f"# {name}: {reason}")
+            if not _SECRET.search(name) and value is not None:
+                unused.extend(_lines(name, value, "", is_known=False))
             continue
         if not is_known and value and isinstance(value, str) and _SECRET.search(name):
             own.append(f"# a secret? TRAWL_{name} in the environment sets it too, and this file need not hold it")
         place = f" (line {lines[name]})" if lines and name in lines else ""
         (settings if is_known else own).extend(_lines(name, value, place, is_known=is_known))
     settings.extend(_other_defaults(values))
+    if unused:
+        own += ["# without effect, for code that reads them:", *unused]
     return "\n".join(["[tool.trawl]", *settings, *(["", "[tool.trawl.own]", *own] if own else [])]) + "\n"
 
 

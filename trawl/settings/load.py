@@ -28,6 +28,7 @@ from trawl.tracebacks import is_user_file, user_code
 __all__ = ["Layer", "ambient", "assignments", "file_of", "load", "of_environment", "of_project", "of_spider"]
 
 PREFIX = "TRAWL_"
+_MOVED = "moved from Scrapy"
 logger: logging.Logger = logging.getLogger("trawl.settings")
 
 _TYPING_ERROR = 0.85
@@ -65,7 +66,8 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     """Load settings from ``layers``, weakest first, over the defaults.
 
     Settings of Scrapy that trawl has under another name are renamed; those without effect are ignored with a warning.
-    For a spider that was written for Scrapy (``SCRAPY_COMPAT``), some defaults are others.
+    For a spider that was written for Scrapy (``SCRAPY_COMPAT``), some defaults are others, and settings without effect
+    can be read.
 
     Args:
         layers: The sources.
@@ -77,25 +79,33 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     Raises:
         SettingsError: A name is unknown or a value does not fit; the message names the entry and its source.
     """
-    own = declared((f"own_settings ({layer.source})", layer.own) for layer in layers)
+    own = declared(
+        [(f"own_settings ({layer.source})", layer.own) for layer in layers],
+        is_moved=any(layer.is_moved or layer.values.get("SCRAPY_COMPAT") is True for layer in layers),
+    )
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     weaker: dict[str, Any] = {}
     around: dict[str, Any] = {}
+    unused = {name: (value, _MOVED) for name, value in migration.MOVED_UNUSED.items()}
     for layer in layers:
         for name, value in migration.renamed(layer.values).items():
             definition = _definition(name, layer, own, tell)
-            if definition is not None:
-                values[name] = _value(value, definition, layer)
-                if not layer.is_moved and not layer.is_beside:
-                    around[name] = values[name]
-                if layer.is_beside:
-                    weaker[name] = around.get(name, {})  # in Scrapy, the project's, not those of custom_settings
-                sources[name] = layer.place(name)
+            if definition is None:
+                unused[name] = (value, layer.place(name))
+                continue
+            values[name] = _value(value, definition, layer)
+            if not layer.is_moved and not layer.is_beside:
+                around[name] = values[name]
+            if layer.is_beside:
+                weaker[name] = around.get(name, {})  # in Scrapy, the project's, not those of custom_settings
+            sources[name] = layer.place(name)
     _set_moved_defaults(values, sources, any(layer.is_moved for layer in layers))
+    extra = {name: values.get(name, definition.default) for name, definition in own.items()}
     if values.get("SCRAPY_COMPAT"):
         values |= {name: {**values[name], **given} for name, given in weaker.items()}
-    extra = {name: values.get(name, definition.default) for name, definition in own.items()}
+        for name in unused.keys() - extra.keys():
+            extra[name], sources[name] = unused[name]
     return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources, extra)
 
 
@@ -105,7 +115,7 @@ def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str], is_move
     if chosen is None:
         values.pop("SCRAPY_COMPAT", None)
     if is_moved if chosen is None else chosen:
-        defaults = Layer("moved from Scrapy", migration.MOVED_DEFAULTS)
+        defaults = Layer(_MOVED, migration.MOVED_DEFAULTS)
         for name, value in defaults.values.items():
             if name not in values:
                 values[name] = _value(value, known()[name], defaults)
@@ -217,13 +227,13 @@ def _definition(
     name: object, layer: Layer, own: Mapping[str, Definition], tell: Callable[[str], object]
 ) -> Definition | None:
     """Return the definition of ``name``; None if it is ignored."""
-    if isinstance(name, str) and name in own:
-        return own[name]
     if isinstance(name, str) and name in known():
         return known()[name]
     if isinstance(name, str) and (reason := migration.setting_advice(name)):
         tell(f"{name} (in {layer.place(name)}) is Scrapy's and has no effect: {reason}")
-        return None
+        return own.get(name)
+    if isinstance(name, str) and name in own:
+        return own[name]
     written = f"{layer.prefix}{name}"
     close = nearest(str(name), [*known(), *own])
     hint = f"; did you mean {layer.prefix}{close}?" if close else f"; {HOW_TO_DECLARE}"

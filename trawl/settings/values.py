@@ -26,11 +26,12 @@ HOW_TO_DECLARE = "one of your own is declared in own_settings of the spider, or 
 _SHAPES: Mapping[type, Any] = {list: list[Any], tuple: list[Any], dict: dict[str, Any]}
 
 
-def declared(sources: Iterable[tuple[str, object]]) -> dict[str, Definition]:
+def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -> dict[str, Definition]:
     """Return the definitions of the user's own settings.
 
     Args:
         sources: Pairs of a place, for messages, and a mapping of names to defaults; the later default wins.
+        is_moved: Settings of Scrapy's that have no effect here may be declared, for code that reads them.
 
     Raises:
         SettingsError: A declaration is not a mapping, or a name is not valid or is a setting of trawl's or Scrapy's.
@@ -40,7 +41,8 @@ def declared(sources: Iterable[tuple[str, object]]) -> dict[str, Definition]:
         if not isinstance(names, Mapping):
             raise SettingsError(f"{place} must be a mapping of names to defaults, not {type(names).__name__}", place)
         for name, default in names.items():
-            _check(name, place)
+            if not (is_moved and migration.setting_advice(name)):
+                _check(name, place)
             found[name] = _definition(name, default)
     return found
 
@@ -56,6 +58,8 @@ def _check(name: object, place: str) -> None:
 
 def _definition(name: str, default: object) -> Definition:
     annotation: Any = Any if default is None else _SHAPES.get(type(default), type(default))
+    if migration.setting_advice(name):  # custom_settings gave it any type
+        annotation = Any
     if annotation not in (Any, bool, int, float, str) and type(default) not in _SHAPES:
         annotation = Any
     return Definition(

@@ -143,14 +143,14 @@ def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessa
     wrong = 0
     for name, value in given.values.items():
         try:
-            load(Layer(attribute, {name: value}, own=given.own))
+            load(Layer(attribute, {name: value}, own=given.own, is_moved=given.is_moved))
         except UsageError as error:
             wrong += 1
             yield CheckMessage(*source.place(attribute, name), str(error))
     if wrong:
         return
     try:
-        load(Layer(attribute, given.values, own=given.own))
+        load(Layer(attribute, given.values, own=given.own, is_moved=given.is_moved))
     except UsageError as error:
         yield CheckMessage(*source.place(attribute), str(error))
 
