@@ -83,6 +83,8 @@ def test_what_scrapy_counts_under_another_name_is_found_by_that() -> None:
     assert stats.get_value("dupefilter/filtered") == 3
     assert stats.get_value("downloader/request_count", 0) == 0
     assert stats.get_value("mine/a/b") == 1
+    stats.inc("spider_exceptions", 2)
+    assert stats.get_value("spider_exceptions/count") == 2
     assert stats.get_value("mine/a/c", 7) == 7
     stats.set_value("dupefilter/filtered", 1)
     assert stats.get_value("dupefilter/filtered") == 1

@@ -35,6 +35,7 @@ SCRAPYS: Mapping[str, str] = {
     "retry/max_reached": "retry_max_reached",
     "response_received_count": "response_count",
     "robotstxt/forbidden": "robots_forbidden",
+    "spider_exceptions/count": "spider_exceptions",
     "urllength/request_ignored_count": "urllength_filtered",
 }
 """Scrapy's keys with their names here; one that ends in ``/`` stands for all keys below it."""
