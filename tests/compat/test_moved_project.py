@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -151,6 +152,21 @@ def words():
 """
 
 
+def forget_twisted() -> None:
+    """Take out of memory what is called Twisted: another test's stand-in has other modules."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "twisted"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def no_twisted() -> Iterator[None]:
+    """Nothing that is called Twisted in memory, before and after."""
+    forget_twisted()
+    yield
+    forget_twisted()
+
+
+@pytest.mark.usefixtures("no_twisted")
 @pytest.mark.parametrize("folder", ["project", "elsewhere"])
 def test_a_moved_spider_whose_project_still_imports_twisted_sends_nothing(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
