@@ -265,7 +265,7 @@ async def test_what_is_whole_only_at_its_end_is_no_feed_of_a_job(tmp_path: Path)
 @pytest.mark.parametrize(
     ("path", "options", "why"),
     [
-        ("o.csv", {"item_export_kwargs": {"delimter": ";"}}, r"CsvItemExporter can't be made with .*delimter"),
+        ("o.csv", {"item_export_kwargs": {"delim": ";"}}, r"CsvItemExporter can't be made with .*delim"),
         ("o.csv", {"exporter": WithCrawler}, r"WithCrawler has from_crawler\(\), which is not called"),
         ("o.csv", {"exporter": dict}, r"dict has no export_item\(\); an exporter class derives from those"),
         ("o.csv", {"exporter": "nowhere.Csv"}, r"the exporter of feed .*o\.csv: nowhere\.Csv"),

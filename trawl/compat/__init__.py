@@ -1,20 +1,20 @@
 """Scrapy's habits on trawl: its classes, signals, settings and names, for projects that move over.
 
-================================  ======================================================================================
-module                            what it has
-================================  ======================================================================================
-:mod:`~trawl.compat.names`        where Scrapy's names are found, and advice on those that are not here
-:mod:`~trawl.compat.imports`      what to change in the imports of a file
-:mod:`~trawl.compat.settings`     Scrapy's settings: renamed, or ignored with advice
-:mod:`~trawl.compat.moved`        moved spiders told from native ones, and defaults of settings for their crawls
-:mod:`~trawl.compat.to_toml`      ``settings.py`` as ``pyproject.toml``
-:mod:`~trawl.compat.crawler`      ``Crawler``, the argument of ``from_crawler``, and its engine
-:mod:`~trawl.compat.signals`      ``crawler.signals``
-:mod:`~trawl.compat.middleware`   downloader and spider middleware classes as trawl's middleware and hooks
-:mod:`~trawl.compat.middleware_classes`  Scrapy's middleware classes that projects derive from
-:mod:`~trawl.compat.headers`      header values that pass for their bytes
-:mod:`~trawl.compat.hooks`        the engine's hooks: extensions, signals, ``spider_idle``
-================================  ======================================================================================
+========================================  ==============================================================================
+module                                    what it has
+========================================  ==============================================================================
+:mod:`~trawl.compat.names`                where Scrapy's names are found, and advice on those that are not here
+:mod:`~trawl.compat.imports`              what to change in the imports of a file
+:mod:`~trawl.compat.settings`             Scrapy's settings: renamed, or ignored with advice
+:mod:`~trawl.compat.moved`                moved spiders told from native ones, and defaults of settings for their crawls
+:mod:`~trawl.compat.to_toml`              ``settings.py`` as ``pyproject.toml``
+:mod:`~trawl.compat.crawler`              ``Crawler``, the argument of ``from_crawler``, and its engine
+:mod:`~trawl.compat.signals`              ``crawler.signals``
+:mod:`~trawl.compat.middleware`           downloader and spider middleware classes as trawl's middleware and hooks
+:mod:`~trawl.compat.middleware_classes`   Scrapy's middleware classes that projects derive from
+:mod:`~trawl.compat.headers`              header values that pass for their bytes
+:mod:`~trawl.compat.hooks`                the engine's hooks: extensions, signals, ``spider_idle``
+========================================  ==============================================================================
 
 The engine and the packages below it do not import this package. :mod:`trawl._run` gives the engine its hooks, and
 ``trawl.migration`` asks it for advice. The modules whose names are exported here load no other part of trawl, so

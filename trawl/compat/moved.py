@@ -78,9 +78,9 @@ def _imports_face(file: str | None) -> bool:
         nodes = list(ast.walk(ast.parse(text))) if "trawl." in text else []
     except (OSError, SyntaxError, ValueError):  # compiled, in an archive, or typed at a prompt
         return False
-    froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return any(name and name.startswith("trawl.") and name.split(".")[1] in FACES for name in froms | imports)
+    return any(name and name.startswith("trawl.") and name.split(".")[1] in FACES for name in sources | imports)
 
 
 def ignore_urls(spider: Spider[Any]) -> None:

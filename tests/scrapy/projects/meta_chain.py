@@ -12,7 +12,7 @@ class ChainSpider(scrapy.Spider):
 
     def parse(self, response):
         for li in response.xpath("//ul[@class='nav']/li"):
-            item = {"category": li.xpath("./a/text()").extract_first(), "referers": []}
+            item = {"category": li.xpath("./a/text()").extract_first(), "referrers": []}
             url = response.urljoin(li.xpath("./a/@href").extract_first())
             yield scrapy.Request(url, callback=self.parse_list, meta={"item": item, "download_timeout": 20})
 
@@ -20,7 +20,7 @@ class ChainSpider(scrapy.Spider):
         item = response.meta["item"]
         for a in response.xpath("//h3/a")[:3]:
             item["title"] = a.xpath("@title").extract_first()
-            item["referers"].append(response.request.headers.get("Referer", b"").decode())
+            item["referrers"].append(response.request.headers.get("Referer", b"").decode())
             yield scrapy.Request(
                 response.urljoin(a.xpath("@href").extract_first()),
                 callback=self.parse_book,
@@ -43,5 +43,5 @@ class ChainSpider(scrapy.Spider):
         item["also"] = response.css("h1::text").extract_first().strip()
         item["last_depth"] = response.meta["depth"]
         item["timeout"] = response.meta.get("download_timeout")
-        item["referers"].append(response.request.headers["Referer"].decode())
+        item["referrers"].append(response.request.headers["Referer"].decode())
         yield item
