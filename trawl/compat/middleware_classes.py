@@ -207,7 +207,7 @@ class MetaRefreshMiddleware(BaseRedirectMiddleware):
 def _answered(middleware: Middleware, request: Request, response: Response) -> Request | Response:
     """Return what a middleware that awaits only ``fetch`` makes of a response."""
 
-    async def fetch(sent: Request) -> Outcome:
+    async def fetch(sent: Request) -> Outcome:  # noqa: ASYNC124 - a Fetch is asynchronous
         return Outcome(sent, response=response)
 
     wired: Fetch = fetch
