@@ -295,9 +295,14 @@ class Feed:
         self.start()
 
     async def _write(self, blocking: Blocking, *, is_last: bool = False) -> None:
+        is_left = self.file.is_staged  # by a call that was cancelled
         while self.file.stage(is_last=is_last):
-            with self._failing():
-                await blocking.run(self.file.write)
+            while self.file.is_staged:
+                with self._failing():
+                    await blocking.run(self.file.write)
+            if not is_last and not is_left:  # what came meanwhile waits until the other feeds had their turn
+                return
+            is_left = False
 
     async def _end(self, blocking: Blocking) -> None:
         try:

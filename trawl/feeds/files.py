@@ -72,6 +72,11 @@ class FeedFile(ABC):
             Exception: It can't be written. The file is as it was before.
         """
 
+    @property
+    @abstractmethod
+    def is_staged(self) -> bool:
+        """True if some of what was handed to :meth:`write` is not written yet."""
+
     @abstractmethod
     def stage(self, *, is_last: bool = False) -> bool:
         """Hand what was added to :meth:`write`, and the end of a stream if nothing more comes; False if all is written.
@@ -283,9 +288,14 @@ class TextFile(FeedFile):
                     name,
                 )
 
+    @property
+    def is_staged(self) -> bool:
+        """True if some of what was handed to :meth:`write` is not written yet."""
+        return bool(self._outgoing or self._outgoing_records)
+
     def stage(self, *, is_last: bool = False) -> bool:
         """Hand what was added to :meth:`write`: whole records, and the closing, which the next ones overwrite."""
-        if self._outgoing or self._outgoing_records:
+        if self.is_staged:
             return True
         closes_early = self._is_whole and self._target.is_seekable
         if self._pending:

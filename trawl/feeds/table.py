@@ -63,6 +63,11 @@ class TableFile(FeedFile):
         self._rows.append((row, origin or ItemOrigin()))
         return size
 
+    @property
+    def is_staged(self) -> bool:
+        """True if some of what was handed to :meth:`write` is not written yet."""
+        return bool(self._given)
+
     def stage(self, *, is_last: bool = False) -> bool:
         """Hand what was added to :meth:`write`, in one piece; False if all is written."""
         if not self._given:
