@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.feeds.fakes import READERS, ROWS, FullDisk, Slow, started
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError
 from trawl.feeds import FeedOptions
+from trawl.feeds.feed import Feed
 from trawl.feeds.targets import FileTarget
 
 BLOCKING = InlineBlocking()
@@ -40,6 +43,42 @@ async def test_after_each_flush_the_file_parses_and_the_position_is_known_c7(nam
     await feed.finish(BLOCKING)
     assert path.read_bytes() == content
     assert (feed.report.records, feed.report.format) == (len(ROWS), name)
+
+
+class Adding:
+    """Blocking work during which one more item comes, for a thousand times."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.count = 0
+
+    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self.count < 1_000:
+            self.count += 1
+            self.feed.add({"n": self.count})
+        return await BLOCKING.run(function, *args)
+
+
+@pytest.mark.parametrize("batch_items", [0, 1])
+async def test_a_flush_ends_while_items_keep_coming_so_that_other_feeds_have_their_turn(
+    batch_items: int, tmp_path: Path
+) -> None:
+    made = options(tmp_path / ("%(batch_id)d" if batch_items else "out"), batch_items=batch_items)
+    feed = Feed(made, started_utc=datetime(2026, 1, 1, tzinfo=UTC))
+    feed.open()
+    feed.locate()
+    feed.start()
+    blocking: Any = Adding(feed)
+    feed.add({"n": 0})
+    await feed.flush(blocking)
+    assert 0 < blocking.count < 10
+    assert feed.report.records >= 1
+    for _ in range(2_000):
+        if feed.report.records == 1_001:
+            break
+        await feed.flush(blocking)
+    await feed.finish(blocking)
+    assert feed.report.records == 1_001
 
 
 async def test_a_feed_parses_before_its_first_item_c7(tmp_path: Path) -> None:

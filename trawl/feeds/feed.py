@@ -275,7 +275,7 @@ class Feed:
     async def _end_full(self, blocking: Blocking) -> None:
         """End the full batches in order, each before the next is opened."""
         await self._open_first(blocking)
-        while len(self._files) > 1:
+        for _ in range(len(self._files) - 1):  # not those that fill meanwhile: other feeds wait for their turn
             await self._end(blocking)
             full = self._files.popleft()  # at once: a cancel may come before the next one is open
             self._refused += full.refused
