@@ -172,3 +172,22 @@ def test_a_signal_that_is_not_sent_says_what_to_write() -> None:
     for name in sorted(signals.SCRAPYS - BEGIN_AND_END - EVENT_SIGNALS.keys() - {IDLE}):
         with pytest.raises(UsageError, match=f"^the signal {name} is not sent here: "):
             heard.connect(print, getattr(signals, name))
+
+
+def test_a_middleware_is_made_with_the_same_crawler_as_the_spider() -> None:
+    found: list[Any] = []
+
+    class Asking:
+        @classmethod
+        def from_crawler(cls, crawler: Any) -> Self:
+            found.append((crawler.spidercls, crawler.request_fingerprinter, crawler.stop))
+            with pytest.raises(AttributeError, match="get_item_pipeline"):
+                crawler.get_item_pipeline  # noqa: B018 - asking is what is tested
+            return cls()
+
+        def process_request(self, request: Request, spider: object) -> None:
+            """Let it pass."""
+
+    sim = simulate(Plain, WEB, {"DOWNLOADER_MIDDLEWARES": {Asking: 500}})
+    assert sim.reason == "finished"
+    assert [cls for cls, _, _ in found] == [Plain]

@@ -41,6 +41,7 @@ def test_a_value_is_equal_to_its_text_and_to_its_bytes() -> None:
         (lambda value: value.replace(b"html", b"x").upper(), b"TEXT/X; CHARSET=UTF-8"),
         (lambda value: value.startswith((b"text/", b"image/")), True),
         (lambda value: value.find(b"html"), 5),
+        (lambda value: value[:9], b"text/html"),
         (lambda value: value + b"!", b"text/html; charset=utf-8!"),
         (lambda value: b"Type: " in ("Type: " + value), True),
         (lambda value: value.decode(), "text/html; charset=utf-8"),

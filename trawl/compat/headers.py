@@ -59,6 +59,10 @@ class HeaderText(str):
     def __contains__(self, part: object) -> bool:
         return str.__contains__(self, _plain(part))
 
+    def __getitem__(self, index: Any) -> HeaderText:
+        """Return a slice; one place gives a character, where bytes give a number."""
+        return HeaderText(str.__getitem__(self, index))
+
     def __add__(self, other: Any) -> HeaderText:
         return HeaderText(str.__add__(self, _plain(other)))
 

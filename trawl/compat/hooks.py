@@ -20,7 +20,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -78,6 +78,14 @@ class CompatCrawl(Crawl):
         """The signals of ``spider.crawler``."""
         crawler: Crawler = self.spider.crawler
         return crawler.signals
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what else ``spider.crawler`` has: middleware and spiders are to find the same crawler."""
+            if name.startswith("_"):  # of an object that is not whole yet, or a protocol's
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self.spider.crawler, name)
 
 
 class CompatHooks(Hooks):

@@ -58,8 +58,8 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
     """Calls :meth:`parse_node` with each node of one name in an XML file, which is parsed as a whole.
 
     Attributes:
-        iterator: ``"iternodes"`` makes each node a document of its own, so that ``//title`` finds only what is in it;
-            ``"xml"`` leaves it in the file's; ``"html"`` does so too, and parses broken XML as HTML.
+        iterator: ``"html"`` parses broken XML as HTML; ``"iternodes"`` and ``"xml"`` mean the same. In a moved spider
+            ``"iternodes"`` makes each node a document of its own, so that ``//title`` finds only what is in it.
         itertag: The name of the nodes: with a prefix of ``namespaces``, or of the file's, or without for any namespace.
             In a moved spider one without is in no namespace, as in Scrapy.
         namespaces: Pairs of prefix and namespace, for ``itertag`` and the queries in :meth:`parse_node`.
@@ -100,11 +100,12 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         prefix, colon, _ = self.itertag.partition(":")
         if colon and prefix not in page.namespaces and (found := _namespace(page, prefix)):
             page.register_namespace(prefix, found)
-        is_exact = bool(colon) or self.settings["SCRAPY_COMPAT"]
+        is_moved = self.settings["SCRAPY_COMPAT"]
+        is_exact = bool(colon) or is_moved
         query = f"//{self.itertag}" if is_exact else f"//*[local-name()='{self.itertag}']"
         # Elements, of which there may be a million: each becomes a selector in its turn.
         for element in page.root.xpath(query, namespaces=page.namespaces):
-            root = deepcopy(element) if self.iterator == "iternodes" else element
+            root = deepcopy(element) if is_moved and self.iterator == "iternodes" else element
             yield Selector(root=root, type=page.type, namespaces=page.namespaces)
 
 
