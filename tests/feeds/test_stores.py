@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
@@ -17,6 +19,8 @@ from tests.feeds.fakes import STARTED_UTC, left_in
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_feeds, open_outbox
+from trawl.feeds.targets import FileTarget
+from trawl.feeds.writer import CLOSE_GRACE
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -121,6 +125,57 @@ async def test_what_can_not_be_stored_is_kept_and_named(
         await feeds.finish()
     [kept] = left_in(tmp_path)
     assert json.loads((tmp_path / kept).read_bytes()) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("step", ["write", "sync"])
+async def test_what_a_full_disk_leaves_of_an_object_is_kept_and_named(
+    step: str, tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    feeds = await opened(tmp_path, "memory://bucket/a/out.jsonl")
+    await feeds.start()
+    await feeds.put({"a": 1})
+    await feeds.sync()
+    await feeds.put({"a": 2})
+    monkeypatch.setattr(FileTarget, step, fail)
+    with pytest.raises(FeedError, match="No space left on device"):
+        await feeds.finish()
+    kept = tmp_path / left_in(tmp_path)[0]
+    assert kept.read_bytes() == b'{"a":1}\n' + (b'{"a":2}\n' if step == "sync" else b"")
+    words = f"feed memory://bucket/a/out.jsonl: it is not in its store; what was written is kept as {kept}"
+    assert caplog.record_tuples == [("trawl.feeds", logging.ERROR, words)]
+
+
+@pytest.mark.parametrize(("ending", "is_kept"), [("jsonl", True), ("sqlite", True), ("parquet", False)])
+async def test_an_object_whose_turn_did_not_come_in_time_is_kept_if_it_can_be_read(
+    ending: str,
+    is_kept: bool,
+    tmp_path: Path,
+    store: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: MockClock,
+) -> None:
+    put_file = type(store).put_file
+
+    def put_slowly(*args: Any, **keywords: Any) -> None:
+        put_file(*args, **keywords)
+        autojump_clock.jump(CLOSE_GRACE + 1)
+
+    monkeypatch.setattr(type(store), "put_file", put_slowly)
+    uris = "memory://bucket/1.jsonl", f"memory://bucket/2.{ending}"
+    settings = FeedsSettings(feeds={uri: {} for uri in uris}, feed_tempdir=str(tmp_path))
+    feeds = await open_feeds(settings, InlineBlocking(), spider_name="quotes", started_utc=STARTED_UTC)
+    await feeds.start()
+    await feeds.put({"a": 1})
+    await feeds.sync()
+    await feeds.aclose()
+    assert store.find("/bucket") == ["/bucket/1.jsonl"]
+    kept = left_in(tmp_path)
+    assert [Path(name).suffix for name in kept] == [f".{ending}"] * is_kept
+    assert all(f"what was written is kept as {tmp_path / name}" in caplog.text for name in kept)
 
 
 async def test_a_crawl_that_does_not_begin_leaves_nothing(tmp_path: Path, store: Any) -> None:

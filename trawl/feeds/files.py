@@ -122,15 +122,15 @@ class FeedFile(ABC):
         Raises:
             FeedError: It can't be put there; the local file stays.
         """
-        remote, self._remote = self._remote, None
         if self.position or self.records or self._options.store_empty:
             self._finish()
+            remote, self._remote = self._remote, None  # not before: if that fails, close() says what is kept
             if remote is not None:
                 remote.upload()
         else:
             self._discard()
-            if remote is not None:
-                remote.remove_local()
+            if self._remote is not None:
+                self._remote.remove_local()
 
     @abstractmethod
     def _finish(self) -> None:
@@ -141,10 +141,16 @@ class FeedFile(ABC):
         """Close, and leave no file."""
 
     def close(self) -> None:
-        """Close it as it is; what was added and not written is lost. A second call does nothing."""
+        """Close it as it is; what was added and not written is lost. A second call does nothing.
+
+        The local file of one for a store stays if it holds records; an error is logged that names it.
+        """
         self._close()
-        if self._remote is not None:
-            self._remote.remove_local()
+        remote, self._remote = self._remote, None
+        if remote is not None and self.position and remote.local_bytes:
+            logger.error("feed %s: it is not in its store; what was written is kept as %s", self.uri, remote.local)
+        elif remote is not None:
+            remote.remove_local()
 
     @abstractmethod
     def _close(self) -> None:

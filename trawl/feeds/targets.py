@@ -64,7 +64,7 @@ class RemoteFile:
         Raises:
             FeedError: It can't be put there; the file stays.
         """
-        local = self._local
+        local = self.local
         try:
             try:
                 self.files.put_file(str(local), self.target)
@@ -78,10 +78,16 @@ class RemoteFile:
 
     def remove_local(self) -> None:
         """Remove the file. Blocks."""
-        self._local.unlink(missing_ok=True)
+        self.local.unlink(missing_ok=True)
 
     @property
-    def _local(self) -> Path:
+    def local_bytes(self) -> int:
+        """Size of the file; 0 if it is gone. Blocks."""
+        return self.local.stat().st_size if self.local.exists() else 0
+
+    @property
+    def local(self) -> Path:
+        """The file."""
         if self.options.local is None:
             raise ValueError("there is no file to be delivered")
         return self.options.local
