@@ -7,20 +7,22 @@ import io
 import json
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import attrs
 import pytest
 import trio
 
-from tests.feeds.fakes import READERS, ROWS, FullDisk, Slow, started
+from tests.feeds.fakes import READERS, ROWS, STARTED_UTC, FullDisk, Slow, started
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError
 from trawl.feeds import FeedOptions
 from trawl.feeds.feed import Feed
 from trawl.feeds.targets import FileTarget
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 BLOCKING = InlineBlocking()
 
@@ -45,40 +47,57 @@ async def test_after_each_flush_the_file_parses_and_the_position_is_known_c7(nam
     assert (feed.report.records, feed.report.format) == (len(ROWS), name)
 
 
-class Adding:
-    """Blocking work during which one more item comes, for a thousand times."""
+class Adding(InlineBlocking):
+    """Blocking work during which one more item comes, for twenty times."""
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
-        self.count = 0
+        self.left = 20
 
-    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        if self.count < 1_000:
-            self.count += 1
-            self.feed.add({"n": self.count})
-        return await BLOCKING.run(function, *args)
+    async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        result = await super().run(function, *args)
+        if self.left:
+            self.left -= 1
+            self.feed.add({"n": self.left})
+        return result
 
 
-@pytest.mark.parametrize("batch_items", [0, 1])
-async def test_a_flush_ends_while_items_keep_coming_so_that_other_feeds_have_their_turn(
-    batch_items: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("uri", "name", "batch", "written"),
+    [("o", "jsonl", 0, 1), ("o", "sqlite", 0, 1), ("o%(batch)d", "jsonl", 1, 2)],
+)
+async def test_what_comes_while_a_feed_writes_waits_for_its_next_turn(
+    uri: str, name: str, batch: int, written: int, tmp_path: Path
 ) -> None:
-    made = options(tmp_path / ("%(batch_id)d" if batch_items else "out"), batch_items=batch_items)
-    feed = Feed(made, started_utc=datetime(2026, 1, 1, tzinfo=UTC))
+    feed = Feed(options(tmp_path / uri, name, batch_items=batch), started_utc=STARTED_UTC)
     feed.open()
     feed.locate()
     feed.start()
-    blocking: Any = Adding(feed)
-    feed.add({"n": 0})
-    await feed.flush(blocking)
-    assert 0 < blocking.count < 10
-    assert feed.report.records >= 1
-    for _ in range(2_000):
-        if feed.report.records == 1_001:
-            break
-        await feed.flush(blocking)
-    await feed.finish(blocking)
-    assert feed.report.records == 1_001
+    for number in range(written):
+        feed.add({"n": number})
+    await feed.flush(Adding(feed))
+    assert feed.report.records == written
+    await feed.finish(BLOCKING)
+    assert feed.report.records > written
+
+
+@pytest.mark.parametrize("step", ["flush", "sync"])
+async def test_a_flush_after_a_cancelled_one_writes_all_that_was_added_before_it(step: str) -> None:
+    class Interrupted(Slow):
+        def write(self, position: int, content: memoryview) -> int:
+            scope.cancel()
+            return super().write(position, content)
+
+    scope = trio.CancelScope()
+    stream = Interrupted(most=3)
+    feed = started(FeedOptions(uri="-", format="jsonl"), stream)
+    feed.add({"n": 1})
+    with scope:
+        await feed.flush(BLOCKING)
+    assert scope.cancelled_caught
+    feed.add({"n": 2})
+    await getattr(feed, step)(BLOCKING)
+    assert stream.content == b'{"n":1}\n{"n":2}\n'
 
 
 async def test_a_feed_parses_before_its_first_item_c7(tmp_path: Path) -> None:
