@@ -18,7 +18,8 @@ from trawl import Spider, migration
 from trawl.cli import main
 from trawl.cli.load import load_spider
 from trawl.compat import MOVED_DEFAULTS, is_moved
-from trawl.settings import Layer, load, of_spider
+from trawl.errors import SettingsError
+from trawl.settings import Layer, load, of_environment, of_spider
 from trawl.settings.sections import known
 from trawl.spiders import SpidersSettings
 from trawl.testing import SimulatedWeb, simulate
@@ -194,17 +195,27 @@ def test_importing_a_native_spider_imports_nothing_of_scrapys_habits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_moved", "feeds"),
+    ("said", "feeds"),
     [
         (True, {"a.json": {"indent": 1}, "b.csv": {"overwrite": True}}),
         (False, {"a.json": {}, "b.csv": {"overwrite": True}}),
     ],
 )
-def test_a_feed_of_the_command_line_stands_beside_the_projects_feeds_alone(is_moved: bool, feeds: object) -> None:
-    project = Layer("pyproject.toml", {"FEEDS": {"a.json": {"indent": 1}}})
-    own = Layer("custom_settings", {"FEEDS": {"c.json": {}}}, is_moved=is_moved)
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_feed_of_the_command_line_stands_beside_the_projects_feeds_alone(
+    is_moved: bool, said: bool, feeds: object
+) -> None:
+    project = Layer("pyproject.toml", {"FEEDS": {"a.json": {"indent": 1}}, "SCRAPY_COMPAT": said})
+    own = Layer("custom_settings", {"FEEDS": {"c.json": {}}}, is_moved=is_moved, is_spiders=True)
     given = Layer("-o/-O", {"FEEDS": {"a.json": {}, "b.csv": {"overwrite": True}}}, is_beside=True)
     assert load(project, own, given)["FEEDS"] == feeds
+
+
+def test_text_in_the_environment_says_it_for_declared_settings_too() -> None:
+    project = Layer("pyproject.toml", {}, own={"BOT_NAME": "shop"})
+    assert load(project, of_environment({"TRAWL_SCRAPY_COMPAT": "true"}))["BOT_NAME"] == "shop"
+    with pytest.raises(SettingsError, match="BOT_NAME is a setting of Scrapy's"):
+        load(Layer("x", {"SCRAPY_COMPAT": True}, own={"BOT_NAME": "x"}), Layer("-s", {"SCRAPY_COMPAT": "false"}, True))
 
 
 def test_its_feeds_have_scrapys_bytes(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from trawl.cli.load import load_spiders
 from trawl.compat import is_moved
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenForScrapy
 from trawl.observe import printable
-from trawl.settings import Layer, ambient, load, of_spider
+from trawl.settings import Layer, ambient, is_moved_crawl, load, of_spider
 from trawl.spiders import Spider
 from trawl.throttling import ThrottlingSettings
 
@@ -49,7 +49,9 @@ def check_command(targets: Sequence[str]) -> int:
         spiders += len(found)
         for spider in found:
             with _warned_once():
-                wrong += [*_around(spider), *(str(finding) for finding in check_spider(spider))]
+                moved = _is_moved(spider)
+                wrong += _around(spider, moved)
+                wrong += (str(finding) for finding in check_spider(spider, is_moved=moved))
     for line in dict.fromkeys(wrong):  # what several spiders share is collector once
         typer.echo(printable(line))
     if not wrong:
@@ -65,9 +67,17 @@ def _files(target: str) -> list[str]:
     return [] if place.name == "__init__.py" and place.is_file() and not any(spiders_in(place)) else [target]
 
 
-def _around(spider: type[Spider]) -> Iterator[str]:
+def _is_moved(spider: type[Spider]) -> bool:
+    """Return what the settings say; the spider's imports say it where these are wrong, which is reported elsewhere."""
+    try:
+        return is_moved_crawl(*ambient(spider=spider), of_spider(spider))
+    except (SettingsError, PartLoadError):
+        return is_moved(spider)
+
+
+def _around(spider: type[Spider], moved: bool) -> Iterator[str]:
     """Yield errors in the settings around the spider, and in the parts that all its settings name."""
-    own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {}, is_moved=is_moved(spider))
+    own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {}, is_moved=moved)
     try:
         load(own)
     except SettingsError:

@@ -233,7 +233,7 @@ def _tell_differences(spider: type[Spider]) -> None:
     """Log what ``trawl check`` finds in a spider that was written for Scrapy."""
     from trawl.cli.checks import check_spider  # noqa: PLC0415  # native spiders need none of it
 
-    for finding in check_spider(spider):
+    for finding in check_spider(spider, is_moved=True):
         logger.warning("%s", finding)
 
 

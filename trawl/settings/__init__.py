@@ -1,6 +1,16 @@
 """The settings of a crawl: composed from those of all packages, loaded from layers, checked, each with its source."""
 
-from trawl.settings.load import Layer, ambient, assignments, file_of, load, of_environment, of_project, of_spider
+from trawl.settings.load import (
+    Layer,
+    ambient,
+    assignments,
+    file_of,
+    is_moved_crawl,
+    load,
+    of_environment,
+    of_project,
+    of_spider,
+)
 from trawl.settings.sections import SECTIONS, Definition, Section, definitions
 from trawl.settings.values import DEFAULT, Settings, UnknownSetting
 
@@ -16,6 +26,7 @@ __all__ = [
     "assignments",
     "definitions",
     "file_of",
+    "is_moved_crawl",
     "load",
     "of_environment",
     "of_project",

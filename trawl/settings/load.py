@@ -25,7 +25,17 @@ from trawl.settings.values import HOW_TO_DECLARE, Settings, declared
 from trawl.spiders import CustomSettings, Spider
 from trawl.tracebacks import is_user_file, user_code
 
-__all__ = ["Layer", "ambient", "assignments", "file_of", "load", "of_environment", "of_project", "of_spider"]
+__all__ = [
+    "Layer",
+    "ambient",
+    "assignments",
+    "file_of",
+    "is_moved_crawl",
+    "load",
+    "of_environment",
+    "of_project",
+    "of_spider",
+]
 
 PREFIX = "TRAWL_"
 _MOVED = "moved from Scrapy"
@@ -46,7 +56,9 @@ class Layer:
         prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).
         own: The user's own settings that it declares, with their defaults.
         is_moved: They are those of a spider whose imports are Scrapy's.
-        is_beside: In a moved crawl its mappings stand beside those of the project, which keep their own entries.
+        is_spiders: They are a spider's own.
+        is_beside: In a moved crawl its mappings stand beside those of the other layers, but the spider's; entries there
+            win.
     """
 
     source: str
@@ -55,6 +67,7 @@ class Layer:
     prefix: str = ""
     own: object = attrs.field(factory=dict)
     is_moved: bool = False
+    is_spiders: bool = False
     is_beside: bool = False
 
     def place(self, name: str) -> str:
@@ -79,13 +92,10 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     Raises:
         SettingsError: A name is unknown or a value does not fit; the message names the entry and its source.
     """
-    own = declared(
-        [(f"own_settings ({layer.source})", layer.own) for layer in layers],
-        is_moved=any(layer.is_moved or layer.values.get("SCRAPY_COMPAT") is True for layer in layers),
-    )
+    is_moved = is_moved_crawl(*layers)
+    own = declared([(f"own_settings ({layer.source})", layer.own) for layer in layers], is_moved=is_moved)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    weaker: dict[str, Any] = {}
     around: dict[str, Any] = {}
     unused = {name: (value, _MOVED) for name, value in migration.MOVED_UNUSED.items()}
     for layer in layers:
@@ -95,31 +105,47 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
                 unused[name] = (value, layer.place(name))
                 continue
             values[name] = _value(value, definition, layer)
-            if not layer.is_moved and not layer.is_beside:
+            if layer.is_beside and is_moved:
+                values[name] = {**values[name], **around.get(name, {})}
+            if not layer.is_spiders:
                 around[name] = values[name]
-            if layer.is_beside:
-                weaker[name] = around.get(name, {})  # in Scrapy, the project's, not those of custom_settings
             sources[name] = layer.place(name)
-    _set_moved_defaults(values, sources, any(layer.is_moved for layer in layers))
+    if values.get("SCRAPY_COMPAT") is None:
+        values.pop("SCRAPY_COMPAT", None)
+    if is_moved:
+        _set_moved_defaults(values, sources)
     extra = {name: values.get(name, definition.default) for name, definition in own.items()}
-    if values.get("SCRAPY_COMPAT"):
-        values |= {name: {**values[name], **given} for name, given in weaker.items()}
+    if is_moved:
         for name in unused.keys() - extra.keys():
             extra[name], sources[name] = unused[name]
     return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources, extra)
 
 
-def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str], is_moved: bool) -> None:
-    """Set what no source sets to the defaults of a moved crawl, if it is one."""
-    chosen = values.get("SCRAPY_COMPAT")
-    if chosen is None:
-        values.pop("SCRAPY_COMPAT", None)
-    if is_moved if chosen is None else chosen:
-        defaults = Layer(_MOVED, migration.MOVED_DEFAULTS)
-        for name, value in defaults.values.items():
-            if name not in values:
-                values[name] = _value(value, known()[name], defaults)
-                sources[name] = defaults.source
+def is_moved_crawl(*layers: Layer) -> bool:
+    """Return whether a crawl with the settings of ``layers`` is that of a spider that was written for Scrapy.
+
+    ``SCRAPY_COMPAT`` of the last layer that has it says so; where that is None, the spider's imports do.
+
+    Args:
+        layers: The sources, weakest first.
+
+    Raises:
+        SettingsError: ``SCRAPY_COMPAT`` is neither true, false nor None.
+    """
+    chosen: bool | None = None
+    for layer in layers:
+        if "SCRAPY_COMPAT" in layer.values:
+            chosen = _value(layer.values["SCRAPY_COMPAT"], known()["SCRAPY_COMPAT"], layer)
+    return any(layer.is_moved for layer in layers) if chosen is None else chosen
+
+
+def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str]) -> None:
+    """Set what no source sets to the defaults of a moved crawl."""
+    defaults = Layer(_MOVED, migration.MOVED_DEFAULTS)
+    for name, value in defaults.values.items():
+        if name not in values:
+            values[name] = _value(value, known()[name], defaults)
+            sources[name] = defaults.source
 
 
 def ambient(
@@ -205,7 +231,7 @@ def of_spider(spider: object) -> Layer:
     user_agent = getattr(spider, "user_agent", None)
     values = custom if user_agent is None else {"USER_AGENT": user_agent, **custom}
     own = getattr(spider, "own_settings", None) or {}
-    return Layer("custom_settings", values, own=own, is_moved=migration.is_moved(kind))
+    return Layer("custom_settings", values, own=own, is_moved=migration.is_moved(kind), is_spiders=True)
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:

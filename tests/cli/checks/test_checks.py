@@ -11,6 +11,7 @@ import pytest
 from trawl.cli import main
 from trawl.cli.checks import check_spider, check_work
 from trawl.cli.load import load_spiders
+from trawl.compat import is_moved
 
 HEAD = """
 from __future__ import annotations
@@ -45,7 +46,8 @@ def checked(folder: Path, body: str) -> list[str]:
     path.write_text(HEAD + body, "utf-8")
     before = HEAD.count("\n")
     spiders = load_spiders(str(path))
-    found = [each for spider in spiders for each in check_spider(spider) if each not in check_work(spider)]
+    every = [(spider, each) for spider in spiders for each in check_spider(spider, is_moved=is_moved(spider))]
+    found = [each for spider, each in every if each not in check_work(spider)]
     assert {finding.path for finding in found} <= {str(path)}
     return [f"{finding.line - before}: {finding.message}" for finding in found]
 
@@ -350,6 +352,23 @@ def test_scrapys_ways_that_fail_when_a_page_comes_are_told_before(
 def test_a_method_that_scrapy_calls_at_the_end_and_nothing_here_is_told(tmp_path: Path) -> None:
     body = "class A(trawl.Spider):\n    name = 'a'\n    def close(self, reason):\n        pass\n"
     assert checked(tmp_path, body) == ["3: close() is never called; name it closed(self, reason)"]
+
+
+@pytest.mark.parametrize(("said", "is_told"), [("", True), ("SCRAPY_COMPAT = true\n", False)])
+def test_what_a_moved_crawl_has_is_not_told_where_the_project_says_that_it_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str, is_told: bool
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.trawl]\n{said}")
+    (tmp_path / "shop.py").write_text(
+        "import trawl\nclass Shop(trawl.Spider):\n    name = 'shop'\n    start_urls = ['http://a.example/']\n"
+        "    own_settings = {'BOT_NAME': 'shop'}\n"
+        "    def parse(self, response):\n        yield {'a': response.headers['A'].decode()}\n"
+        "    def close(self, reason):\n        pass\n"
+    )
+    assert main(["check", str(tmp_path / "shop.py")]) == int(is_told)
+    output = capsys.readouterr().out
+    told = ("remove decode()", "close() is never called", "BOT_NAME is a setting of Scrapy's")
+    assert [words in output for words in told] == [is_told] * 3
 
 
 def test_in_a_folder_every_file_is_looked_at_for_imports_of_scrapys(

@@ -10,7 +10,7 @@ from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_s
 from trawl.cli.checks.habits import check_habits
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.source import CheckMessage, SpiderSource
-from trawl.compat import changes, is_moved, plugin_advice
+from trawl.compat import changes, plugin_advice
 from trawl.errors import PartLoadError, SettingsError, WrittenForScrapy
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
@@ -21,13 +21,18 @@ __all__ = ["CheckMessage", "check_imports", "check_parts", "check_spider", "chec
 _LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "WATCHERS")
 
 
-def check_spider(spider: type[Spider]) -> list[CheckMessage]:
-    """Return every error in a spider's class, by line."""
+def check_spider(spider: type[Spider], *, is_moved: bool = False) -> list[CheckMessage]:
+    """Return every error in a spider's class, by line.
+
+    Args:
+        spider: The class.
+        is_moved: Its crawl is that of a spider that was written for Scrapy.
+    """
     source = SpiderSource(spider)
     found = {
         *check_imports(source.home()[0]),
-        *check_habits(source, is_moved=is_moved(spider)),
-        *check_attributes(spider, source),
+        *check_habits(source, is_moved=is_moved),
+        *check_attributes(spider, source, is_moved=is_moved),
         *check_callbacks(spider, source),
         *check_annotations(spider, source, callbacks_of(spider, source)),
         *check_work(spider),

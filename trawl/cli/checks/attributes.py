@@ -115,12 +115,12 @@ def _used(source: SpiderSource) -> set[str]:
     return found
 
 
-def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
+def check_attributes(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> Iterator[CheckMessage]:
     """Report errors in the attributes of a spider's class."""
     name: object = spider.name
     if not isinstance(name, str) or not name:
         yield CheckMessage(*source.home(), f"{spider.__name__} has no name; add a class attribute `name`")
-    yield from _settings(spider, source)
+    yield from _settings(spider, source, is_moved=is_moved)
     yield from _urls(spider, source, "start_urls", is_used=spider.start is Spider.start)
     yield from _domains(spider, source)
     yield from _statuses(spider, source)
@@ -132,7 +132,7 @@ def check_attributes(spider: type[Spider], source: SpiderSource) -> Iterator[Che
         yield from _sitemap_rules(spider, source)
 
 
-def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
+def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> Iterator[CheckMessage]:
     attribute = "update_settings" if source.is_own("update_settings") else "custom_settings"
     try:
         given = of_spider(spider)
@@ -143,14 +143,14 @@ def _settings(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessa
     wrong = 0
     for name, value in given.values.items():
         try:
-            load(Layer(attribute, {name: value}, own=given.own, is_moved=given.is_moved))
+            load(Layer(attribute, {name: value}, own=given.own, is_moved=is_moved))
         except UsageError as error:
             wrong += 1
             yield CheckMessage(*source.place(attribute, name), str(error))
     if wrong:
         return
     try:
-        load(Layer(attribute, given.values, own=given.own, is_moved=given.is_moved))
+        load(Layer(attribute, given.values, own=given.own, is_moved=is_moved))
     except UsageError as error:
         yield CheckMessage(*source.place(attribute), str(error))
 
