@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +180,25 @@ def test_a_package_that_extends_scrapy_is_named_with_what_to_use_instead() -> No
     assert "render.html" in str(splash)
     assert "JOB_DIR" in str(redis)
     assert changes("from scrapy_user_agents.middlewares import RandomUserAgentMiddleware") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from trawl.http.headers import Headers",
+        "from trawl.exporters import CsvItemExporter",
+    ],
+)
+def test_an_import_of_trawls_that_works_as_it_is_written_is_right(line: str) -> None:
+    exec(line)
+    assert changes(line) == []
+
+
+def test_a_file_of_the_users_with_the_name_of_a_plugin_is_not_the_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "from rotating_proxies import PROXIES"
+    assert len(changes(line)) == 1
+    (tmp_path / "rotating_proxies.py").write_text("PROXIES = []\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert changes(line) == []

@@ -48,6 +48,7 @@ def test_a_spider_with_scrapys_imports_is_moved(tmp_path: Path, imports: str) ->
     [
         "import trawl\nfrom trawl import Spider",
         "from trawl.spiders import Spider\nfrom trawl.loader import ItemLoader\nfrom trawl.http import Request",
+        "from trawl import Spider\nimport trawl.crawler\nfrom trawl.exporters import CsvItemExporter",
         '"""Not `from trawl.item import Item`."""\nfrom trawl import Spider',
     ],
 )

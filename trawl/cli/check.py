@@ -33,9 +33,6 @@ def check_command(targets: Sequence[str]) -> int:
     spiders = 0
     wrong: list[str] = []
     status = FAILED
-    for place in filter(Path.is_dir, map(Path, targets)):
-        wrong += (str(finding) for path in files_in(place) for finding in check_imports(str(path)))
-        status = USAGE if wrong else status
     for target in chain.from_iterable(map(_files, targets)):
         try:
             found = load_spiders(target)
@@ -52,6 +49,10 @@ def check_command(targets: Sequence[str]) -> int:
                 moved = _is_moved(spider)
                 wrong += _around(spider, moved)
                 wrong += (str(finding) for finding in check_spider(spider, is_moved=moved))
+    for place in filter(Path.is_dir, map(Path, targets)):  # once the spiders' folders are on sys.path
+        imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
+        status = USAGE if imports else status
+        wrong += imports
     for line in dict.fromkeys(wrong):  # what several spiders share is collector once
         typer.echo(printable(line))
     if not wrong:

@@ -20,6 +20,7 @@ from trawl.compat.names import (
     PLUGINS,
     REPLACEMENTS,
     Place,
+    as_written,
     name_advice,
     place,
     place_of_twisteds,
@@ -119,7 +120,8 @@ def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
     is_right = root == "trawl"
     place_in = place_of_twisteds if root == "twisted" else place
     for alias in node.names:
-        where: Place | None = place_in(module, "" if alias.name == "*" else alias.name)
+        wanted = "" if alias.name == "*" else alias.name
+        where: Place | None = (as_written(module, wanted) if root == "trawl" else None) or place_in(module, wanted)
         if where is None:
             words.append(_words(root, module, alias.name))
             continue

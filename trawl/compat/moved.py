@@ -25,8 +25,8 @@ logger: logging.Logger = logging.getLogger("trawl.admission")
 NO_DOMAIN = "none.invalid"
 """A domain that has no hosts (RFC 2606, 2)."""
 
-FACES = frozenset({"crawler", "exporters", "item", "link", "linkextractors", "selector", "utils"})
-"""Modules of trawl that only Scrapy's users import. ``trawl.loader`` is not one: native spiders use it too."""
+FACES = frozenset({"item", "link", "linkextractors", "selector", "utils"})
+"""Modules of trawl that only Scrapy's users import: not ``loader``, ``exporters``, ``crawler``, which all may use."""
 
 _EXPORTERS = {
     "json": "trawl.exporters.JsonItemExporter",

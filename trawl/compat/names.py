@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
+
+from trawl.tracebacks import is_user_file
 
 __all__ = [
     "GUIDE",
@@ -19,6 +22,7 @@ __all__ = [
     "TWISTED",
     "TWISTED_WAYS",
     "Place",
+    "as_written",
     "class_advice",
     "name_advice",
     "place",
@@ -261,8 +265,13 @@ PLUGINS: Mapping[str, str] = {
 
 
 def plugin_advice(path: str) -> str:
-    """Return what to use instead of a class or module of a package that extends Scrapy; "" for any other path."""
-    return PLUGINS.get(path.partition(".")[0], "")
+    """Return what to use instead of a class or module of a package that extends Scrapy; "" for any other path.
+
+    A file of the user's that has such a package's name is not meant.
+    """
+    root = path.partition(".")[0]
+    found = find_spec(root) if root in PLUGINS else None
+    return "" if found is not None and is_user_file(found.origin or "") else PLUGINS.get(root, "")
 
 
 def place_of_twisteds(module: str, name: str) -> Place | None:
@@ -290,8 +299,16 @@ def place(module: str, name: str) -> Place | None:
         name: What is imported from it; "" for the module itself.
     """
     whole = f"{module}.{name}".strip(".")
-    if whole in MOVED:
-        return MOVED[whole]
+    return MOVED[whole] if whole in MOVED else as_written(module, name)
+
+
+def as_written(module: str, name: str) -> Place | None:
+    """Return the place of ``from trawl.MODULE import NAME`` if that works as it is written; otherwise None.
+
+    Args:
+        module: Without ``trawl.``; "" for trawl itself.
+        name: What is imported from it; "" for the module itself.
+    """
     ours = f"trawl.{module}".rstrip(".")
     try:
         found = import_module(ours)
