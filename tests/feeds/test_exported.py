@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import marshal
 import math
 import pickle
@@ -14,12 +15,13 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 from trio.testing import MockClock
 
 from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import STARTED_UTC, write_all
 from trawl import exporters
-from trawl.blocking import InlineBlocking
+from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.compat import MOVED_DEFAULTS
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, open_outbox
@@ -254,6 +256,38 @@ async def test_an_exporter_may_write_all_at_its_end(tmp_path: Path) -> None:
     await feeds.finish()
     assert (tmp_path / "o.book").read_bytes() == b"[{'a': 1}, {'a': 2}]"
     assert feeds.reports[0].records == 2
+
+
+async def test_an_exporter_that_cannot_end_its_file_is_an_error_that_names_both(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Workbook):
+        def finish_exporting(self) -> None:
+            raise RuntimeError("no sheet")
+
+    feeds = await opened(tmp_path / "o.book", exporters={"book": Broken})
+    await feeds.put({"a": 1})
+    feeds.close()
+    with (
+        caplog.at_level(logging.INFO, "trawl.feeds"),
+        pytest.raises(FeedError, match=r"feed .*o\.book: .*Broken can't end it: RuntimeError\('no sheet'\)"),
+    ):
+        await feeds.write()
+    assert caplog.messages == []
+
+
+async def test_an_exporter_ends_its_file_where_blocking_work_is_done(tmp_path: Path) -> None:
+    class Noted(Workbook):
+        def finish_exporting(self) -> None:
+            with pytest.raises(RuntimeError, match="async context"):
+                trio.lowlevel.current_task()
+            super().finish_exporting()
+
+    settings = FeedsSettings(feeds={tmp_path / "o.book": {"exporter": Noted}})
+    feeds = await open_feeds(settings, ThreadBlocking(), spider_name="q", started_utc=STARTED_UTC)
+    await feeds.put({"a": 1})
+    await feeds.finish()
+    assert (tmp_path / "o.book").read_bytes() == b"[{'a': 1}]"
 
 
 async def test_what_is_whole_only_at_its_end_is_no_feed_of_a_job(tmp_path: Path) -> None:

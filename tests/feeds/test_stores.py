@@ -18,6 +18,7 @@ from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import STARTED_UTC, left_in
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, SettingsError
+from trawl.exporters import BaseItemExporter
 from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_feeds, open_outbox
 from trawl.feeds.targets import FileTarget
 from trawl.feeds.writer import CLOSE_GRACE
@@ -176,6 +177,38 @@ async def test_an_object_whose_turn_did_not_come_in_time_is_kept_if_it_can_be_re
     kept = left_in(tmp_path)
     assert [Path(name).suffix for name in kept] == [f".{ending}"] * is_kept
     assert all(f"what was written is kept as {tmp_path / name}" in caplog.text for name in kept)
+
+
+async def test_an_object_that_an_exporter_has_ended_is_kept_if_its_turn_did_not_come(
+    tmp_path: Path, store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ending(BaseItemExporter):
+        def __init__(self, file: Any, **options: Any) -> None:
+            super().__init__(**options)
+            self.file = file
+
+        def export_item(self, item: Any) -> None:
+            pass
+
+        def finish_exporting(self) -> None:
+            self.file.write(b"whole")
+
+    class Refusing(InlineBlocking):
+        async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+            if function == file.end:
+                raise FeedError("full", STORE)
+            return await super().run(function, *args)
+
+    feeds = await opened(tmp_path, exporter=Ending)
+    [feed] = feeds.all
+    file = feed.file
+    await feeds.start()
+    await feeds.put({"a": 1})
+    with pytest.raises(FeedError):
+        await feed.finish(Refusing())
+    kept = tmp_path / left_in(tmp_path)[0]
+    assert kept.read_bytes() == b"whole"
+    assert f"what was written is kept as {kept}" in caplog.text
 
 
 async def test_a_crawl_that_does_not_begin_leaves_nothing(tmp_path: Path, store: Any) -> None:

@@ -22,6 +22,7 @@ import attrs
 from trawl.errors import SettingsError
 from trawl.feeds.base import End, Exporter, Format, NotThisFormat
 from trawl.feeds.formats import CsvTable, JsonArray, JsonLines, XmlTree
+from trawl.feeds.item_errors import reason_of
 from trawl.feeds.options import FORMATS, PLUGINS, FeedOptions
 from trawl.plugins import load_plugin
 
@@ -64,7 +65,10 @@ class ExportedFormat:
         self.opening = self._written() if self.is_whole else b""
 
     def _end(self) -> None:
-        self._writer.finish_exporting()
+        try:
+            self._writer.finish_exporting()
+        except Exception as error:  # of the user's class, or of its library
+            raise ValueError(f"{self._exporter.kind.__qualname__} can't end it: {reason_of(error)}") from error
         self._closing = self._written()
 
     def _written(self) -> bytes:
@@ -76,7 +80,11 @@ class ExportedFormat:
 
     @property
     def closing(self) -> bytes:
-        """Bytes after the last record; of a file that is whole only at its end, to be asked for when all is written."""
+        """Bytes after the last record; of a file that is whole only at its end, to be asked for when all is written.
+
+        Raises:
+            ValueError: The exporter can't make them.
+        """
         if not self.is_whole and not self._closing:
             self._end()
         return self._closing

@@ -147,7 +147,7 @@ class FeedFile(ABC):
         """
         self._close()
         remote, self._remote = self._remote, None
-        if remote is not None and self.position and remote.local_bytes:
+        if remote is not None and (self.position or self.records) and remote.local_bytes:
             logger.error("feed %s: it is not in its store; what was written is kept as %s", self.uri, remote.local)
         elif remote is not None:
             remote.remove_local()
@@ -177,6 +177,7 @@ class TextFile(FeedFile):
         self._is_settled = False
         self._known: set[str] | None = None  # the columns, and the names that were warned about
         self._is_ended = False
+        self._ends = False  # staged: the end, which an exporter makes, perhaps a whole workbook
         self._outgoing = memoryview(b"")  # staged, and not yet all written
         self._outgoing_at = 0  # where the rest of it goes
         self._outgoing_ends = 0  # the position once it is all written
@@ -297,7 +298,7 @@ class TextFile(FeedFile):
     @property
     def is_staged(self) -> bool:
         """True if some of what was handed to :meth:`write` is not written yet."""
-        return bool(self._outgoing or self._outgoing_records)
+        return bool(self._outgoing or self._outgoing_records or self._ends)
 
     def stage(self, *, is_last: bool = False) -> bool:
         """Hand what was added to :meth:`write`: whole records, and the closing, which the next ones overwrite."""
@@ -315,20 +316,22 @@ class TextFile(FeedFile):
             return True
         is_wanted = self.position or self.records or self._options.store_empty
         if is_last and is_wanted and not closes_early and not self._is_ended:
-            self._is_ended = True
-            self._outgoing, self._outgoing_at = memoryview(self._ending()), self.position
-        return bool(self._outgoing)
+            self._is_ended = self._ends = True
+        return self._ends
 
     # Writing.
 
     def write(self) -> None:
         """Write what is staged, or as much of it as the target takes at once."""
         try:
+            if self._ends:
+                self._ends = False
+                self._outgoing, self._outgoing_at = memoryview(self._ending()), self.position
             if self._outgoing:
                 taken = self._target.write(self._outgoing_at, self._outgoing)
                 self._outgoing_at += taken
                 self._outgoing = self._outgoing[taken:]
-        except self.errors:  # ValueError: a stream that someone closed
+        except self.errors:  # ValueError: a stream that someone closed, or an exporter's end
             self._restore()
             raise
         if self._outgoing_records and not self._outgoing:
