@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.feeds.fake_job import FakeJob
-from tests.feeds.fakes import ROWS, STARTED_UTC, opened, write_all
+from tests.feeds.fakes import ROWS, STARTED_UTC, left_in, opened, write_all
 from tests.feeds.test_outbox import Mortal, run_until_killed
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, SettingsError
@@ -44,6 +44,32 @@ async def test_no_empty_batch_follows_a_full_one(tmp_path: Path, autojump_clock:
 async def test_a_new_file_is_begun_after_so_many_bytes(tmp_path: Path, autojump_clock: MockClock) -> None:
     await write_all(await opened(tmp_path / "%(batch)d.json", batch_bytes=15), numbers(5))
     assert [len(rows) for rows in contents(tmp_path).values()] == [2, 2, 1]
+
+
+async def test_a_batch_that_is_continued_is_as_full_as_it_was(tmp_path: Path) -> None:
+    settings = FeedsSettings(feeds={str(tmp_path / "%(batch)d.jsonl"): {"batch_bytes": 20}})
+    positions: dict[str, int] = {}
+    batches: dict[str, tuple[int, int]] = {}
+    for number in numbers(5):
+        feeds = await open_feeds(
+            settings,
+            InlineBlocking(),
+            spider_name="x",
+            started_utc=STARTED_UTC,
+            positions=positions,
+            batches=batches,
+        )
+        await feeds.start()
+        await feeds.put(number)
+        await feeds.sync()
+        [feed] = feeds.all
+        positions, batches = feeds.positions, {feed.place: feed.batch or (0, 0)}
+        feed.close()
+    assert {name: (tmp_path / name).stat().st_size for name in left_in(tmp_path)} == {
+        "1.jsonl": 20,
+        "2.jsonl": 20,
+        "3.jsonl": 10,
+    }
 
 
 async def test_the_setting_holds_for_feeds_that_say_nothing_themselves(

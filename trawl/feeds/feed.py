@@ -147,6 +147,7 @@ class Feed:
         elif batch is not None:
             self._open_at(batch[0], position, columns)
             self._items = self._earlier = batch[1]
+            self._bytes = self.position  # about: it counts what is compressed, and the rows of a table
         else:
             number = self._first_free()
             if number == 1 or not self._goes_on_with_blank(number - 1):
