@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,28 @@ def test_a_class_may_answer_in_place_of_the_wire_and_hear_of_failures(tmp_path: 
     sim = crawled(tmp_path / "other", Downloaded, f"{HOST}/a.pdf")
     assert sim.items[0]["files"][0]["status"] == "mine"
     assert sim.stats["file_status_count/mine"] == 1
+
+
+class WithoutStatus(FilesPipeline):
+    async def media_to_download(self, request: Request, info: Any, *, item: Any = None) -> dict[str, str]:
+        return {"url": request.url, "path": "there", "checksum": ""}
+
+
+class OlderStatistics(FilesPipeline):
+    def inc_stats(self, spider: Any, status: str) -> None:  # type: ignore[override]
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"), [(WithoutStatus, "has no status"), (OlderStatistics, r"inc_stats\(\) missing .*'status'")]
+)
+def test_overrides_that_do_not_fit_cost_the_file_and_not_the_item(
+    kind: type[FilesPipeline], why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim = crawled(tmp_path, kind, f"{HOST}/a.pdf")
+    assert [item["files"] for item in sim.items] == [[]]
+    assert sim.stats["file_error_count"] == 1
+    assert re.search(f"{HOST}/a.pdf: no file: .*{why}", caplog.text)
 
 
 def test_a_class_that_makes_its_own_store_is_refused_before_anything_is_sent(tmp_path: Path) -> None:

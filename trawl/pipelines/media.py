@@ -290,6 +290,9 @@ class MediaPipeline(ABC):
     async def _had(self, request: Request, item: Any) -> Result:
         try:
             found = await self._kept(request, item)
+            if "status" not in found:
+                raise FileError("what the pipeline's own methods return for it has no status")
+            self.inc_stats(found["status"])
         except Exception as failure:  # of the wire, the disk, or the user's methods: the item goes on without the file
             error = failure
             try:
@@ -298,7 +301,6 @@ class MediaPipeline(ABC):
                 error = other
             self._missed(request.url, error)
             return False, error
-        self.inc_stats(found["status"])
         return True, found
 
     def _missed(self, what: str, error: Exception) -> None:
