@@ -66,13 +66,29 @@ def test_none_is_left_out_and_told() -> None:
     feeds = {"a.json": {"format": "json", "fields": None}}
     values: dict[str, object] = {
         "DNS_RESOLVER": None,
-        "DOWNLOADER_MIDDLEWARES": {"a.B": None, "c.D": 5},
         "FEEDS": feeds,
     }
-    assert read(values) == {"DOWNLOADER_MIDDLEWARES": {"c.D": 5}, "FEEDS": {"a.json": {"format": "json"}}}
+    assert read(values) == {"FEEDS": {"a.json": {"format": "json"}}}
     text = to_toml(values)
-    for told in ("# DNS_RESOLVER = None: ", "# DOWNLOADER_MIDDLEWARES: a.B = None", "# FEEDS: a.json, fields = None"):
+    for told in ("# DNS_RESOLVER = None: ", "# FEEDS: a.json, fields = None"):
         assert told in text
+
+
+@pytest.mark.parametrize("name", ["DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES"])
+def test_none_for_a_part_is_said_as_false(name: str) -> None:
+    table = read({name: {"a.B": None, Pipeline: None, "c.D": 5}})
+    path = f"{Pipeline.__module__}.Pipeline"
+    assert table == {name: {"a.B": False, path: False, "c.D": 5}}
+    assert load(Layer("x", table))[name] == {"a.B": None, path: None, "c.D": 5}
+
+
+def test_none_for_a_middleware_that_a_setting_stands_for_sets_that() -> None:
+    robots = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+    table = read({"DOWNLOADER_MIDDLEWARES": {robots: None, "c.D": 5}})
+    assert table == {"ROBOTSTXT_OBEY": False, "DOWNLOADER_MIDDLEWARES": {"c.D": 5}}
+    obeying = read({"DOWNLOADER_MIDDLEWARES": {robots: None}, "ROBOTSTXT_OBEY": True})
+    assert obeying == {"DOWNLOADER_MIDDLEWARES": {}, "ROBOTSTXT_OBEY": True}
+    assert load(Layer("x", {"DOWNLOADER_MIDDLEWARES": {robots: False}}))["ROBOTSTXT_OBEY"] is False
 
 
 def test_a_key_of_a_feed_that_only_scrapy_has_is_a_comment_and_the_feed_stays() -> None:

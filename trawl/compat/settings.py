@@ -16,6 +16,7 @@ __all__ = [
     "DISABLED",
     "RENAMED",
     "UNSUPPORTED",
+    "disabled_by",
     "is_disabled",
     "is_foreign_setting",
     "key_advice",
@@ -217,7 +218,7 @@ def renamed(values: Mapping[str, object]) -> Mapping[str, object]:
 
     None for a middleware of Scrapy's in :data:`DISABLED` sets what that did.
     """
-    disabled = [setting for name in _MIDDLEWARE if values.get(name) for setting in _disabled_by(values[name])]
+    disabled = disabled_by(values)
     if not disabled and not RENAMED.keys() & values.keys():
         return values
     own = {name: value for name, value in values.items() if name not in RENAMED}
@@ -228,6 +229,11 @@ def renamed(values: Mapping[str, object]) -> Mapping[str, object]:
             value: Any = values[name]
             own.setdefault(ours, _scopes(value) if name == "DOWNLOAD_SLOTS" else value)
     return own
+
+
+def disabled_by(values: Mapping[str, object]) -> list[tuple[str, object]]:
+    """Return the settings, with their values, that None for a middleware of Scrapy's stands for in ``values``."""
+    return [setting for name in _MIDDLEWARE if values.get(name) for setting in _disabled_by(values[name])]
 
 
 def _disabled_by(entries: Any) -> Iterator[tuple[str, object]]:

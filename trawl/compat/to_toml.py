@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType
 
-from trawl.compat.settings import RENAMED, key_advice, renamed, setting_advice
+from trawl.compat.settings import RENAMED, disabled_by, is_disabled, key_advice, renamed, setting_advice
 from trawl.errors import TrawlError
-from trawl.settings.load import Layer, load
+from trawl.settings.load import PART_LISTS, Layer, load
 from trawl.settings.sections import known
 
 __all__ = ["lines_of", "to_toml"]
@@ -48,6 +48,7 @@ def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
     unused: list[str] = []
+    values = {**dict(disabled_by(values)), **values}
     for name, value in values.items():
         is_known = name in known() or name in RENAMED
         if reason := setting_advice(name) if not is_known else "":
@@ -97,12 +98,19 @@ def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[
 
 
 def _toml_part(value: object, path: str) -> tuple[object, list[str]]:
-    """A value without the keys that only Scrapy has or whose value is None, and a line for each of them."""
+    """A value without the keys that only Scrapy has or whose value is None, and a line for each of them.
+
+    In a list of parts, None is said as false; one that another setting stands for is left out without a line.
+    """
     if not isinstance(value, Mapping):
         return value, []
     kept: dict[object, object] = {}
     left: list[str] = []
     for key, part in value.items():
+        if part is None and path in PART_LISTS:
+            if not is_disabled(_path(key)):
+                kept[key] = False
+            continue
         if part is None:
             left.append(f"{_path(key)} = None is left out: {_NONE}")
             continue

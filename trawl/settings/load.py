@@ -26,6 +26,7 @@ from trawl.spiders import CustomSettings, Spider
 from trawl.tracebacks import is_user_file, user_code
 
 __all__ = [
+    "PART_LISTS",
     "Layer",
     "ambient",
     "assignments",
@@ -40,6 +41,9 @@ __all__ = [
 PREFIX = "TRAWL_"
 _MOVED = "moved from Scrapy"
 logger: logging.Logger = logging.getLogger("trawl.settings")
+
+PART_LISTS = frozenset({"DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES"})
+"""Settings that map parts to their order, or to None."""
 
 _TYPING_ERROR = 0.85
 """From this similarity on (difflib's ratio), an unknown name counts as misspelled and not as one of the user's own."""
@@ -79,6 +83,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     """Load settings from ``layers``, weakest first, over the defaults.
 
     Settings of Scrapy that trawl has under another name are renamed; those without effect are ignored with a warning.
+    In the lists of parts (``ITEM_PIPELINES`` and its like), false turns a part off as None does, for TOML has no None.
     For a spider that was written for Scrapy (``SCRAPY_COMPAT``), some defaults are others, and settings without effect
     can be read.
 
@@ -99,7 +104,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     around: dict[str, Any] = {}
     unused = {name: (value, _MOVED) for name, value in migration.MOVED_UNUSED.items()}
     for layer in layers:
-        for name, value in migration.renamed(layer.values).items():
+        for name, value in migration.renamed(_with_none(layer.values)).items():
             definition = _definition(name, layer, own, tell)
             if definition is None:
                 unused[name] = (value, layer.place(name))
@@ -119,6 +124,17 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
         for name in unused.keys() - extra.keys():
             extra[name], sources[name] = unused[name]
     return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources, extra)
+
+
+def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
+    """Return ``values`` with None for each false in the lists of parts."""
+    lists = {name: values[name] for name in PART_LISTS & values.keys()}
+    said = {
+        name: {entry: None if order is False else order for entry, order in parts.items()}
+        for name, parts in lists.items()
+        if isinstance(parts, Mapping)
+    }
+    return {**values, **said} if said else values
 
 
 def is_moved_crawl(*layers: Layer) -> bool:
