@@ -157,6 +157,9 @@ def test_the_command_prints_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert main(["settings", "--move", str(path)]) == 0
     said = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("#")]
     assert said == ["[tool.trawl]", "SCRAPY_COMPAT = true", "DOWNLOAD_DELAY = 2", "", "[tool.trawl.own]", 'MINE = "3"']
+    path.write_text("", "utf-8")
+    assert main(["settings", "--move", str(path)]) == 0
+    assert capfd.readouterr().out.startswith("[tool.trawl]\nSCRAPY_COMPAT = true\n")
     path.write_text("x = 1 / 0\n", "utf-8")
     assert main(["settings", "--move", str(path)]) == 1
     assert capfd.readouterr().err == "trawl: settings.py, line 1: ZeroDivisionError: division by zero\n"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
+import tokenize
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -58,8 +58,10 @@ def move_command(path: str) -> int:
         module = load_module(path)
     except TrawlError as error:
         return print_error(error, stderr_console())
+    with tokenize.open(path) as file:
+        source = file.read()
     values = {name: value for name, value in vars(module).items() if name.isupper()}
-    print(to_toml(values, lines_of(inspect.getsource(module))), end="")
+    print(to_toml(values, lines_of(source)), end="")
     return OK
 
 
