@@ -145,6 +145,13 @@ def test_urls_and_ports_in_its_allowed_domains_match_nothing(tmp_path: Path, cap
     assert "allowed_domains: 'http://a.example/', 'a.example:80': URLs and ports match nothing" in caplog.text
     spider.allowed_domains = ["https://a.example", "b.example"]
     assert len(simulate(spider, web).items) == 3
+    caplog.clear()
+    spider.allowed_domains = ["[::1]", "a.example"]
+    assert len(simulate(spider, web).items) == 2
+    assert "URLs and ports" not in caplog.text
+    spider.allowed_domains = ["[::1]:80", "a.example"]
+    simulate(spider, web)
+    assert "allowed_domains: '[::1]:80': URLs and ports" in caplog.text
     assert spider().start_urls == spider().start_urls == ["http://a.example/"]
 
 

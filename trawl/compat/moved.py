@@ -89,7 +89,7 @@ def ignore_urls(spider: Spider[Any]) -> None:
     if isinstance(given, str) or not isinstance(given, Iterable):
         return
     domains = list(given)
-    wrong = [name for name in domains if isinstance(name, str) and (":" in name.strip("[]") or "/" in name)]
+    wrong = [name for name in domains if isinstance(name, str) and (":" in name.rpartition("]")[2] or "/" in name)]
     if not wrong:
         return
     words = "%s: allowed_domains: %s: URLs and ports match nothing, as in Scrapy; write the domain alone"
