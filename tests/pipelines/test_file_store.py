@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,32 @@ def test_nothing_is_known_of_a_file_that_is_empty(store: FileStore) -> None:
     store.remember(KNOWN)
     store.put(KNOWN.path, b"")  # as a power cut may leave it
     assert store.find(KNOWN.url) is None
+
+
+def test_a_large_file_is_not_read_into_memory_for_its_checksum(tmp_path: Path) -> None:
+    store, content = open_file_store(str(tmp_path), {}, "FILES_STORE"), bytes(1 << 24)
+    store.put("x", content)
+    tracemalloc.start()
+    try:
+        told = store.stat_file("x")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert told["checksum"] == hashlib.md5(content).hexdigest()
+    assert peak_bytes < len(content) // 4
+
+
+def test_a_file_that_is_too_old_is_not_read_for_its_checksum(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put("x", b"x")
+    changed_at = store.stat_file("x")["last_modified"]
+    assert store.stat_file("x", since=changed_at)["last_modified"] == changed_at
+    monkeypatch.delattr(hashlib, "file_digest")
+    assert store.stat_file("x", since=changed_at + 1) == {}
+
+
+def test_no_checksum_is_told_of_a_file_that_is_empty_or_missing(store: FileStore) -> None:
+    store.put("x", b"")
+    assert store.stat_file("x") == store.stat_file("y") == {}
 
 
 def test_what_can_not_be_read_is_not_known(tmp_path: Path) -> None:

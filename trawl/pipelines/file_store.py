@@ -19,7 +19,8 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from io import BytesIO
+from functools import partial
+from io import BufferedReader, BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
@@ -85,8 +86,8 @@ class FileStore(Protocol):
         """
         ...
 
-    def stat_file(self, path: str, info: object = None) -> dict[str, Any]:
-        """Return ``last_modified``, in seconds since 1970, and ``checksum`` (MD5) of a file; empty: there is none."""
+    def stat_file(self, path: str, info: object = None, since: float = 0.0) -> dict[str, Any]:
+        """Return ``last_modified`` (seconds since 1970) and ``checksum`` (MD5); {} if none is as new as ``since``."""
         ...
 
     def persist_file(
@@ -121,8 +122,8 @@ class _Store(ABC):
         """Store a file."""
 
     @abstractmethod
-    def read(self, path: str) -> tuple[float, bytes]:
-        """Return when a file was last changed, in seconds since 1970, and its content; raises OSError."""
+    def open(self, path: str) -> tuple[float, BufferedReader]:
+        """Return when a file was last changed, in seconds since 1970, and the file, opened; raises OSError."""
 
     def persist_file(
         self, path: str, buf: BytesIO, info: object = None, meta: object = None, headers: object = None
@@ -130,14 +131,16 @@ class _Store(ABC):
         """Store a file, as pipelines written for Scrapy do; ``info``, ``meta`` and ``headers`` are ignored. Blocks."""
         self.put(path, buf.getvalue())
 
-    def stat_file(self, path: str, info: object = None) -> dict[str, Any]:
-        """Return ``last_modified`` and ``checksum`` (MD5) of a file, as Scrapy's stores do; empty: none. Blocks."""
+    def stat_file(self, path: str, info: object = None, since: float = 0.0) -> dict[str, Any]:
+        """Return these as Scrapy's stores do; {} if no file is as new as ``since``. Blocks."""
+        new_md5 = partial(hashlib.md5, usedforsecurity=False)
         try:
-            changed_at, content = self.read(path)
+            changed_at, file = self.open(path)
+            with file:  # it may be larger than memory
+                md5 = hashlib.file_digest(file, new_md5).hexdigest() if changed_at >= since else ""
         except OSError:
             return {}
-        checksum = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        return {"last_modified": changed_at, "checksum": checksum} if content else {}
+        return {} if md5 in ("", new_md5().hexdigest()) else {"last_modified": changed_at, "checksum": md5}
 
 
 class LocalFileStore(_Store):
@@ -161,10 +164,10 @@ class LocalFileStore(_Store):
             return None
         return known if stat.S_ISREG(status.st_mode) and status.st_size else None
 
-    def read(self, path: str) -> tuple[float, bytes]:
-        """Return when a file was last changed, and its content."""
+    def open(self, path: str) -> tuple[float, BufferedReader]:
+        """Return when a file was last changed, and the file, opened."""
         place = self._folder / check_path(path)
-        return place.stat().st_mtime, place.read_bytes()
+        return place.stat().st_mtime, place.open("rb")
 
     def remember(self, known: FileRecord) -> None:
         """Save the record of a URL; a power cut may lose it, and the file is then fetched again."""
@@ -249,14 +252,14 @@ class RemoteFileStore(_Store):
         except OSError:
             return None
 
-    def read(self, path: str) -> tuple[float, bytes]:
-        """Return when an object was last changed, and its content."""
+    def open(self, path: str) -> tuple[float, BufferedReader]:
+        """Return when an object was last changed, and the object, opened to be read in pieces."""
         place = f"{self._root}/{check_path(path)}"
         try:
             changed_at: float = self._files.modified(place).timestamp()
         except NotImplementedError:
             raise FileNotFoundError(path) from None  # so it counts as absent, and is fetched
-        return changed_at, self._files.cat_file(place)
+        return changed_at, self._files.open(place, "rb")
 
     def remember(self, known: FileRecord) -> None:
         """Save the record of a URL."""

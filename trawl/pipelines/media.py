@@ -347,8 +347,8 @@ class MediaPipeline(ABC):
         now, path = crawl.now_utc().timestamp(), ""
         if self.is_like_scrapy:
             path = self.file_path(request, info=self.info, item=item)
-            there = await crawl.blocking.run(self.store.stat_file, path)
-            if there and now - there["last_modified"] <= self.expires:
+            there = await crawl.blocking.run(self.store.stat_file, path, None, now - self.expires)
+            if there:
                 return None, {"url": url, "path": path, "checksum": there["checksum"], "status": "uptodate"}
         known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
         if self.is_like_scrapy and known is not None and known.path != path:
