@@ -294,3 +294,18 @@ def test_figures_beyond_reason_end_no_crawl(policy: dict[str, float]) -> None:
             ramp.triggered(now)
         ramp.window_over()
     assert 2.0 <= ramp.concurrency <= 50.0
+
+
+def test_slow_start_goes_on_in_the_next_run_only_where_it_had_not_ended() -> None:
+    policy = RampupPolicy(is_counted=True)
+    for triggers, is_starting in ((0, True), (1, False)):
+        ramp = RampupState(policy, delay=1.0, delay_per_slot=0.0, concurrency=1.0)
+        for _ in range(triggers):
+            ramp.triggered(1.0)
+        learned = ramp.learned((1.0, 0.0, 1.0))
+        assert learned.is_starting is is_starting
+        again = RampupState(policy, delay=1.0, delay_per_slot=0.0, concurrency=1.0)
+        again.restore(learned)
+        for number in range(5):
+            again.answered(2.0 + number, busy=0.1, is_trigger=False)
+        assert (again.due_at == 6.0) is is_starting  # the fifth good answer ends a round

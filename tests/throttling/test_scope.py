@@ -322,3 +322,16 @@ def test_i06_a_span_holds_its_share_and_two_sends_more_at_the_most(lateness: lis
     for first in range(len(sends)):
         for last in range(first, len(sends)):
             assert last - first + 1 <= (sends[last] - sends[first]) * 2.0 + 2.0 + 1e-6
+
+
+def test_i06_the_wait_of_a_backoff_is_not_made_up_for_after_its_end() -> None:
+    scope = at_rate(4.0)
+    passed(scope, 0.0)
+    scope.delay = scope.floor = 1.0
+    scope.delay_limit = "backoff"
+    passed(scope, 1.0)
+    scope.delay, scope.floor, scope.delay_limit = 0.25, 0.0, "delay"
+    passed(scope, 2.0)  # it had waited for the backed-off delay
+    assert scope.gate(2.0) == 2.25
+    passed(scope, 2.375)
+    assert scope.gate(2.375) == 2.5

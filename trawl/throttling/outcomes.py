@@ -317,17 +317,21 @@ def trigger(
         state.trigger_source = what
     is_limit = signal.delay is not None or (outcome.response is not None and outcome.response.status == 429)
     rampup = state.rampup
+    if is_new and rampup is not None and state.backoff is not None and state.backoff.outage is not None:
+        rampup.take_back(state.backoff.delay)  # refused on the way back: not an outage
+        state.backoff = None
     if rampup is not None and not rampup.has_fallen_back:
         if is_new:
             before = rampup.limits
-            if rampup.triggered(now, is_limit=is_limit):
+            hold = min(signal.delay or 0.0, state.policy.backoff.max_delay)
+            if rampup.triggered(now, is_limit=is_limit, hold=hold):
                 state.steer(rampup.triggers, before)
             if state.is_outage:
                 state.fall_back(scope, now)
             else:
                 _count_incident(scope, state, now)
         state.apply(scope)
-        if outcome.sent_at is None:  # no send, from which the delay could count
+        if outcome.sent_at is None or state.is_outage:  # no send, from which the delay could count; or B03
             until = now + scope.interval()
             scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
     else:

@@ -2,11 +2,12 @@
 
 Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope instead of a round trip, the rate
 instead of the congestion window, and incidents instead of losses. It works in rate: a step multiplies every interval
-by one number. docs/explanation/rampup.md tells it at length. A window is 40 answers at the rate in force, or as many
-seconds as the user says.
+by one number. docs/explanation/rampup.md tells it at length. A window ends with its fortieth answer, and after
+``BACKOFF_WINDOW`` seconds at the latest: a scope that is slow because of errors, which no rate cures, must find back. A
+window that the user gave ends after so many seconds.
 
 - *Starting* (slow start; RFC 9438, 4.10): until the first trigger, ten good answers double the rate, in two rounds of
-  five answers and half of the 2.5 latencies at least that a doubling takes. Not where the user chose the window.
+  five answers and half of the 2.5 latencies at least that a doubling takes. Not where the user gave the window.
 - *Searching*: no rate was refused yet. A window with fewer triggers than wanted speeds up what limited it by the factor
   0.8: the delays, or the slots, or both where both were full.
 - *Refused* (multiplicative decrease; 4.6): more triggers in a window than wanted. The rate falls at once, below the
@@ -20,7 +21,8 @@ seconds as the user says.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
 - *Fallen back*: three incidents in a row without a good answer, none of which speaks of a limit, or a whole window
   with triggers and no good answer. That is an outage, not a limit: what fell in it comes back, and backing off moves
-  the scope from there until it is over. Soon after an outage the same is a limit that fell: no swinging between both.
+  the scope from there until it is over. A refusal on the way back, or the same soon after an outage, is a limit that
+  fell: rampup takes the scope back, slower, and the falls go on. So nothing swings between both.
 
 Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
 rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
@@ -77,7 +79,8 @@ class RampupPolicy:
         target: The least and the most triggers wanted in a window.
         delay_factor: A window below the target multiplies the intervals by this; below 1.
         min_delay: The least delay, in seconds.
-        window: Seconds; None: 40 answers at the rate in force.
+        window: Seconds that a window lasts at most.
+        is_counted: True if it ends with its fortieth answer, if that comes earlier.
         max_concurrency: The maximum concurrency.
         max_delay: No fall goes to a delay above this, in seconds: so few requests would find nothing out.
     """
@@ -85,33 +88,36 @@ class RampupPolicy:
     target: tuple[float, float] = (1.0, 1.0)
     delay_factor: float = 0.8
     min_delay: float = 0.0
-    window: float | None = None
+    window: float = 60.0
+    is_counted: bool = False
     max_concurrency: float = MAX_SLOTS
     max_delay: float = math.inf
 
 
 def rampup_of(
-    config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, max_delay: float = math.inf
+    config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, window: float, max_delay: float = math.inf
 ) -> RampupPolicy | None:
     """The policy that a scope's ``rampup`` makes; None where it is off (C01).
 
     Args:
         config: True, False, or the mapping.
         settings: For the target's default and the cap.
+        window: The window of the scope's backoff: the longest one of counted answers.
         max_delay: The longest delay of the scope's backoff; a window may be longer.
     """
     if config is False:
         return None
     given: Mapping[str, Any] = {} if config is True else config
     target = given.get("backoff_target", settings.rampup_backoff_target)
-    window = given.get("window")
+    length = given.get("window", window)
     return RampupPolicy(
         target=check_target(target, "backoff_target"),
         delay_factor=given.get("delay_factor", 0.8),
         min_delay=given.get("min_delay", 0.0),
-        window=window,
+        window=length,
+        is_counted="window" not in given,
         max_concurrency=float(settings.concurrent_requests) or MAX_SLOTS,
-        max_delay=max(window or 0.0, max_delay),
+        max_delay=max(length, max_delay),
     )
 
 
@@ -146,6 +152,7 @@ class RampupState:
         "_is_starting",
         "_is_well",
         "_kept",
+        "_lost",
         "_marks",
         "_quiet",
         "_rate_before",
@@ -181,8 +188,9 @@ class RampupState:
         self._cost = 0
         self._idle = 0
         self._is_well = True
-        self._is_starting = policy.window is None
+        self._is_starting = policy.is_counted
         self._unanswered = 0
+        self._lost = 0
         self._since_return = _ANSWERS
         self._rate_before = 0.0
         self._marks: tuple[tuple[float, int], ...] = ()
@@ -253,6 +261,7 @@ class RampupState:
             quiet=self._quiet,
             cost=self._cost,
             has_fallen_back=self.has_fallen_back,
+            is_starting=self._is_starting,
             configured=configured,
         )
 
@@ -266,24 +275,20 @@ class RampupState:
         self._quiet = learned.quiet
         self._cost = learned.cost
         self.has_fallen_back = learned.has_fallen_back
-        self._is_starting = self.policy.window is None and learned.refused is None and not learned.cost
+        self._is_starting = self.policy.is_counted and learned.is_starting
         self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
 
-    def answered(self, now: float, *, busy: float, is_trigger: bool, is_held: bool = False) -> bool:
-        """Count an answer.
+    def answered(self, now: float, *, busy: float, is_trigger: bool) -> None:
+        """Count an answer. It may end the window, or a round of slow start: :attr:`due_at` is ``now`` then.
 
         Args:
             now: The instant of it.
             busy: Seconds that its slot was taken.
             is_trigger: True if it said "slow down".
-            is_held: True if a header holds the scope: then there is no step.
-
-        Returns:
-            True if it ended a round of slow start, which moved the limits.
         """
         if self._ends_at == math.inf:
             self._started_at = now - busy
-            self._ends_at = self._started_at + self._window(busy)
+            self._ends_at = self._started_at + self.policy.window
         self.sends += 1
         self._busy += busy
         self._is_well = not is_trigger
@@ -291,23 +296,14 @@ class RampupState:
             self._good += 1
             self._unanswered = 0
             self._since_return += 1
-        if not self._is_starting or is_trigger or is_held or self._triggers:
-            return False
-        if self._good < _ROUND or now - self._started_at < _LATENCIES / 2.0 * self._busy / self.sends:
-            return False
-        self._ends_at = now
-        self._step()
-        self._begin()
-        return True
+        if not self.policy.is_counted or now >= self._ends_at:
+            return
+        elapsed, heard_after = now - self._started_at, _LATENCIES * self._busy / self.sends
+        is_round = self._is_starting and not is_trigger and self._good >= _ROUND and elapsed >= heard_after / 2.0
+        if is_round or (self.sends >= _ANSWERS and elapsed >= max(heard_after, _LEAST_WINDOW)):
+            self._ends_at = now
 
-    def _window(self, latency: float) -> float:
-        """Return the seconds of the next window."""
-        if self.policy.window is not None:
-            return self.policy.window
-        rate = self.rate if self.rate < math.inf else self._rate_before
-        return max(_ANSWERS / rate if rate > 0.0 else 0.0, latency * _LATENCIES, _LEAST_WINDOW)
-
-    def triggered(self, now: float, *, is_limit: bool = True) -> bool:
+    def triggered(self, now: float, *, is_limit: bool = True, hold: float = 0.0) -> bool:
         """Count an incident. Returns True if the limits moved because of it.
 
         Args:
@@ -315,6 +311,8 @@ class RampupState:
             is_limit: True if the trigger speaks of a limit: a 429, or a header that says when to come back. Three
                 others in a row, without a good answer between them, are an outage, unless one has just ended: then
                 it is a limit that fell.
+            hold: Seconds for which a header holds the scope. A window of counted answers does not count them as time;
+                and where they cost a quarter of its answers, an incident is one too many, whatever the target says.
         """
         self._triggers += 1
         self._unanswered = 0 if is_limit else self._unanswered + 1
@@ -323,10 +321,15 @@ class RampupState:
             return True
         self._is_starting = False
         self._marks = (*self._marks[-_MARKS:], (now, self._good))
-        if self._triggers <= self.policy.target[1]:
-            return False
-        self._fall(now)
-        return True
+        lost = hold * self.rate if self.policy.is_counted and self.rate < math.inf else 0.0
+        is_fall = self._triggers > self.policy.target[1] or lost > _ANSWERS / 4
+        if is_fall:
+            self._fall(now)
+        if lost:
+            self._lost += math.ceil(lost)
+            self._started_at += hold
+            self._ends_at += hold
+        return is_fall
 
     def window_over(self, *, is_held: bool = False) -> None:
         """Let the window that ends at :attr:`due_at` take effect, and start the next one.
@@ -334,13 +337,16 @@ class RampupState:
         Args:
             is_held: True if a header or a backoff held the scope: then there is no step (C08).
         """
+        if self._is_starting and 0 < self._good < _ROUND:  # a round is counted in answers alone
+            self._ends_at += self.policy.window
+            return
         if self.sends:
             self._idle = 0
             if self._falls:
-                self._cost = self.sends - self._good
+                self._cost = self.sends - self._good + self._lost
             if self._triggers and not self._good:
                 self._fall_back()
-            elif self._triggers < self.policy.target[0] and not is_held and not self._is_starting:
+            elif self._triggers < self.policy.target[0] and not is_held:
                 self._step()
         else:
             self._idle += 1
@@ -358,10 +364,10 @@ class RampupState:
         self._started_at = self._ends_at
         latency = self._busy / self.sends if self.sends else 0.0
         is_near = self.refused is not None or self._triggers > 0
-        self._ends_at += max(self._window(latency), latency * _LATENCIES if is_near else 0.0)
+        self._ends_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
         if self._is_well:  # else a trouble goes on, that may turn out to be an outage
             self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
-        self.sends = self._good = self._triggers = self._falls = 0
+        self.sends = self._good = self._triggers = self._falls = self._lost = 0
         self._busy = 0.0
         self._marks = ()
 
@@ -412,9 +418,15 @@ class RampupState:
     def _fall_back(self) -> None:
         """Leave the scope to backing off; an outage says nothing of rates, so what fell in it comes back (C05)."""
         self.has_fallen_back = True
+        self._unanswered = 0
         self._since_return = 0
         self.delay, self.delay_per_slot, self.refused, self._fallen_to = self._kept
         self._quiet = 0
+
+    def take_back(self, delay: float) -> None:
+        """Move the scope again, at ``delay`` seconds at least: what seemed to be an outage is a limit that fell."""
+        self.has_fallen_back = False
+        self.delay = max(self.delay, delay)
 
     def _borne(self) -> float:
         """Good answers a second between the latest incidents of this window: what a server bears that has no spare."""

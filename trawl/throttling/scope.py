@@ -381,17 +381,17 @@ class Scope:
         """Return the instant from which the next interval of a rate counts, for a send at ``now``.
 
         That is when it was due, but at most one interval ago: GCRA (ITU-T I.371) with a tolerance of one interval.
-        So a span of ``t`` seconds holds ``t * rate + 2`` sends at the most. Only lateness of a request that was pending
+        So without jitter ``t`` seconds hold ``t * rate + 2`` sends at most. Only lateness of a pending request
         is made up for, and only where the rate is the user's own: not while backing off or under a Crawl-delay.
         """
-        due = self.last_sent + self.interval()
-        if (
-            self.floor > 0.0
-            or self.delay_limit != "delay"
-            or not max(self.waits.needed_at, self._applied_at) <= due < now
-        ):
+        if self.floor > 0.0 or self.delay_limit != "delay":
+            self._applied_at = inf
             return now
-        return max(due, now - self.delay)
+        due = self.last_sent + self.interval()
+        is_late = max(self.waits.needed_at, self._applied_at) <= due < now
+        if self._applied_at == inf:  # the wait before this send was not the rate's
+            self._applied_at = now
+        return max(due, now - self.delay) if is_late else now
 
     def written(self, slot: int, sent_at: float, now: float) -> None:
         """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended: a server sees the later one.

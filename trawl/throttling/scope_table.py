@@ -233,7 +233,7 @@ class ScopePolicies:
             config=config,
             limits=limits_of(config, settings, is_host=is_host),
             backoff=backoff,
-            rampup=rampup_of(config.get("rampup", False), settings, max_delay=backoff.max_delay),
+            rampup=rampup_of(config.get("rampup", False), settings, window=backoff.window, max_delay=backoff.max_delay),
             autothrottle=_autothrottle(settings) if follows_latency else None,
             give_up_after=settings.backoff_give_up_after,
             source=path if key else CONFIGURED,

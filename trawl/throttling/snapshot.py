@@ -34,6 +34,7 @@ class RampupSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         quiet: Windows since.
         cost: Answers that the fall cost.
         has_fallen_back: True if backoff moves the scope.
+        is_starting: True if it is in slow start.
         configured: Delay, delay per slot and concurrency that it began with: under others, nothing of this holds.
     """
 
@@ -45,6 +46,7 @@ class RampupSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     quiet: int = 0
     cost: int = 0
     has_fallen_back: bool = False
+    is_starting: bool = False
     configured: tuple[float, float, float] = (0.0, 0.0, inf)
 
 

@@ -326,21 +326,16 @@ class Throttle:
         if signal is not None:
             has_moved |= correct(scope, signal, now, expected=charged, sent_at=grant.sent_at)
         if is_own and state.rampup is not None and (grant.sent_at is not None or is_trigger):
-            before = state.rampup.limits
-            if state.rampup.answered(
-                now,
-                busy=now - grant.granted_at,
-                is_trigger=is_trigger or outcome.response is None,
-                is_held=state.backoff is not None or scope.held_until > now,
-            ):
-                state.steer(0, before)
-                has_moved |= state.apply(scope)
+            state.rampup.answered(now, busy=now - grant.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
             self._trigger(scope, signal, grant, outcome, now, step=step, is_of_proxy=is_of_proxy)
             has_moved = True
         elif is_own and outcome.response is not None:
             was_refused = notes_of(grant.request).refused_at is not None
-            has_moved |= good(scope, state, now, is_probe=step == scope.step, was_refused=was_refused)
+            is_probe = step == scope.step if step is not None else grant.granted_at >= state.escalated_at
+            has_moved |= good(scope, state, now, is_probe=is_probe, was_refused=was_refused)
+        if state.rampup is not None and state.rampup.due_at <= now:  # the answer was the last of its window
+            has_moved |= state.settle(scope, now)
         if is_own:
             state.has_answered |= outcome.response is not None
             if state.auto is not None and adjust(
