@@ -126,6 +126,31 @@ def test_its_meta_tells_what_scrapys_middleware_and_downloader_write_there(tmp_p
     assert {7, ("a.example", 0.5)} <= set(spider.asked)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("answers", ["request.replace(url=B)", "scrapy.Request(B, meta=request.meta)"])
+@pytest.mark.parametrize("place", ["middleware", "callback", "retry"])
+def test_the_slot_that_it_is_told_puts_no_other_host_into_that_scope(tmp_path: Path, place: str, answers: str) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import trawl as scrapy\nfrom trawl.middleware import get_retry_request\nB = 'http://b.example/'\n\n"
+        "def other(request):\n    return " + answers + "\n\n"
+        "class Other:\n    def process_response(self, request, response, spider):\n"
+        "        return other(request) if request.url != B and spider.place == 'middleware' else response\n\n"
+        "class Shop(scrapy.Spider):\n    name = 'shop'\n    place = ''\n    start_urls = ['http://a.example/']\n"
+        "    custom_settings = {'DOWNLOADER_MIDDLEWARES': {Other: 543}}\n"
+        "    def parse(self, response):\n        request = response.request\n"
+        "        if self.place == 'retry':\n            request = get_retry_request(request, spider=self)\n"
+        "        if response.url != B:\n            yield other(request)\n"
+        "        else:\n            yield {'slot': response.meta['download_slot']}\n"
+    )
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    web.add_host("b.example")
+    spider = load_spider(str(tmp_path / "shop.py"))
+    spider.place = place  # type: ignore[attr-defined]
+    sim = simulate(spider, web)
+    assert sim.items == [{"slot": "b.example"}]
+    assert {tuple(send.scopes) for send in sim.sends if "b.example" in send.url} == {("b.example",)}
+
+
 def test_urls_and_ports_in_its_allowed_domains_match_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "shop.py").write_text(
         "import trawl as scrapy\n\nclass Shop(scrapy.Spider):\n    name = 'shop'\n"

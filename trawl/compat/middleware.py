@@ -34,6 +34,7 @@ from trawl.compat.signals import Failure
 from trawl.engine.hooks import Hook, StartHook
 from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response, host_scope
+from trawl.http.notes import note, notes_of
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.spiders import Spider
 from trawl.spiders.results import iterate_async
@@ -179,7 +180,10 @@ def tell_download(fetch: Fetch) -> Fetch:
 
 def tell(request: Request, response: Response | None) -> None:
     """Write latency and slot into the meta of a request: what was sent may have been a copy, with cookies."""
-    request.meta.setdefault("download_slot", host_scope(request.url))
+    told = notes_of(request).told_slot
+    if request.meta.get("download_slot", told) == told:
+        request.meta["download_slot"] = host_scope(request.url)
+        note(request, told_slot=request.meta["download_slot"])
     if response is not None and response.latency is not None:
         request.meta["download_latency"] = response.latency
 

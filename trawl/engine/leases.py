@@ -22,7 +22,7 @@ from trawl.engine.admission import Admission
 from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError
 from trawl.frontier import Record
-from trawl.http import Outcome, Replace, Request, Response, host_scope
+from trawl.http import Outcome, Replace, Request, Response
 from trawl.http.notes import NO_NOTES, notes_of, set_notes
 from trawl.scheduler import Grant, Prefetcher
 
@@ -59,8 +59,6 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
         for key in CRAWLS_OWN & meta.keys() & before.keys():
             if meta[key] == before[key]:
                 del meta[key]
-        if meta.get("download_slot") == before.get("download_slot") == host_scope(last.url):
-            meta.pop("download_slot", None)  # it was told, and would put other hosts' pages into the scope of this one
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")

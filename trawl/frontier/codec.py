@@ -318,6 +318,7 @@ _STORED_NOTES: Mapping[str, str] = {
     "throttling_uncounted": "is_uncounted",
     "throttling_admitted_at": "admitted_at",
     "_dressed_by_session": "session",
+    "_told_slot": "told_slot",
     "_needs_new_connection": "needs_new_connection",
 }
 """Keys of a stored meta under which a job has the notes of a request, and the names of those."""

@@ -31,6 +31,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
             at each send, and not stored.
         keeps_proxy: It was not sent through that proxy yet, and may wait for the scope of it.
         session: The session that has given it headers or a proxy; None: none has.
+        told_slot: The ``download_slot`` that the crawl has written into its meta, which chooses no scope; "": none.
         needs_new_connection: It met a dead connection, and must not be sent on another old one.
     """
 
@@ -43,15 +44,18 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
     through: str = ""
     keeps_proxy: bool = False
     session: str | None = None
+    told_slot: str = ""
     needs_new_connection: bool = False
 
     def for_target(self) -> RequestNotes:
         """Return the notes of a redirect's target: the refusals were those of the redirected request."""
-        return RequestNotes(admitted_at=self.admitted_at, proxy=self.proxy, session=self.session)
+        return RequestNotes(
+            admitted_at=self.admitted_at, proxy=self.proxy, session=self.session, told_slot=self.told_slot
+        )
 
     def for_copied_meta(self) -> RequestNotes:
         """Return the notes of a new request with the same meta: what the crawl has put there is still its choice."""
-        return RequestNotes(proxy=self.proxy, session=self.session)
+        return RequestNotes(proxy=self.proxy, session=self.session, told_slot=self.told_slot)
 
 
 NO_NOTES = RequestNotes()

@@ -21,7 +21,6 @@ from trawl.http import (
     Replace,
     Request,
     Response,
-    host_scope,
     join_url,
     origin_of,
     scheme_of,
@@ -137,8 +136,6 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
         method, body = "GET", b""
         _drop(headers, BODY_HEADERS)
     meta = {key: value for key, value in request.meta.items() if key != "delay"}  # which has passed
-    if meta.get("download_slot") == host_scope(request.url):  # told, not chosen: the target has its own
-        del meta["download_slot"]
     target = request.replace(
         url=url,
         method=method,

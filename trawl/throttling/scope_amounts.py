@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
+from trawl.http.notes import notes_of
 from trawl.throttling.managers import awaited, is_overridden
 from trawl.throttling.scopes import ScopeAmounts, normal_id, scope_amounts_of
 
@@ -68,7 +69,8 @@ class ScopeResolver:
             return self._noted(scope_amounts_of(named), request)
         host = host_scope(request.url)
         slot = request.meta_get("download_slot")
-        if slot is not None and slot != host and (id := normal_id(str(slot))):  # its host is what a moved crawl tells
+        is_told = slot in (host, notes_of(request).told_slot)
+        if slot is not None and not is_told and (id := normal_id(str(slot))):
             self._policies.own_host(id)
             return ((id, None),)
         if self.asks_manager:
