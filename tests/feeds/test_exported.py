@@ -10,8 +10,9 @@ import math
 import pickle
 from datetime import UTC, datetime
 from decimal import Decimal
+from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import pytest
@@ -337,6 +338,45 @@ VALUES: list[Any] = [
 def test_a_stored_item_is_the_item_to_an_exporter(value: Any) -> None:
     stored = from_stored(to_stored({"a": value}, is_exact=True))
     assert (stored.item, type(stored.item["a"])) == ({"a": value}, type(value))
+
+
+class Size(IntEnum):
+    SMALL = 1
+
+
+class Colour(str, Enum):  # noqa: UP042 - its text is not its value
+    RED = "red"
+
+
+class Point(NamedTuple):
+    x: object
+    y: object
+
+
+class Weight(float):
+    pass
+
+
+class Names(list[object]):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "base"),
+    [
+        (Size.SMALL, 1),
+        (Colour.RED, "red"),
+        (Weight(1.5), 1.5),
+        (Weight("inf"), math.inf),
+        (Names([Size.SMALL]), [1]),
+        (Point(1, Names("a")), (1, ["a"])),
+        ({Colour.RED: Size.SMALL}, {"red": 1}),
+    ],
+    ids=repr,
+)
+def test_a_stored_value_of_a_subclass_is_its_base_to_an_exporter(value: object, base: object) -> None:
+    stored = from_stored(to_stored({"a": value}, is_exact=True))
+    assert repr(stored.item) == repr({"a": base})
 
 
 def test_a_stored_item_declares_the_fields_of_its_class() -> None:

@@ -14,7 +14,9 @@ classes. Why JSON, and not pickle, msgpack or the feeds' own records:
 
 Feeds that an exporter class writes (:mod:`trawl.feeds.exported`) tell a tuple from a list, a time from its text and a
 field without a value from none at all. For them the values that JSON would change are in the array too, each by its
-type, with the names of all fields.
+type, with the names of all fields. A subclass of ``str``, ``int``, ``float``, ``list``, ``tuple`` or ``dict`` is there
+its base; a value of another class (a frozenset, a subclass of ``datetime``) is its text, which an exporter may write
+otherwise than the value. A field's serializer has acted when the item is stored.
 
 The names are for ``item_classes``: the item's own class, and those of the feeds that it was found to be of. Among them
 is what the ``item_filter`` of each feed said of the item itself: its place after ``+`` or ``-``; and after ``@`` the
@@ -158,6 +160,13 @@ _TAGGED: Mapping[type, tuple[Callable[[Any], object], Callable[[Any], object]]] 
         lambda pairs: {_untagged(key): _untagged(part) for key, part in pairs},
     ),
 }
+_BASES: Mapping[type, Callable[[Any], object]] = {
+    str: str.__str__,  # a member of an enumeration has a text of its own
+    int: int.__int__,
+    float: float.__float__,
+    list: list,
+    tuple: tuple,
+}
 _TYPES = {kind.__name__: kind for kind in _TAGGED}
 
 
@@ -168,6 +177,9 @@ def _tagged(value: Any) -> object:
         return value
     if kind is list:
         return [_tagged(part) for part in value]
+    for base, plain in _BASES.items():
+        if kind is not base and isinstance(value, base):
+            return _tagged(plain(value))
     if isinstance(value, dict) and _TAG not in value and all(type(key) is str for key in value):
         return {key: _tagged(part) for key, part in value.items()}
     kind = dict if isinstance(value, dict) else kind
