@@ -104,7 +104,7 @@ class ParquetTable(TableFile):
         self._refuse(self._taken_refused())
 
     def _close(self) -> None:
-        """Leave the file as it is, beside its place."""
+        """Remove the file beside the place: without its end nothing in it can be read."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             with suppress(OSError, *self.errors):  # for example of a full disk: the file is not whole anyway
