@@ -145,7 +145,7 @@ class OpenCrawl(AsyncIterator[Any]):
         try:
             return await self._items.receive()
         except trio.EndOfChannel:
-            await self._ended.wait()  # noqa: ASYNC120 - that the channel has ended is no error
+            await self._ended.wait()  # noqa: ASYNC120 - that the channel has ended is not an error
             self.check()
             raise StopAsyncIteration from None
 

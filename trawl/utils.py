@@ -92,6 +92,9 @@ def configure_logging(settings: Mapping[str, Any] | None = None, install_root_ha
         settings: Settings that override the project's: ``LOG_LEVEL``, ``LOG_FORMAT``, ``LOG_DATEFORMAT``,
             ``LOG_ENABLED``.
         install_root_handler: False: do nothing.
+
+    Raises:
+        SettingsError: A setting is unknown, or its value does not fit.
     """
     # The crawls load the settings again and log the warnings.
     values = load(*ambient(), Layer("settings", settings or {}), tell=lambda warning: None).of(ObserveSettings)
@@ -110,6 +113,9 @@ def get_crawler(
         spidercls: The spider's class; by default :class:`trawl.Spider`.
         settings_dict: Settings; ``custom_settings`` of the spider are stronger.
         prevent_warnings: Ignored.
+
+    Raises:
+        SettingsError: A setting is unknown, or its value does not fit.
     """
     spider = spidercls or Spider
     return Crawler(load(Layer("settings", settings_dict or {}), of_spider(spider)), Stats(), spider)

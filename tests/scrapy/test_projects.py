@@ -68,7 +68,7 @@ TABLE = [
     row("next_page"),
     row("posting", headers=["Content-Type", "Cookie", "Referer"]),
     row("priorities"),
-    row("retrying", spider="flaky", xfail="what a refusal repeats is no retry here, so nothing is lost"),
+    row("retrying", spider="flaky", xfail="what a refusal repeats is not a retry here, so nothing is lost"),
     row("rotating", spider="pages", headers=["User-Agent", "Proxy-Authorization"]),
     row("rss_feed"),
     row("serializers", files=["out"]),

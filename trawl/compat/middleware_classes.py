@@ -85,7 +85,11 @@ class RetryMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl."""
+        """Make it for a crawl.
+
+        Raises:
+            NotConfigured: ``RETRY_ENABLED`` is off.
+        """
         made = cls(crawler.settings)
         made.crawler = crawler
         return made
@@ -131,7 +135,11 @@ class HttpProxyMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl, unless ``HTTPPROXY_ENABLED`` is off."""
+        """Make it for a crawl.
+
+        Raises:
+            NotConfigured: ``HTTPPROXY_ENABLED`` is off.
+        """
         if not crawler.settings.getbool("HTTPPROXY_ENABLED"):
             raise NotConfigured
         return cls()
@@ -162,7 +170,11 @@ class BaseRedirectMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl."""
+        """Make it for a crawl.
+
+        Raises:
+            NotConfigured: The setting that :attr:`enabled_setting` names is off.
+        """
         made = cls(crawler.settings)
         made.crawler = crawler
         return made

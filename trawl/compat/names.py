@@ -96,7 +96,7 @@ TWISTED: Mapping[str, str] = {
 }
 """Twisted's errors, which errbacks of Scrapy's ask for, without ``twisted.``: the name in ``trawl.exceptions``."""
 
-_ASYNC = "write `async def`, and `await` in place of `yield`; return the value"
+_ASYNC = "write `async def`, and `await` instead of `yield`; return the value"
 _THREAD = "`await trio.to_thread.run_sync(function, *arguments)` in an async def"
 _TASKS = "start each as a task of `async with trio.open_nursery() as nursery`, which waits for all"
 _LATER = "`await trio.sleep(seconds)` in an async def"
@@ -131,7 +131,7 @@ _PLAIN = "derive from nothing: a plain class with the methods does, its place gi
 _MIDDLEWARE = f"{_PLAIN} DOWNLOADER_MIDDLEWARES"
 _HOOK = f"{_PLAIN} SPIDER_MIDDLEWARES"
 _STANDARD = "take it from the standard library or w3lib"
-_NO_PART = "it is no part that can be replaced"
+_NO_PART = "it is not a part that can be replaced"
 _COMMAND = "the command is `trawl`; a program calls `trawl.cli.main(['crawl', 'FILE.py'])`"
 _QUEUES = "there is one scheduler: DEPTH_FIRST says which order, JOB_DIR that it is stored"
 _KEPT = "JOB_DIR has a job keep its requests by itself"
@@ -141,7 +141,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "addons": "there are no add-ons: packages add to trawl by entry points",
     "cmdline": _COMMAND,
     "commands": f"{_COMMAND}; words are added by the entry point trawl.commands",
-    "contracts": "write tests on `trawl.testing.SimulatedWeb` in place of contracts",
+    "contracts": "write tests on `trawl.testing.SimulatedWeb` instead of contracts",
     "core": _NO_PART,
     "core.downloader": "write a transport, or a middleware that answers",
     "crawler.AsyncCrawlerRunner": _RUN,

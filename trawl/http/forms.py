@@ -83,7 +83,7 @@ def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
         if control.tag == "select":
             yield from ((name, value) for value in _selected(each))
         elif control.tag == "textarea":
-            yield name, _text(control).removeprefix("\r").removeprefix("\n")  # the first line end is no part of it
+            yield name, _text(control).removeprefix("\r").removeprefix("\n")  # the first line end is not in it
         elif control.tag == "input":
             kind = _type_of(control)
             if kind in _NOT_SENT or (kind in {"checkbox", "radio"} and control.get("checked") is None):

@@ -62,7 +62,7 @@ class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             description="Treat the spider as one that was written for Scrapy: where the two differ and Scrapy's way "
             "would be wrong for other spiders, it has Scrapy's. null: only a spider whose imports are Scrapy's with "
-            "trawl in place of the name (import trawl as scrapy)."
+            "trawl instead of the name (import trawl as scrapy)."
         ),
     ] = None
 
