@@ -166,12 +166,13 @@ async def test_f01_killed_again_and_again_no_quota_is_overdrawn(tmp_path: Path) 
             for _ in range(3):
                 assert await killed(await crawling(tmp_path, site, "out.jsonl"), site, rng, 10)
             process = await crawling(tmp_path, site, "out.jsonl")
-            with trio.move_on_after(2.0):
+            # At each kill the requests that were connecting, and an allowance of one request, may be lost.
+            await site.until_asked(40 - 3 * 9)
+            with trio.move_on_after(2.0):  # after the wait above: a busy machine may take this long to start Python
                 await site.until_asked(41)
             process.kill()
             await process.wait()
-    # At each kill the requests that were connecting, and an allowance of one request, may be lost.
-    assert 40 - 3 * 9 <= site.asked.total() <= 40
+    assert site.asked.total() <= 40
 
 
 @pytest.mark.sweep
