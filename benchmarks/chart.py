@@ -8,13 +8,12 @@ from itertools import pairwise
 
 import attrs
 
-from trawl.testing.svg import document, group, line, number, text
+from trawl.testing.svg import FAINT, GRID, INK, document, group, line, number, text
 
 __all__ = ["Series", "chart"]
 
 WIDTH, HEIGHT = 760.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 74.0, 540.0, 54.0, 350.0
-GRID, INK, QUIET = "#e5e7eb", "#111827", "#4b5563"
 COLOURS = ("#2563eb", "#111827", "#0f766e", "#dc2626")
 LABEL = 17.0
 """Pixels that two labels are apart."""
@@ -61,12 +60,12 @@ def chart(title: str, x_title: str, y_title: str, series: Sequence[Series]) -> s
     for power in up.powers():
         y = up.at(power)
         shapes += [line(LEFT, y, RIGHT, y, stroke=GRID)]
-        shapes += [text(LEFT - 8, y + 4, f"{power:,g}", fill=QUIET, text_anchor="end")]
+        shapes += [text(LEFT - 8, y + 4, f"{power:,g}", fill=FAINT, text_anchor="end")]
     for x in xs:
-        shapes += [line(across.at(x), BOTTOM, across.at(x), BOTTOM + 5, stroke=QUIET)]
-        shapes += [text(across.at(x), BOTTOM + 20, f"{x:,g}", fill=QUIET, text_anchor="middle")]
-    shapes += [text((LEFT + RIGHT) / 2, BOTTOM + 42, x_title, fill=QUIET, text_anchor="middle")]
-    shapes += [text(LEFT - 60, TOP - 12, y_title, fill=QUIET)]
+        shapes += [line(across.at(x), BOTTOM, across.at(x), BOTTOM + 5, stroke=FAINT)]
+        shapes += [text(across.at(x), BOTTOM + 20, f"{x:,g}", fill=FAINT, text_anchor="middle")]
+    shapes += [text((LEFT + RIGHT) / 2, BOTTOM + 42, x_title, fill=FAINT, text_anchor="middle")]
+    shapes += [text(LEFT - 60, TOP - 12, y_title, fill=FAINT)]
     shapes += [_drawn(each, colour, across, up) for each, colour in zip(series, COLOURS[: len(series)], strict=True)]
     ends = [(across.at(each.points[-1][0]), up.at(each.points[-1][1]), each.name) for each in series]
     colours = dict(zip((each.name for each in series), COLOURS, strict=False))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import trio
@@ -19,16 +18,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.servers.limited import CASES, HTTP, RAMPED, SERVER, Run, crawl_all, write_page
 from tests.servers.nginx import running
-from trawl.testing.svg import Scale, axis_marks, document, group, line, number, rectangle, text
+from trawl.testing.plot import Panel, count_rates, draw_rates
 
-WIDTH, PANEL, LEFT, RIGHT, TOP, BOTTOM = 900.0, 240.0, 60.0, 880.0, 44.0, 54.0
-BIN = 2.0
+WINDOW = 2.0
 """Seconds over which the rate is counted."""
 
 FOUND = 20.0
 """Seconds from which on the rate is told."""
 
-GRID, INK, QUIET, SERVED, REFUSED = "#e5e7eb", "#111827", "#4b5563", "#2563eb", "#dc2626"
+TITLE = "Requests a second under limit_req"
 TITLES = {
     "five-rampup": "5 requests/s allowed, rampup, from a page a second",
     "fifty-rampup": "50 requests/s allowed, rampup, from a page a second",
@@ -36,45 +34,16 @@ TITLES = {
 }
 
 
-def panel(run: Run, top: float) -> str:
-    """One crawl: a bar for the pages served in each window, the allowed rate as a line, a mark for each 429."""
-    scale = Scale(0.0, run.took, LEFT, RIGHT)
-    floor, ceiling = top + PANEL - BOTTOM, top + TOP
-    highest = run.case.allowed * 1.3
-
-    def y(rate: float) -> float:
-        return floor - (floor - ceiling) * min(rate, highest) / highest
-
-    shapes = [text(LEFT, top + 18, TITLES[run.case.name], fill=INK, font_weight="bold", font_size=13)]
-    for rate, label in axis_marks(0.0, highest, 5):
-        shapes += [line(LEFT, y(rate), RIGHT, y(rate), stroke=GRID)]
-        shapes += [text(LEFT - 6, y(rate) + 4, label, fill=QUIET, text_anchor="end")]
-    for at, label in axis_marks(0.0, run.took, 12):
-        shapes += [text(scale.x(at), floor + 34, label, fill=QUIET, text_anchor="middle")]
-    shapes += [text(RIGHT, floor + 48, "seconds", fill=QUIET, text_anchor="end")]
-    shapes += [text(LEFT, top + 36, "pages/s", fill=QUIET, text_anchor="end")]
-    shapes += bars(run, scale, floor, y)
-    allowed = y(run.case.allowed)
-    shapes += [line(LEFT, allowed, RIGHT, allowed, stroke=INK, stroke_dasharray="6 4")]
-    shapes += [text(LEFT + 6, allowed - 5, "allowed", fill=INK)]
-    at_429 = [scale.x(at) for at in run.refused]
-    shapes += [line(x, floor + 4, x, floor + 16, stroke=REFUSED, stroke_width=2) for x in at_429]
-    words = f"{run.case.pages:,} pages, {len(run.refused)} answers 429 (red marks), {len(run.lost)} pages lost"
-    shapes += [text(RIGHT, top + 36, words, fill=QUIET, text_anchor="end")]
-    return group(shapes)
-
-
-def bars(run: Run, scale: Scale, floor: float, y: Callable[[float], float]) -> list[str]:
-    """What was served in each ``BIN`` seconds; the last bar, cut short by the end, is as wide as it lasted."""
-    shapes, start = [], 0.0
-    while start < run.took:
-        end = min(start + BIN, run.took)
-        rate = run.rate(start, end) if end - start > BIN / 4 else 0.0
-        left, right = scale.x(start), scale.x(end)
-        tip = f"{number(start)} to {number(end)} s: {rate:.1f} pages/s"
-        shapes.append(rectangle(left, y(rate), max(right - left - 1, 0.5), floor - y(rate), tip=tip, fill=SERVED))
-        start = end
-    return [group(shapes, opacity=0.75)]
+def panel(run: Run) -> Panel:
+    """One crawl: what nginx served and refused, and what it allows."""
+    times = [hit.at - run.hits[0].at for hit in run.hits]
+    return Panel(
+        title=TITLES[run.case.name],
+        note=f"{run.case.pages:,} pages, {len(run.refused)} answers 429, {len(run.lost)} pages lost",
+        rates=count_rates(times, run.refused, 0.0, run.took, WINDOW),
+        refused_at=run.refused,
+        limit=[(0.0, run.case.allowed)],
+    )
 
 
 def settled(run: Run) -> str:
@@ -100,9 +69,9 @@ def main() -> None:
         told = f"{run.case.pages} pages in {run.took:.0f} s, {len(run.refused)} answers 429, {len(run.lost)} pages lost"
         print(f"{name}: {told}" + (f", {settled(run)}" if name in RAMPED else ""))
     if options.svg:
-        panels = [panel(runs[name], place * PANEL) for place, name in enumerate(TITLES)]
-        height = PANEL * len(TITLES)
-        options.svg.write_text(document(WIDTH, height, panels, "Pages a second under limit_req"), encoding="utf-8")
+        shown = [runs[name] for name in TITLES]
+        picture = draw_rates([panel(run) for run in shown], title=TITLE, start=0.0, end=max(run.took for run in shown))
+        options.svg.write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.cli.simulated import FOLLOWER
 from trawl.cli import main
+from trawl.cli.simulate import rates_table
+from trawl.testing import Send, Simulation
 
 WEB = """
 [hosts."a.example"]
@@ -67,6 +73,71 @@ def test_one_run_is_drawn_under_the_name_given(folder: Path) -> None:
     assert (folder / "out.svg").read_text().startswith("<svg")
 
 
+def test_the_rates_of_each_group_are_drawn(folder: Path) -> None:
+    groups = ["--set", "DOWNLOAD_DELAY=1", "--set", "DOWNLOAD_DELAY=2"]
+    assert main(["simulate", "pages.py", "--web", "web.toml", *groups, "--plot", "rates.svg"]) == 0
+    assert sorted(path.name for path in folder.glob("*.svg")) == ["rates-1.svg", "rates-2.svg"]
+    second = (folder / "rates-2.svg").read_text()
+    assert "DOWNLOAD_DELAY=2" in second
+    assert "the server&#x27;s limit" in second
+
+
+def test_the_rates_are_drawn_as_png(folder: Path) -> None:
+    assert main(["simulate", "pages.py", "--web", "web.toml", "--plot", "rates.png"]) == 0
+    assert (folder / "rates.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_summary_shows_the_rate_of_each_scope_against_its_limit(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "web.toml").write_text(WEB.replace("pages = 5", "pages = 40"))
+    setting = 'THROTTLING_SCOPES={"a.example": {"delay": 0.5, "delay_per_slot": 0, "concurrency": 8}}'
+    assert main(["simulate", "pages.py", "--web", "web.toml", "--set", setting]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    row = next(place for place, line in enumerate(lines) if "full bar" in line) + 2
+    assert re.fullmatch(r" a\.example +█[▁▂▃▄▅▆▇█]+ +limit 1\.0/s *", lines[row])
+    assert re.fullmatch(r" +![! ]+", lines[row + 1])
+
+
+def test_a_terminal_without_block_characters_gets_other_bars() -> None:
+    sends = [Send(time=at, finished=at, url="http://a/", host="a", scopes={"a": 1.0}) for at in (0.0, 0.1, 9.0, 10.0)]
+    sim = Simulation(sends=tuple(sends), items=[], stats={}, reason="finished", elapsed=10.0)
+    console = Console(file=io.StringIO(), width=60)
+    console.print(rates_table(sim, 60, is_ascii=True))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "#" in printed
+    assert not set("▁▂▃▄▅▆▇█") & set(printed)
+    assert "!" not in printed
+
+
+def test_only_the_busiest_of_many_scopes_are_in_the_summary() -> None:
+    sends = [Send(time=0.0, finished=0.0, url="http://a/", host=f"{place}.example") for place in range(40)]
+    sim = Simulation(sends=tuple(sends), items=[], stats={}, reason="finished", elapsed=10.0)
+    table = rates_table(sim, 80)
+    assert table is not None
+    assert table.row_count == 16
+    console = Console(file=io.StringIO(), width=80)
+    console.print(table)
+    assert "and 25 more" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_nothing_sent_is_nothing_to_show() -> None:
+    assert rates_table(Simulation(sends=(), items=[], stats={}, reason="finished", elapsed=0.0), 80) is None
+
+
+@pytest.mark.parametrize("name", ["rates.png", "rates.jpg"])
+def test_a_picture_that_can_not_be_made_is_refused_before_the_crawl(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    (folder / "pages.py").write_text("open('loaded', 'w')\n" + FOLLOWER)
+    assert main(["simulate", "pages.py", "--web", "web.toml", "--plot", name]) == 2
+    told = capsys.readouterr().err
+    assert ("trawl-crawler[png]" if name.endswith("png") else "ends in .svg or .png") in told
+    assert not (folder / "loaded").exists()
+    assert not (folder / name).exists()
+
+
 def test_no_feed_is_written(folder: Path) -> None:
     setting = 'FEEDS={"items.jsonl": {"format": "jsonl"}}'
     assert main(["simulate", "pages.py", "--web", "web.toml", "--set", setting]) == 0
@@ -81,6 +152,7 @@ def test_no_feed_is_written(folder: Path) -> None:
         (["pages.py", "--web", "web.toml", "--set", "DOWNLOAD_DELEY=1"], 2, "did you mean DOWNLOAD_DELAY"),
         (["pages.py", "--web", "web.toml", "--set", "DOWNLOAD_DELAY"], 2, "--set takes NAME=VALUE"),
         (["pages.py", "--web", "web.toml", "--svg", "none/out.svg"], 2, "can't write the picture"),
+        (["pages.py", "--web", "web.toml", "--plot", "none/out.svg"], 2, "can't write the picture"),
         (["pages.py"], 2, "--web"),
     ],
 )

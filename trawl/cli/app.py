@@ -215,6 +215,7 @@ def version() -> None:
     epilog=examples(
         "trawl simulate quotes.py --web web.toml",
         "trawl simulate shop.py --web a.toml -s DOWNLOAD_DELAY=1 -s DOWNLOAD_DELAY=2",
+        "trawl simulate quotes.py --web web.toml --plot rates.svg",
         "trawl simulate quotes.py --web web.toml --timeline --svg sends.svg",
     ),
 )
@@ -235,13 +236,22 @@ def simulate(
         str | None,
         typer.Option(metavar="OUT", help="Draw the sends into this file; with several groups OUT-1.svg and so on."),
     ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OUT",
+            help="Draw the rate over time and the servers' limits into this file, .svg or .png; with several groups "
+            "OUT-1.svg and so on.",
+        ),
+    ] = None,
     timeline: Annotated[bool, typer.Option("--timeline", help="Print every send.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", help="The seed of all random numbers.")] = 0,
 ) -> None:
     """Run a spider against a simulated web in virtual time: duration, speed, limits. Writes no feed."""
     from trawl.cli.simulate import simulate_command  # noqa: PLC0415
 
-    raise typer.Exit(simulate_command(spider, web, setting, argument, svg=svg, has_timeline=timeline, seed=seed))
+    pictures = {"svg": svg, "plot": plot}
+    raise typer.Exit(simulate_command(spider, web, setting, argument, has_timeline=timeline, seed=seed, **pictures))
 
 
 @app.command(

@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import attrs
@@ -19,18 +19,17 @@ from trawl.cli import FAILED, OK, exit_status
 from trawl.cli.load import load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.run import print_error, stderr_console
-from trawl.cli.summary import scopes_table
+from trawl.cli.summary import MAX_SCOPES, scopes_table
 from trawl.errors import TrawlError, UsageError
-from trawl.observe import ObserveSettings, duration_words, number_words, printable, rate_words
+from trawl.observe import ObserveSettings, clipped, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
 from trawl.testing.guard import TouchedTheWorld
-from trawl.testing.simulation import Simulation
+from trawl.testing.plot import Rate, check_picture_name, window_for
+from trawl.testing.simulation import REFUSALS, Simulation
 from trawl.testing.watchdog import Stuck
 from trawl.throttling import limit_words
 
 __all__ = ["RunSummary", "groups_of", "simulate_command", "summarize"]
-
-REFUSALS = frozenset({429, 503})
 
 _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
@@ -118,6 +117,7 @@ def simulate_command(
     arguments: Sequence[str],
     *,
     svg: str | None,
+    plot: str | None,
     has_timeline: bool,
     seed: int,
 ) -> int:
@@ -129,6 +129,7 @@ def simulate_command(
         settings: ``-s NAME=VALUE``; a repeated name starts another group.
         arguments: ``-a NAME=VALUE``.
         svg: The file to draw the sends into.
+        plot: The file to draw the rates into; its name ends in ``.svg`` or ``.png``.
         has_timeline: Print every send.
         seed: The seed of all random numbers.
 
@@ -142,11 +143,15 @@ def simulate_command(
     with Logs(errors) as logs:
         try:
             logs.apply(load(Layer("--log-level", {"LOG_LEVEL": "WARNING"})).of(ObserveSettings))
+            if plot is not None:
+                _check_picture(plot)
             groups = groups_of(settings)
             simulations = _simulated(target, web, groups, arguments, seed)
             labels = [" ".join(group) or "unchanged" for group in groups]
             if svg is not None:
-                _draw(simulations, labels, svg)
+                _draw(simulations, labels, svg, Simulation.to_svg)
+            if plot is not None:
+                _draw(simulations, labels, plot, Simulation.plot)
         except TrawlError as error:
             return print_error(error, errors)
         except (TouchedTheWorld, Stuck) as error:
@@ -180,12 +185,19 @@ def _simulated(
     return [run(spider, web, settings, seed, **values) for settings in loaded]
 
 
-def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str) -> None:
+def _check_picture(out: str) -> None:
+    try:
+        check_picture_name(out)
+    except (ValueError, ImportError) as error:
+        raise UsageError(f"--plot: {error}") from error
+
+
+def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str, draw: Callable[..., str]) -> None:
     path = Path(out)
     for number, (simulation, label) in enumerate(zip(simulations, labels, strict=True), 1):
         place = path if len(simulations) == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         try:
-            simulation.to_svg(place, title=f"{simulation.title}: {label}" if len(simulations) > 1 else None)
+            draw(simulation, place, title=f"{simulation.title}: {label}" if len(simulations) > 1 else None)
         except OSError as error:
             raise UsageError(f"can't write the picture {str(place)!r}: {error.strerror}") from error
 
@@ -199,6 +211,69 @@ def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], cons
             if len(simulations) > 1:
                 console.print(printable(summary.settings), style="bold", soft_wrap=True)
             console.print(table)
+        rates = rates_table(simulation, console.width, is_ascii=console.options.ascii_only)
+        if rates is not None:
+            console.print(rates)
+
+
+MAX_CELLS = 60
+"""Characters of a rate over time in the summary."""
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_ASCII_LEVELS = " .:-=+*%#"
+_SCOPE_CHARACTERS = 40
+_OTHER_COLUMNS = 34
+"""Columns of the terminal that the table needs beside names and bars."""
+
+
+def rates_table(simulation: Simulation, width: int, *, is_ascii: bool = False) -> Table | None:
+    """Return a table with the rate of each scope over time, as a line of bars; None if nothing was sent.
+
+    A full bar is the limit of the scope's server, or its highest rate where there is no limit. Below the bars a ``!``
+    stands for refusals.
+
+    Args:
+        simulation: The run.
+        width: Columns of the terminal.
+        is_ascii: The terminal has no block characters.
+    """
+    scopes = simulation.scopes
+    if not scopes:
+        return None
+    names = [clipped(scope, _SCOPE_CHARACTERS) for scope in scopes[:MAX_SCOPES]]
+    cells = min(MAX_CELLS, max(10, width - max(map(len, names)) - _OTHER_COLUMNS))
+    seconds = window_for(simulation.elapsed or 1.0, len(simulation.of(scopes[0])), cells)
+    levels = _ASCII_LEVELS if is_ascii else _LEVELS
+    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    told = ", ! refused" if any(send.status in REFUSALS for send in simulation.sends) else ""
+    for title in ("scope", f"rate, {duration_words(seconds)} a bar{told}", "full bar"):
+        table.add_column(title, no_wrap=True)
+    for scope, name in zip(scopes, names, strict=False):
+        rates, limit = simulation.rates(scope, seconds), simulation.limit(scope)
+        bars = Text(_bars(rates, limit, levels))
+        if any(rate.refused for rate in rates):
+            bars.append("\n" + "".join("!" if rate.refused else " " for rate in rates).rstrip(), style="red")
+        table.add_row(Text(name), bars, Text(_full_bar(rates, limit)))
+    if len(scopes) > MAX_SCOPES:
+        table.add_row(Text(f"and {number_words(len(scopes) - MAX_SCOPES)} more", style="dim"))
+    return table
+
+
+def _bars(rates: Sequence[Rate], limit: Sequence[tuple[float, float]], levels: str) -> str:
+    """Return a character for each rate: its share of the limit when its window began, or of the highest rate."""
+    highest, most = max(rate.rate for rate in rates) or 1.0, len(levels) - 1
+    bars = ""
+    for rate in rates:
+        full = next((allowed for at, allowed in reversed(limit) if at <= rate.start), 0.0) or highest
+        bars += levels[min(most, max(1, round(rate.rate / full * most)))] if rate.rate else levels[0]
+    return bars
+
+
+def _full_bar(rates: Sequence[Rate], limit: Sequence[tuple[float, float]]) -> str:
+    if not limit:
+        return rate_words(max(rate.rate for rate in rates))
+    ends = [limit[0][1], limit[-1][1]] if len(limit) > 1 else [limit[0][1]]
+    return f"limit {' to '.join(rate_words(rate) for rate in ends)}"
 
 
 def _table(summaries: Sequence[RunSummary]) -> Table:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trawl.testing.guard import TouchedTheWorld
     from trawl.testing.latency import LogNormal, Outage, Uniform
     from trawl.testing.limits import RateLimit
+    from trawl.testing.plot import Rate
     from trawl.testing.recorder import Stretch
     from trawl.testing.responses import SimulatedResponse
     from trawl.testing.run import simulate
@@ -27,6 +28,7 @@ __all__ = [
     "FrontierContract",
     "LogNormal",
     "Outage",
+    "Rate",
     "RateLimit",
     "Send",
     "SimulatedResponse",
@@ -45,6 +47,7 @@ _HOMES = {
     "FrontierContract": "frontier_contract",
     "LogNormal": "latency",
     "Outage": "latency",
+    "Rate": "plot",
     "RateLimit": "limits",
     "Send": "sends",
     "SimulatedResponse": "responses",

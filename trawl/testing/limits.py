@@ -131,6 +131,10 @@ class RateLimit:
         if any(at < 0 or rate < 0 for at, rate in changes):
             raise ValueError(f"changes must be pairs of a time and a rate, both from 0 up, not {changes!r}")
 
+    def rate_at(self, at: float) -> float:
+        """Return the rate at a time in seconds since the crawl began."""
+        return next((rate for begun, rate in reversed(self.changes) if begun <= at), self.rate)
+
 
 class TokenBucket:
     """The tokens of one limit in one run. Instants are seconds since the crawl began and never go back."""

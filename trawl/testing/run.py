@@ -113,5 +113,6 @@ async def _crawl(
         find_stretches=partial(recording.stretches, sends),
         report=recording.report,
         title=f"Spider {spider_cls.name or spider_cls.__name__}",
+        limits={send.host: host.limit for send in sends if (host := web.host_of(send.url)) is not None},
     )
     return web.latest

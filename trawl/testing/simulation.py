@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -10,6 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from trawl.testing.limits import RateLimit
+from trawl.testing.plot import (
+    MAX_PANELS,
+    Panel,
+    Rate,
+    check_picture_name,
+    count_rates,
+    draw_rates,
+    window_for,
+    write_picture,
+)
 from trawl.testing.recorder import Stretch
 from trawl.testing.sends import Send, rounded, timeline
 from trawl.testing.svg import draw
@@ -17,7 +29,10 @@ from trawl.testing.svg import draw
 if TYPE_CHECKING:
     from trawl.throttling import ScopeReport
 
-__all__ = ["Simulation"]
+__all__ = ["REFUSALS", "Simulation"]
+
+REFUSALS = frozenset({429, 503})
+"""Statuses that refuse a request for the rate of requests."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +48,7 @@ class Simulation:
         find_stretches: Computes ``stretches`` on first use.
         report: The report of each scope and of what limited it, the busiest first.
         title: The default title of pictures.
+        limits: The rate limits of each simulated host that was sent to.
     """
 
     sends: tuple[Send, ...]
@@ -43,6 +59,7 @@ class Simulation:
     find_stretches: Callable[[], Sequence[Stretch]] = attrs.field(default=tuple, repr=False, eq=False)
     report: Sequence[ScopeReport] = attrs.field(default=(), repr=False)
     title: str = "Sends"
+    limits: Mapping[str, Sequence[RateLimit]] = attrs.field(factory=dict, repr=False)
 
     @cached_property
     def stretches(self) -> Sequence[Stretch]:
@@ -75,6 +92,50 @@ class Simulation:
         """Return the sends a second between the first and the last send of ``scope``; 0.0 with fewer than two."""
         times = self.times(scope)
         return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0
+
+    @property
+    def scopes(self) -> list[str]:
+        """The ids of the scopes (or, without any scope, the hosts) that were sent to, the busiest first."""
+        used = Counter(scope for send in self.sends for scope in send.scopes or (send.host,))
+        return sorted(used, key=lambda scope: (-used[scope], scope))
+
+    def rates(self, scope: str, window: float | None = None) -> list[Rate]:
+        """Return the rate of ``scope`` over time, window by window from the crawl's beginning to its last answer.
+
+        Args:
+            scope: Its id.
+            window: Seconds of a window; the last one is up to half as long again, or as short. None: 1, 2 or 5 times a
+                power of ten, so that there are at most 200 windows, of five sends or more on average.
+
+        Raises:
+            ValueError: The window is not more than 0.
+        """
+        sends, end = self.of(scope), self._end
+        seconds = window_for(end, len(sends)) if window is None else window
+        return count_rates([send.time for send in sends], self._refused_at(sends), 0.0, end, seconds)
+
+    def limit(self, scope: str) -> list[tuple[float, float]]:
+        """Return the rate that the simulated server of ``scope`` allows in the long run.
+
+        Returns:
+            Pairs of an instant, in seconds since the crawl began, and the requests a second from then on: of several
+            limits the lowest. Empty if the server has no limit, or the scope's sends went to several hosts.
+        """
+        hosts = {send.host for send in self.of(scope)}
+        limits = self.limits.get(hosts.pop(), ()) if len(hosts) == 1 else ()
+        steps: list[tuple[float, float]] = []
+        for at in sorted({0.0, *(at for limit in limits for at, _ in limit.changes)}) if limits else ():
+            rate = min(limit.rate_at(at) for limit in limits)
+            if not steps or steps[-1][1] != rate:
+                steps.append((at, rate))
+        return steps
+
+    @cached_property
+    def _end(self) -> float:
+        return max([send.finished for send in self.sends], default=0.0) or 1.0
+
+    def _refused_at(self, sends: Iterable[Send]) -> list[float]:
+        return [send.time for send in sends if send.status in REFUSALS]
 
     def timeline(self, most: int = 10_000) -> str:
         """Print the sends, a line for each, and return the same text.
@@ -114,3 +175,55 @@ class Simulation:
         if path is not None:
             Path(path).write_text(picture, encoding="utf-8")
         return picture
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        start: float = 0.0,
+        end: float | None = None,
+        scopes: Iterable[str] | None = None,
+        window: float | None = None,
+        width: float = 900.0,
+    ) -> str:
+        """Draw the rate of each scope over time, and the limit of its server; return the picture as SVG text.
+
+        Bars are requests a second, with what was refused in red; the server's limit is a dashed line (see
+        :meth:`limit`). The picture follows the reader's choice of light or dark.
+
+        Args:
+            path: A file to write it to: SVG, or PNG (light, two pixels for one) where its name ends in ``.png``.
+            title: The heading; None: the spider's name.
+            start: The first second to show.
+            end: The last second to show; None: all.
+            scopes: The scopes to show, in this order; None: the 12 busiest, and the number of the others.
+            window: Seconds over which a rate is counted; None: as :meth:`rates` has it for the busiest scope shown.
+            width: Width in pixels.
+
+        Raises:
+            ValueError: The file's name ends in neither ``.svg`` nor ``.png``, or the window is not more than 0.
+            ImportError: It is a PNG, and the extra ``png`` is not installed.
+            OSError: The file can't be written.
+        """
+        if path is not None:
+            check_picture_name(path)
+        until = self._end if end is None else end
+        until = until if until > start else start + 1.0
+        names = self.scopes if scopes is None else list(scopes)
+        shown = names[:MAX_PANELS] if scopes is None else names
+        sends = {scope: [send for send in self.of(scope) if start <= send.time <= until] for scope in shown}
+        if window is None:
+            window = window_for(until - start, max(map(len, sends.values()), default=0))
+        panels = [self._panel(scope, sends[scope], start, until, window) for scope in shown]
+        told = self.title if title is None else title
+        picture = draw_rates(panels, title=told, start=start, end=until, omitted=len(names) - len(shown), width=width)
+        if path is not None:
+            write_picture(picture, path)
+        return picture
+
+    def _panel(self, scope: str, sends: Sequence[Send], start: float, end: float, window: float) -> Panel:
+        refused = self._refused_at(sends)
+        note = f"{len(sends):,} sends" + (f", {len(refused):,} of them refused" if refused else "")
+        rates = count_rates([send.time for send in sends], refused, start, end, window)
+        return Panel(title=scope, note=note, rates=rates, refused_at=refused, limit=self.limit(scope))

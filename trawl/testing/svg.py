@@ -32,7 +32,29 @@ __all__ = [
     "text",
 ]
 
-FONT = "ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
+FONT = (
+    "ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, 'Liberation Sans', 'Noto Sans', 'DejaVu Sans', sans-serif"
+)
+
+DARK = {
+    "#ffffff": "#0f172a",  # background, and what is written in bars
+    "#f8fafc": "#1b2436",
+    "#e5e7eb": "#334155",
+    "#6b7280": "#94a3b8",
+    "#111827": "#f1f5f9",
+    "#2563eb": "#60a5fa",
+    "#0d9488": "#2dd4bf",
+    "#0f766e": "#5eead4",
+    "#dc2626": "#f87171",
+    "#d97706": "#fbbf24",
+    "#dbe2ea": "#3b4759",
+    "#fef3c7": "#4f4618",
+    "#bae6fd": "#164e63",
+    "#fecaca": "#6d2929",
+    "#fed7aa": "#6b3a16",
+    "#ddd6fe": "#463b78",
+}
+"""The colour of each colour where the reader's screen is dark (CSS Media Queries 5, 12.5)."""
 
 
 def number(value: float) -> str:
@@ -72,12 +94,16 @@ def group(shapes: list[str], **style: str | float) -> str:
 
 
 def document(width: float, height: float, shapes: list[str], title: str) -> str:
-    """Return a whole picture with a white background."""
+    """Return a whole picture with a background of its own: white, or dark where the reader's screen is."""
     inside = "\n".join(shapes)
+    dark = "".join(
+        f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in DARK.items()
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" '
         f'viewBox="0 0 {number(width)} {number(height)}" role="img" font-family="{FONT}" font-size="12">\n'
         f"<title>{escape(printable(title))}</title>\n"
+        f"<style>@media (prefers-color-scheme:dark){{{dark}}}</style>\n"
         f'<rect width="100%" height="100%" fill="#ffffff"/>\n{inside}\n</svg>\n'
     )
 

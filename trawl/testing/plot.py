@@ -1,0 +1,268 @@
+"""A picture of rates over time (SVG 1.1): a panel for each scope, the server's limit as a line, refusals marked.
+
+Theory of operation: sends are counted in windows of equal length, those refused apart. A bar is a window; its red top
+is what was refused in it. Below the axis each refusal has a mark at its time, because one in a hundred is too little of
+a bar to be seen. Used by :class:`trawl.testing.Simulation`, the command ``trawl simulate`` and the benchmarks.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import attrs
+
+from trawl.testing.svg import (
+    BARS,
+    FAINT,
+    GRID,
+    INK,
+    LETTER,
+    Scale,
+    axis_marks,
+    axis_step,
+    document,
+    group,
+    line,
+    number,
+    rectangle,
+    text,
+)
+
+__all__ = [
+    "MAX_PANELS",
+    "Panel",
+    "Rate",
+    "check_picture_name",
+    "count_rates",
+    "draw_rates",
+    "window_for",
+    "write_picture",
+]
+
+MAX_PANELS = 12
+"""Scopes in one picture, the busiest first."""
+
+MAX_WINDOWS = 200
+WIDTH = 900.0
+
+_SENDS_IN_A_WINDOW = 5
+"""On average; with fewer the rate would be that of a single send or none."""
+
+_PNG_SCALE = 2  # pixels of PNG for one of SVG: sharp on today's screens
+_LEFT, _RIGHT, _TOP, _PANEL, _GRAPH_TOP, _GRAPH_BOTTOM = 64.0, 20.0, 78.0, 196.0, 34.0, 150.0
+
+
+@attrs.frozen
+class Rate:
+    """The rate in one window of time.
+
+    Attributes:
+        start: The beginning of the window, in seconds since the crawl began.
+        end: Its end, in seconds since the crawl began.
+        rate: Sends a second.
+        refused: Those of them that were refused (429 or 503), a second.
+    """
+
+    start: float
+    end: float
+    rate: float
+    refused: float
+
+
+@attrs.frozen(kw_only=True)
+class Panel:
+    """The graph of one scope.
+
+    Attributes:
+        title: Its heading.
+        rates: The rate in each window.
+        refused_at: The times of the refusals, in seconds.
+        limit: What the server allows: pairs of a time and the requests a second from then on; empty: not known.
+        note: More words beside the heading.
+    """
+
+    title: str
+    rates: Sequence[Rate]
+    refused_at: Sequence[float] = ()
+    limit: Sequence[tuple[float, float]] = ()
+    note: str = ""
+
+
+def window_for(span: float, sends: int, max_windows: int = MAX_WINDOWS) -> float:
+    """Return the seconds of a window: 1, 2 or 5 times a power of ten, of five sends or more on average.
+
+    Args:
+        span: Seconds that are divided into windows.
+        sends: Sends in that time.
+        max_windows: Maximum of windows.
+    """
+    return axis_step(span, max(1, min(max_windows, sends // _SENDS_IN_A_WINDOW)))
+
+
+def count_rates(
+    times: Sequence[float], refused_at: Sequence[float], start: float, end: float, window: float
+) -> list[Rate]:
+    """Return the rate in each window from ``start`` to ``end``. The last one is up to half as long again, or as short.
+
+    Args:
+        times: The times of all sends, sorted.
+        refused_at: The times of those that were refused, sorted.
+        start: The beginning of the first window.
+        end: The end of the last window, which includes it.
+        window: Seconds of a window.
+
+    Raises:
+        ValueError: The window is not more than 0.
+    """
+    if not window > 0.0:
+        raise ValueError(f"window must be more than 0 seconds, not {window!r}")
+    count = max(1, math.floor((end - start) / window + 0.5))
+    edges = [start + place * window for place in range(count)] + [end]
+    rates: list[Rate] = []
+    for begun, ended in pairwise(edges):
+        until = math.inf if ended == end else ended
+        sent, refused = (bisect_left(each, until) - bisect_left(each, begun) for each in (times, refused_at))
+        seconds = ended - begun
+        rates.append(Rate(begun, ended, sent / seconds, refused / seconds) if seconds > 0 else Rate(begun, ended, 0, 0))
+    return rates
+
+
+def draw_rates(
+    panels: Sequence[Panel], *, title: str, start: float, end: float, omitted: int = 0, width: float = WIDTH
+) -> str:
+    """Draw the rates of several scopes over the same time, one below the other; return the picture as SVG text.
+
+    Args:
+        panels: The graphs, from top to bottom.
+        title: The heading.
+        start: The first second shown.
+        end: The last second shown.
+        omitted: The number of scopes that are not shown, which is told below.
+        width: Width in pixels.
+    """
+    scale = Scale(start, end if end > start else start + 1.0, _LEFT, width - _RIGHT)
+    shapes = [text(20.0, 30.0, title, font_size=17.0, font_weight="600", fill=INK), *_legend(panels)]
+    for place, panel in enumerate(panels):
+        shapes.append(group(_panel(panel, scale, _TOP + place * _PANEL)))
+    bottom = _TOP + len(panels) * _PANEL
+    if omitted:
+        words = f"and {omitted:,} more scopes: these are the {len(panels)} busiest"
+        shapes.append(text(20.0, bottom + 12.0, words, fill=FAINT, font_size=11.0))
+    return document(width, bottom + 26.0, shapes, title)
+
+
+def _legend(panels: Sequence[Panel]) -> list[str]:
+    windows = {number(round(rate.end - rate.start, 9)) for panel in panels for rate in panel.rates[:1]}
+    counted = f" in each {windows.pop()} s" if len(windows) == 1 else ""
+    entries = [(BARS["good"][0], f"requests a second{counted}")]
+    if any(panel.refused_at for panel in panels):
+        entries.append((BARS["refused"][0], "refused (429 or 503); a mark below the axis for each"))
+    shapes: list[str] = []
+    x = 20.0
+    for colour, words in entries:
+        shapes += [rectangle(x, 47.0, 14.0, 10.0, fill=colour), text(x + 20.0, 56.0, words, fill=INK)]
+        x += 20.0 + LETTER * len(words) + 18.0
+    if any(panel.limit for panel in panels):
+        shapes += [_limit_line(x, 52.0, x + 26.0), text(x + 32.0, 56.0, "the server's limit", fill=INK)]
+    return shapes
+
+
+def _panel(panel: Panel, scale: Scale, top: float) -> list[str]:
+    floor, ceiling = top + _GRAPH_BOTTOM, top + _GRAPH_TOP
+    highest = max([*(rate.rate for rate in panel.rates), *(rate for _, rate in panel.limit)], default=0.0) * 1.1 or 1.0
+
+    def y(rate: float) -> float:
+        return floor - (floor - ceiling) * min(rate, highest) / highest
+
+    heading = f"{panel.title}: {panel.note}" if panel.note else panel.title
+    shapes = [
+        text(20.0, top + 14.0, heading, fill=INK, font_weight="600"),
+        text(20.0, top + 28.0, "requests/s", fill=FAINT, font_size=11.0),
+    ]
+    for rate, label in axis_marks(0.0, highest, 5):
+        shapes.append(line(scale.left, y(rate), scale.right, y(rate), stroke=GRID))
+        shapes.append(text(scale.left - 6.0, y(rate) + 4.0, label, fill=INK, font_size=11.0, text_anchor="end"))
+    shapes += _bars(panel, scale, y)
+    shapes += _steps(panel, scale, y)
+    shapes.append(line(scale.left, floor, scale.right, floor, stroke=FAINT))
+    shapes += _marks(panel, scale, floor)
+    for at, label in axis_marks(scale.start, scale.end):
+        shapes.append(text(scale.x(at), floor + 28.0, f"{label} s", fill=INK, font_size=11.0, text_anchor="middle"))
+    return shapes
+
+
+def _bars(panel: Panel, scale: Scale, y: Callable[[float], float]) -> list[str]:
+    shapes: list[str] = []
+    for rate in panel.rates:
+        if not rate.rate or not scale.shows(rate.start, rate.end):
+            continue
+        left = scale.x(rate.start)
+        wide = max(scale.x(rate.end) - left - 0.6, 0.5)
+        good = rate.rate - rate.refused
+        tip = f"{number(rate.start)} to {number(rate.end)} s: {rate.rate:.3g} requests/s"
+        if rate.refused:
+            tip += f", {rate.refused:.3g} of them refused"
+            height = y(good) - y(rate.rate)
+            shapes.append(rectangle(left, y(rate.rate), wide, height, fill=BARS["refused"][0], tip=tip))
+        if good:
+            shapes.append(rectangle(left, y(good), wide, y(0.0) - y(good), fill=BARS["good"][0], tip=tip))
+    return shapes
+
+
+def _limit_line(x1: float, y: float, x2: float) -> str:
+    return line(x1, y, x2, y, stroke=INK, stroke_width=1.6, stroke_dasharray="6 4")
+
+
+def _steps(panel: Panel, scale: Scale, y: Callable[[float], float]) -> list[str]:
+    """Return the server's limit: a dashed line for each time between two changes."""
+    return [
+        _limit_line(scale.x(at), y(rate), scale.x(until))
+        for (at, rate), (until, _) in pairwise([*panel.limit, (math.inf, 0.0)])
+        if scale.shows(at, until)
+    ]
+
+
+def _marks(panel: Panel, scale: Scale, floor: float) -> list[str]:
+    """Return a mark for each refusal, at most one a pixel."""
+    places = dict.fromkeys(round(scale.x(at)) for at in panel.refused_at if scale.shows(at, at))
+    return [line(x, floor + 3.0, x, floor + 13.0, stroke=BARS["refused"][0], stroke_width=1.4) for x in places]
+
+
+def check_picture_name(path: str | Path) -> None:
+    """Refuse a file that no picture can be written to, before anything is drawn.
+
+    Raises:
+        ValueError: Its name ends in neither ``.svg`` nor ``.png``.
+        ImportError: It is a PNG, and the extra ``png`` is not installed.
+    """
+    kind = Path(path).suffix.lower()
+    if kind not in (".svg", ".png"):
+        raise ValueError(f"can't draw into {str(path)!r}: give a name that ends in .svg or .png")
+    if kind == ".png":
+        try:
+            import resvg_py  # noqa: F401, PLC0415 - an extra
+        except ImportError as error:
+            raise ImportError(
+                "a PNG needs the extra png: pip install 'trawl-crawler[png]', or write an .svg"
+            ) from error
+
+
+def write_picture(picture: str, path: str | Path) -> None:
+    """Write a picture as SVG or PNG, as the end of the file's name says.
+
+    Raises:
+        ValueError: The name ends in neither ``.svg`` nor ``.png``.
+        ImportError: It is a PNG, and the extra ``png`` is not installed.
+        OSError: The file can't be written.
+    """
+    check_picture_name(path)
+    if Path(path).suffix.lower() == ".svg":
+        Path(path).write_text(picture, encoding="utf-8")
+        return
+    from resvg_py import svg_to_bytes  # noqa: PLC0415 - an extra
+
+    Path(path).write_bytes(bytes(svg_to_bytes(svg_string=picture, zoom=_PNG_SCALE)))
