@@ -1,8 +1,10 @@
-"""Programs that begin a crawl in a way that can't work are told the way that does."""
+"""How a program begins a crawl: what can't work is told the way that does, and what is the program's own stays so."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -49,3 +51,24 @@ async def test_inside_trio_run_says_what_to_await() -> None:
         RuntimeError, match=r"Trio already runs in this thread; write `await trawl.crawl\(Pages, ...\)`"
     ):
         trawl.run(Pages)
+
+
+def collector() -> tuple[object, ...]:
+    return gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), gc.callbacks.copy()
+
+
+class Looking(trawl.Spider):
+    """Notes how the garbage collector is set while it runs."""
+
+    name = "looking"
+    noted: tuple[object, ...] = ()
+
+    async def start(self) -> AsyncIterator[Any]:
+        type(self).noted = collector()
+        yield {}
+
+
+def test_a_crawl_inside_a_program_leaves_its_garbage_collector_alone() -> None:
+    before = collector()
+    assert trawl.run(Looking).items == [{}]
+    assert Looking.noted == before

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import io
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from rich.console import Console
 from tests.cli.fake_crawl import FakeCrawl, FakeEngine
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
-from trawl.cli.run import CrawlOptions, crawl_command
+from trawl.cli.run import CrawlOptions, crawl_command, short_collections
 from trawl.cli.summary import scopes_table
 from trawl.errors import FeedError
 from trawl.http import Times
@@ -71,6 +72,47 @@ def test_a_crawl_is_given_everything_that_was_typed() -> None:
     assert engine.handles_signals
     assert engine.settings["FEEDS"] == {"a.jsonl": {"overwrite": False}, "-": {"overwrite": True, "format": "csv"}}
     assert (engine.settings["LOGSTATS_INTERVAL"], engine.settings["LOG_LEVEL"]) == (5.0, "DEBUG")
+
+
+def test_objects_that_a_long_collection_has_left_are_not_looked_at_again() -> None:
+    before = gc.callbacks.copy()
+    takes = 0.009
+    clock = 0.0
+
+    def seconds() -> float:
+        nonlocal clock
+        clock += takes
+        return clock
+
+    with short_collections(seconds):
+        imported = gc.get_freeze_count()
+        grown = [[i] for i in range(1000)]
+        gc.collect()
+        assert gc.get_freeze_count() <= imported
+        takes = 0.011
+        gc.collect()
+        assert gc.get_freeze_count() >= imported + len(grown)
+    assert gc.get_freeze_count() == 0
+    assert gc.callbacks == before
+
+
+class Frozen:
+    """A ``crawl_with`` that notes how the garbage collector is set."""
+
+    callbacks = 0
+    frozen = 0
+
+    async def __call__(self, *arguments: object, **options: object) -> object:
+        self.callbacks, self.frozen = len(gc.callbacks), gc.get_freeze_count()
+        return await FakeEngine()(*arguments, **options)  # type: ignore[arg-type]
+
+
+def test_the_command_alone_sets_the_garbage_collector() -> None:
+    before = len(gc.callbacks)
+    noted = Frozen()
+    assert main(["crawl", "myone.py"], crawl_with=noted) == 0  # type: ignore[arg-type]
+    assert (noted.callbacks, noted.frozen > 1000) == (before + 1, True)
+    assert (len(gc.callbacks), gc.get_freeze_count()) == (before, 0)
 
 
 def test_custom_settings_are_weaker_than_s_and_stronger_than_the_environment(
