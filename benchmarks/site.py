@@ -15,6 +15,9 @@ from pathlib import Path
 import attrs
 
 PAGES = 5_000
+SMALL_SITES = (300, 900)
+"""Pages of the smaller sites, each linked as the large one is: what the larger takes more is what its pages take."""
+
 LINKS = 10
 SIZE = 5_500
 """Bytes of a page, about."""
@@ -44,6 +47,8 @@ http {{
 """
 """``/p/N.html`` has ten links, ``/round/R/N.html`` five, so that 40 rounds are 200,000 pages with a million links.
 
+``/300/N.html`` and ``/900/N.html`` have ten links, to pages of their own site.
+
 A page below ``/free/`` comes in two pieces, the second 0.2 s (20 kB at 100 kB/s) after the first.
 """
 
@@ -71,12 +76,12 @@ class Site:
         return ssl.create_default_context(cafile=str(self.authority))
 
 
-def page(number: int, links: int = LINKS) -> str:
-    """Page ``number``: a title, links to ``links`` others, and text.
+def page(number: int, links: int = LINKS, pages: int = PAGES) -> str:
+    """Page ``number`` of ``pages``: a title, links to ``links`` others, and text.
 
     All can be reached from the first, which none links to: Scrapy does not count a start URL as seen.
     """
-    targets = [(number * links + step) % PAGES or 1 for step in range(1, links + 1)]
+    targets = [(number * links + step) % pages or 1 for step in range(1, links + 1)]
     anchors = "\n".join(f'<li><a href="{target}.html">To page {target}</a></li>' for target in targets)
     head = f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Page {number}</title></head>\n'
     start = f"{head}<body><h1>Page {number}</h1>\n<ul>\n{anchors}\n</ul>\n"
@@ -87,11 +92,12 @@ def page(number: int, links: int = LINKS) -> str:
 
 def write_pages(root: Path) -> None:
     """Write all pages below ``root``."""
-    for name, links in (("p", LINKS), ("five", 5)):
+    small = ((str(pages), LINKS, pages) for pages in SMALL_SITES)
+    for name, links, pages in (("p", LINKS, PAGES), ("five", 5, PAGES), *small):
         folder = root / name
         folder.mkdir(parents=True)
-        for number in range(PAGES):
-            (folder / f"{number}.html").write_text(page(number, links), encoding="utf-8")
+        for number in range(pages):
+            (folder / f"{number}.html").write_text(page(number, links, pages), encoding="utf-8")
     (root / "small.html").write_text("<title>a small page</title>", encoding="utf-8")
     (root / "large.html").write_text("<title>a page</title>" + "x" * 21_000, encoding="utf-8")
 

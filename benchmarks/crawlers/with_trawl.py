@@ -1,4 +1,4 @@
-"""The linked pages by trawl: ``with_trawl.py URL FEED [--count] [--pages N]``; prints one line of JSON."""
+"""The linked pages by trawl: ``with_trawl.py URL FEED [--count]``; prints one line of JSON."""
 
 from __future__ import annotations
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, median_of, ratio_of
-from benchmarks.peers import run_script
-from benchmarks.site import PAGES
+from benchmarks.peers import ROOT, run_script
+from benchmarks.site import PAGES, SMALL_SITES
 
-__all__ = ["against_peers", "over_tls"]
+__all__ = ["against_peers", "instructions", "over_tls"]
 
 Told = dict[str, Any]
 GOALS = {"scrapy": 16.0, "crawlee": 6.0, "bare": 0.5}
@@ -77,3 +82,43 @@ def over_tls(bench: Bench) -> list[Figure]:
         ratio_of("TLS against plain", rates(secure), rates(plain), least=0.6),
         ratio_of("TLS against the bare loop over TLS", rates(secure), rates(bare)),
     ]
+
+
+def instructions(bench: Bench) -> list[Figure]:
+    """Instructions a page, of ours and of the bare loop: the same on any machine, however busy it is.
+
+    Counted by valgrind's cachegrind; what two crawls of different length differ in is what a page takes.
+    """
+    fewer, more = SMALL_SITES
+    counts: dict[str, float] = {}
+    for peer in ("trawl", "bare"):
+        each = [instructions_of(bench, peer, pages) for pages in SMALL_SITES]
+        counts[peer] = (each[1] - each[0]) / (more - fewer) / 1_000
+        bench.say(f"  {peer}: {counts[peer]:,.0f} k a page")
+    return [
+        Figure(name="trawl", value=counts["trawl"], unit="k instructions", most=1_400),
+        Figure(name="the bare loop", value=counts["bare"], unit="k instructions"),
+        Figure(name="the bare loop against trawl", value=counts["bare"] / counts["trawl"], unit="x"),
+    ]
+
+
+def instructions_of(bench: Bench, peer: str, pages: int) -> int:
+    """The instructions of a whole process that crawls ``pages`` pages."""
+    if shutil.which("valgrind") is None:
+        raise SystemExit("valgrind is not installed: apt-get install valgrind")
+    feed = Path(bench.folder, f"{peer}.jsonl")
+    script = ROOT / "benchmarks" / "crawlers" / ("bare.py" if peer == "bare" else "with_trawl.py")
+    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", sys.executable]
+    options = ["--pages", str(pages)] if peer == "bare" else []
+    child = subprocess.run(
+        [*command, str(script), bench.site.url(f"/{pages}/0.html"), str(feed), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
+    )
+    counted = re.search(r"I +refs: +([\d,]+)", child.stderr)
+    items = sum(1 for _ in feed.open(encoding="utf-8"))
+    if child.returncode or counted is None or items != pages:
+        raise RuntimeError(f"{peer} wrote {items} items of {pages}:\n{child.stderr[-2000:]}")
+    return int(counted[1].replace(",", ""))
