@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import parsel
+
 from trawl.errors import UsageError
 from trawl.http import Response
 from trawl.items import Item
@@ -21,12 +23,12 @@ class ItemLoader(itemloaders.ItemLoader):
     """Fills an item from a page: ``ItemLoader(item=Quote(), response=response)``, with itemloaders' own methods."""
 
     default_item_class: type = Item
-    default_selector_class: type[Selector] = Selector
+    default_selector_class: type[parsel.Selector] = Selector
 
     def __init__(
         self,
         item: Any = None,
-        selector: Selector | None = None,
+        selector: parsel.Selector | None = None,
         response: Response | None = None,
         parent: itemloaders.ItemLoader | None = None,
         **context: Any,

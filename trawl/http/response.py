@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
+import parsel
 from lxml import etree
 
 from trawl import migration
@@ -44,7 +45,7 @@ class HasUrl(Protocol):
 MAX_BASE_LENGTH = 2_048
 """Maximum length of a base URL: each link on a page may repeat it, and no URL as long as that is fetched."""
 
-LinkTarget = str | Selector | HasUrl
+LinkTarget = str | parsel.Selector | HasUrl
 """An object that can be followed."""
 
 
@@ -103,7 +104,7 @@ def _followable(
 
 
 def _text_of(target: LinkTarget | etree._Element) -> str:
-    if isinstance(target, Selector):
+    if isinstance(target, parsel.Selector):
         target = target.root
     if isinstance(target, str):
         return target
