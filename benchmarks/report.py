@@ -1,9 +1,13 @@
-"""Writes ``docs/explanation/speed.md`` and its pictures from the last figures: ``python -m benchmarks.report``."""
+"""Writes the pages that show the last figures: ``python -m benchmarks.report``.
+
+``docs/explanation/speed.md`` with its pictures, and the tables of ``rate-limited-servers.md``.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -13,17 +17,22 @@ from benchmarks.figures import shown
 from benchmarks.rows import ROWS
 from benchmarks.rows.choosing import DOMAINS, SCRAPY_DOMAINS
 from benchmarks.rows.connections import CONNECTIONS, NAMES
+from benchmarks.rows.limits import CRAWLERS, GROUPS
 
-__all__ = ["page"]
+__all__ = ["page", "with_tables"]
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 FOLDER = ROOT / "docs" / "explanation"
 
+ELSEWHERE = ("limits",)
+"""Rows that another page tells."""
+
 
 def page(kept: dict[str, Any]) -> str:
     """The page as Markdown."""
-    machine, rows = kept["machine"], [kept["rows"][name] for name in ROWS if name in kept["rows"]]
+    names = [name for name in ROWS if name in kept["rows"] and name not in ELSEWHERE]
+    machine, rows = kept["machine"], [kept["rows"][name] for name in names]
     goals = [
         f"| {row['title']} | {figure['name']} | {told(figure)} | {goal(figure)} | {reached(figure)} |"
         for row in rows
@@ -73,7 +82,7 @@ def introduction(machine: dict[str, Any]) -> str:
     return "\n\n".join(fill(part, 120) for part in INTRODUCTION.format(machine=sentence(machine)).split("\n\n")) + "\n"
 
 
-INTRODUCTION = """# How fast it is
+INTRODUCTION = """# Speed
 
 The last run of each row of the benchmark, `python -m benchmarks`, against its peers and its own goals. Everything ran
 on one machine: {machine}. nginx with one worker serves the pages on loopback. Each figure is the median of the
@@ -83,7 +92,7 @@ it; this page is made by `python -m benchmarks.report`.
 """
 
 PICTURES = """
-## The wire
+## Transport
 
 One page of 5.5 kB again and again, without parsing: requests a second against connections. The bare loop is Trio's
 streams and httptools and nothing else, the least that a client on Trio can do.
@@ -92,7 +101,7 @@ streams and httptools and nothing else, the least that a client on Trio can do.
 :alt: Requests a second at 1, 4, 16, 64 and 256 connections
 ```
 
-## The choice
+## Scheduler
 
 What it takes to find the next request, with more and more domains pending. Scrapy's scheduler, which knows which
 domains are busy, goes through all domains for each request; trawl's looks at those that may go.
@@ -138,6 +147,36 @@ def domains_chart(kept: dict[str, Any]) -> str:
     return chart(title, "domains with pending requests", "µs", [Series("trawl", ours), Series("Scrapy", theirs)])
 
 
+BEGIN, END = "<!-- tables: python -m benchmarks.report -->\n", "<!-- end of the tables -->\n"
+
+
+def with_tables(text: str, kept: dict[str, Any]) -> str:
+    """A page with the tables of the row ``limits`` between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{tables(kept)}{END}{after}"
+
+
+def tables(kept: dict[str, Any]) -> str:
+    """A table for each group of cases: the figure of each crawler, with its refusals in brackets."""
+    figures = {figure["name"]: figure for figure in kept["rows"]["limits"]["figures"]}
+    text = ""
+    for heading, cases in GROUPS.items():
+        text += f"\n### {heading}\n\n| | {' | '.join(CRAWLERS)} |\n|--|{'--|' * len(CRAWLERS)}\n"
+        for case in cases:
+            cells = [cell(figures[f"{case.name}: {crawler}"]) for crawler in CRAWLERS]
+            text += f"| {case.name} | {' | '.join(cells)} |\n"
+    return text + "\n"
+
+
+def cell(figure: dict[str, Any]) -> str:
+    """A figure with its refusals, and in bold the pages that it lost: "97 % (1.4) **-3**"."""
+    refused, _, rest = figure["note"].partition(" refused")
+    lost = f" **-{rest.rpartition(', ')[2].removesuffix(' lost')}**" if rest.endswith(" lost") else ""
+    value = "never" if figure["value"] == math.inf else f"{figure['value']:,.0f} {figure['unit']}"
+    return f"{value} ({refused}){lost}"
+
+
 def main() -> None:
     """Write the page and its pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -146,6 +185,8 @@ def main() -> None:
     given = parser.parse_args()
     kept = json.loads(given.results.read_text(encoding="utf-8"))
     (given.folder / "speed.md").write_text(page(kept), encoding="utf-8")
+    limited = given.folder / "rate-limited-servers.md"
+    limited.write_text(with_tables(limited.read_text(encoding="utf-8"), kept), encoding="utf-8")
     (given.folder / "speed-connections.svg").write_text(connections_chart(kept), encoding="utf-8")
     (given.folder / "speed-domains.svg").write_text(domains_chart(kept), encoding="utf-8")
 

@@ -11,9 +11,10 @@ import pytest
 from benchmarks.bench import Row
 from benchmarks.chart import Series, chart
 from benchmarks.figures import Figure, median_of, ratio_of, table
-from benchmarks.report import page
+from benchmarks.report import page, with_tables
 from benchmarks.results import Results
 from benchmarks.rows import ROWS
+from benchmarks.rows.limits import CRAWLERS, OURS, Server, run
 from benchmarks.site import PAGES
 from benchmarks.site import page as html
 
@@ -82,3 +83,27 @@ def test_every_page_of_the_site_can_be_reached_and_none_leads_back_to_the_first(
     assert len(found) == PAGES
     assert all(0 not in targets for targets in linked.values())
     assert 5_300 < len(html(1_234).encode()) < 5_900
+
+
+@pytest.mark.parametrize("crawler", CRAWLERS)
+def test_every_crawler_asks_a_limited_server_which_serves_no_more_than_it_allows(crawler: str) -> None:
+    server = Server(rate=5.0, burst=5.0, outages=[(20.0, 22.0)])
+    trace = run(crawler, server, seconds=40.0)
+    assert trace == run(crawler, server, seconds=40.0)
+    assert 20 <= len(trace.good) <= 5 * 40 + 5
+    assert trace.good_between(20.0, 22.0) == 0 < len(trace.refused)
+    assert all(trace.good_between(at, at + 1.0) <= 10 for at in trace.good)
+
+
+def test_trawl_uses_a_limit_loses_nothing_and_is_refused_seldom() -> None:
+    trace = run(OURS, Server(rate=10.0), seconds=60.0)
+    assert trace.lost == 0
+    assert trace.good_between(30.0, 60.0) >= 0.95 * 10.0 * 30.0
+    assert trace.refused_between(30.0, 60.0) <= 0.03 * trace.good_between(30.0, 60.0)
+    assert len(run(OURS, Server(rate=10.0), pages=50).good) == 50
+
+
+def test_the_tables_of_limits_are_those_that_were_measured() -> None:
+    kept = json.loads((ROOT / "benchmarks" / "results" / "latest.json").read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / "explanation" / "rate-limited-servers.md").read_text(encoding="utf-8")
+    assert with_tables(text, kept) == text

@@ -2,7 +2,7 @@
 
 from benchmarks import free_host
 from benchmarks.bench import Row
-from benchmarks.rows import calls, choosing, connections, imports, memory, pages, share, stream, throttled
+from benchmarks.rows import calls, choosing, connections, imports, limits, memory, pages, share, stream, throttled
 
 __all__ = ["ROWS"]
 
@@ -24,6 +24,7 @@ ROWS = {
         Row("delays", "one host each at several delays, on the real clock", throttled.delays),
         Row("free-host", "a free host beside throttled ones", free_host.beside_throttled),
         Row("connections", "the wire by itself, at 1 to 256 connections", connections.connections),
+        Row("limits", "crawlers before a server's limit, in virtual time: trawl and models of others", limits.limits),
         Row("stream", "200,000 pages streamed through with a million links", stream.streamed),
     )
 }
