@@ -1,8 +1,9 @@
 """A page of the documentation, followed as a reader does who works through it.
 
 What is to be saved becomes a file; an indented block of Python belongs at the end of the class that the file saved last
-ends with; a diff changes its file. Other Python is run in one namespace, lines of commands are run to a good end, and
-what stands below either is what it printed. Settings are loaded by what would load them.
+ends with; a diff changes its file; a picture is the one that a command has drawn. Other Python is run in one namespace,
+lines of commands are run to a good end, and what stands below either is what it printed. Settings are loaded by what
+would load them.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class Page:
         language, _, rest = block.language.partition(" ")
         if language == "{literalinclude}":
             self._included(block, self._path.parent / rest)
+        elif language == "{image}":
+            self._picture(rest)
         elif language.startswith("{") and language not in checks:
             return  # Sphinx makes it from something else, or complains
         elif is_looked_at(block):
@@ -122,6 +125,13 @@ class Page:
         feeds = [] if "simulate" in words else [words[at + 1] for at, word in enumerate(words) if word in ("-o", "-O")]
         for feed in feeds:
             assert "://" in feed or (self._commands.here / feed).stat().st_size, said
+
+    def _picture(self, name: str) -> None:
+        """Refuse a picture that is not the one which the page's commands have drawn; an explanation's are others."""
+        made, kept = self._commands.here / name, self._path.parent / name
+        if made.exists() or self._path.parent.name != "explanation":
+            is_same = made.read_bytes() == kept.read_bytes()
+            assert is_same, f"{kept.relative_to(ROOT)} is not what the commands above it draw: copy {made} there"
 
     def _session(self, block: Block) -> None:
         """Run what stands behind each ``$``; what it prints is what stands below."""

@@ -246,7 +246,8 @@ def rates_table(simulation: Simulation, width: int, *, is_ascii: bool = False) -
     levels = _ASCII_LEVELS if is_ascii else _LEVELS
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
     told = ", ! refused" if any(send.status in REFUSALS for send in simulation.sends) else ""
-    for title in ("scope", f"rate, {duration_words(seconds)} a bar{told}", "full bar"):
+    length = f"{seconds:g} s" if seconds < 60 else duration_words(seconds)
+    for title in ("scope", f"rate, {length} a bar{told}", "full bar"):
         table.add_column(title, no_wrap=True)
     for scope, name in zip(scopes, names, strict=False):
         rates, limit = simulation.rates(scope, seconds), simulation.limit(scope)
