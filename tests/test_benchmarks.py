@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import limit_req
 from benchmarks.bench import Row
 from benchmarks.chart import Series, chart
 from benchmarks.figures import Figure, median_of, ratio_of, table
@@ -17,6 +18,9 @@ from benchmarks.rows import ROWS
 from benchmarks.rows.limits import CRAWLERS, OURS, Server, run
 from benchmarks.site import PAGES
 from benchmarks.site import page as html
+from tests.servers.limited import CASES, Run
+from tests.servers.nginx import Hit
+from trawl._run import CrawlResult
 
 ROOT = Path(__file__).parent.parent
 MACHINE = {"cores": 2, "processor": "P", "system": "S 1", "python": "3", "versions": {"trio": "1"}}
@@ -64,6 +68,18 @@ def test_a_chart_is_svg_with_a_mark_for_each_point() -> None:
     drawn = chart("title", "x", "y", [Series("a", [(1, 10), (4, 200)]), Series("b", [(1, 12), (4, 190)])])
     root = ElementTree.fromstring(drawn)
     assert len(root.findall(".//{http://www.w3.org/2000/svg}circle")) == 4
+
+
+def test_a_crawl_of_nginx_is_drawn_with_what_nginx_served_and_refused() -> None:
+    hits = [
+        Hit(at=100 + n / 4, host="five-rampup.localhost", method="GET", target=f"/{n}", status=429 if n == 9 else 200)
+        for n in range(41)
+    ]
+    run = Run(case=CASES[0], result=CrawlResult("finished", {}, 10.0, []), hits=hits)
+    drawn = limit_req.panel(run)
+    assert [rate.rate for rate in drawn.rates] == [4.0, 4.0, 4.0, 4.0, 4.5]
+    assert (drawn.refused_at, drawn.limit) == ([2.25], [(0.0, 5.0)])
+    assert "1 answers 429" in drawn.note
 
 
 def test_each_row_is_told_of_where_the_benchmark_is_explained() -> None:
